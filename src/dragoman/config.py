@@ -1,4 +1,4 @@
-"""The configuration of a server, and defaults for all servers, clients and chats of the process."""
+"""The configuration of a server, and the defaults of the process for its servers and clients."""
 
 from __future__ import annotations
 
@@ -17,30 +17,33 @@ Callback = Callable[[dict[str, Any]], Any]
 
 
 class Configuration(Struct, kw_only=True):
-    """What a server does around its requests; what is None is as `configure` set it for the process.
+    """The options of a server; an option that is None has the value that `configure` set for the process.
 
     Example:
         Server("sums", configuration=Configuration(exception_reporter=lambda error, info: report(error)))
 
-    `exception_reporter(error, info)` is told of every error that was not meant for the client; `info` has the
-    `request`, or the `notification` that failed. `around_request(data, call_next)` is an `async def` that
-    must await `call_next()`; `data` has `method` before, and `tool_name`, `tool_arguments`, `prompt_name`,
-    `resource_uri`, `error`, `cancel_reason` and `client` after it; only names that are registered are in it. A request
-    that is refused before it is served is seen too.
-    `instrumentation_callback(data)` is called with the same and `duration` after each request; prefer `around_request`.
-    `instrument_server_context` adds `server_context` to the data. `protocol_version` serves that version alone.
-    `extensions` are declared by every server and client: settings by id; what one of them says is merged over it.
-    `validate_tool_call_arguments` is on unless it is set to False, and `validate_tool_call_results` is off unless it is
-    set to True.
+    - `exception_reporter(error, info)` receives every error that is not meant for the client. `info` has the failed
+      `request` or `notification`.
+    - `around_request(data, call_next)` is an `async def` that must await `call_next()`. Before that call `data` has
+      `method`; after it, `data` also has `tool_name`, `tool_arguments`, `prompt_name`, `resource_uri`, `error`,
+      `cancel_reason` and `client`, as far as they apply. `data` holds registered names only. The function also sees
+      requests that the server refuses.
+    - `instrumentation_callback(data)` is called after each request with the same data and `duration`; prefer
+      `around_request`.
+    - `instrument_server_context` adds `server_context` to the data.
+    - `protocol_version` makes the server serve this version only.
+    - `extensions` maps ids to settings that every server and client declares. The settings of a single server or client
+      are merged over these.
+    - `validate_tool_call_arguments` is on unless it is False. `validate_tool_call_results` is off unless it is True.
 
-    It can be filled attribute by attribute as well, also while servers use it:
+    The attributes can also be set later, even while servers use the configuration:
 
         configuration = Configuration()
         configuration.exception_reporter = lambda error, info: report(error)
 
     Raises:
-        DefinitionError: there is no such option or protocol version, a flag is no bool, a callback cannot be called, or
-            it is async where it may not be, or the reverse.
+        DefinitionError: an option or protocol version does not exist, a flag is no bool, a callback is not callable,
+            `around_request` is not async, or `exception_reporter` is async.
     """
 
     exception_reporter: Reporter | None = None
@@ -64,7 +67,7 @@ class Configuration(Struct, kw_only=True):
         PROCESS.watchers.notify()
 
     def over(self, defaults: Configuration) -> Configuration:
-        """Return this configuration with the defaults for the options that it leaves at None."""
+        """Return this configuration, in which each option that is None has the value of `defaults`."""
         said = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
         return msgspec.structs.replace(defaults, **said)
 
@@ -104,7 +107,7 @@ def _unknown(name: str) -> DefinitionError:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Tell whether a function, or an object that can be called, is async."""
+    """Tell whether a function or a callable object is async."""
     from inspect import iscoroutinefunction
 
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
@@ -123,8 +126,8 @@ class Watchers:
         self._methods.add(weakref.WeakMethod(method, self._methods.discard))
 
     def notify(self) -> None:
-        """Call the methods."""
-        for reference in tuple(self._methods):  # copied in one step, because other threads may add some
+        """Call every method whose object is alive."""
+        for reference in tuple(self._methods):  # a copy, because other threads may add methods meanwhile
             method = reference()
             if method is not None:
                 method()
@@ -167,7 +170,7 @@ class ConfigurationOptions(TypedDict, total=False):
 
 
 def configure(**options: Unpack[ConfigurationOptions]) -> None:
-    """Set defaults for every server of the process; None takes one back.
+    """Set defaults for every server of the process, and the `extensions` of every client; None resets an option.
 
     Example:
         dragoman.configure(exception_reporter=report)

@@ -1,7 +1,7 @@
 """Every exception class of the package, as one tree.
 
 DragomanError
-  RpcError(code, message, data)     what JSON-RPC says, both ways
+  RpcError(code, message, data)     a JSON-RPC error, sent or received
     ParseError                      -32700
     InvalidRequest                  -32600
     MethodNotFound                  -32601
@@ -17,34 +17,34 @@ DragomanError
     ConnectError                    there is no connection, and nothing was sent
     ServerCrashed(exit_code, ...)   the server's process ended
     SessionExpired                  the server does not know the session any more
-    ResumptionRefused(status)       the server does not take a stream up again
+    ResumptionRefused(status)       the server does not resume a stream
     TooLarge                        a message has more bytes than are accepted
-    HttpError(status, body)         an HTTP server answered with a status that is no answer
-    AuthError                       the server does not let this client in
-      AuthRequired(challenge)       it wants credentials
-      InsecureUrl                   credentials would go over an address that is not safe; also a ValueError
+    HttpError(status, body)         an HTTP response holds no JSON-RPC message
+    AuthError                       the client is not authorized
+      AuthRequired(challenge)       the server requires credentials
+      InsecureUrl                   credentials would be sent to an unsafe URL; also a ValueError
       InsecureRedirectUri           the redirect URI is neither https nor on this machine; also a ValueError
       UnregisteredRedirectUri       the client's metadata does not list the redirect URI; also a ValueError
       InvalidClientMetadataUrl      the URL cannot be a client id; also a ValueError
-      InvalidCredentials            the credentials cannot be used as they are; also a ValueError
-      TokenRefused(error)           an authorization server did not give tokens
-    Timeout(request_id)             it did not answer in time; also a TimeoutError
-  ModelError(status, retry_after)   a language model cannot be asked, or did not answer to the end
+      InvalidCredentials            the credentials cannot be used; also a ValueError
+      TokenRefused(error)           an authorization server issued no tokens
+    Timeout(request_id)             the other side did not answer in time; also a TimeoutError
+  ModelError(status, retry_after)   a language model cannot be called, or its answer is incomplete
   RoundLimit                        a language model called tools for too many rounds
-  ToolError(message, result)        what went wrong in a tool, for the model to read
-    NotAccepted(action)             the user declined or cancelled a question, so that it has no answer
-  Rejected                          a client's model is not asked what a server wants to ask it
-  Cancelled                         the client gave the request up; nothing is answered
-  InputNeeded(requests, state)      the server needs answers that this client cannot give by itself
-  ConfigError(file, server, field)  a configuration says nothing that can be used; also a ValueError
+  ToolError(message, result)        a tool failed; the message is for the model
+    NotAccepted(action)             the user declined or cancelled a question, so there is no answer
+  Rejected                          a client refuses a sampling request of a server
+  Cancelled                         the client cancelled the request; no response is sent
+  InputNeeded(requests, state)      the server needs input that this client has no handler for
+  ConfigError(file, server, field)  a configuration is invalid; also a ValueError
   ValidationError(path)             a value does not fit its type or schema
-  NotFound(kind, name)              the server has nothing of that name; also a LookupError
-  PaginationLimit                   a list has more pages than are read, or repeats itself
-  NotPrivate                        a folder or a file may be touched by others; also a PermissionError
-  CapabilityNotAvailable            the server does not declare what was asked of it
-  DefinitionError                   a tool, prompt, resource or template that cannot be served; also a ValueError
-    ToolNotUnique                   two tools have one name
-    MethodAlreadyDefined            a custom method has the name of one that exists
+  NotFound(kind, name)              the server has no such tool, prompt or resource; also a LookupError
+  PaginationLimit                   a list has too many pages, or repeats a page
+  NotPrivate                        other users may read or change a folder or file; also a PermissionError
+  CapabilityNotAvailable            the server does not declare a capability that the call needs
+  DefinitionError                   a tool, prompt, resource or template is invalid; also a ValueError
+    ToolNotUnique                   two tools have the same name
+    MethodAlreadyDefined            a custom method has the name of an existing method
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DragomanError(Exception):
 
 
 def _rebuild(kind: type[DragomanError], args: tuple[Any, ...], attributes: dict[str, Any]) -> DragomanError:
-    """Return a copy of an exception without a call of its constructor, whose parameters differ from class to class."""
+    """Return a copy of an exception without calling its constructor, because each class has other parameters."""
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(attributes)
@@ -71,12 +71,12 @@ def _rebuild(kind: type[DragomanError], args: tuple[Any, ...], attributes: dict[
 
 
 class RpcError(DragomanError):
-    """A JSON-RPC error: raise it in a handler to answer with it, catch it when a peer answered with it.
+    """A JSON-RPC error: a handler raises it to send an error response, a client raises it for a received one.
 
     Example:
         raise RpcError(-31999, "The printer is on fire", {"floor": 3})
 
-    A subclass with a code of its own is raised as `InvalidParams("...", data)`.
+    Most subclasses have a fixed code and take no `code`: `InvalidParams("...", data)`.
     """
 
     label: str = "rpc_error"
@@ -125,20 +125,20 @@ class MethodNotFound(_CodedError):
 
 
 class InvalidParams(_CodedError):
-    """The method exists and its parameters are wrong."""
+    """The parameters do not fit the method."""
 
     CODE = -32602
     label = "invalid_params"
 
 
 class InternalError(_CodedError):
-    """The other side failed; it does not say how."""
+    """The other side failed, and does not tell the reason."""
 
     CODE = -32603
 
 
 class InsufficientScope(RpcError):
-    """Whoever asks may not: it takes `scopes` that their token has not."""
+    """The token of the caller lacks `scopes` that the request needs."""
 
     CODE: ClassVar[int] = -32600
     label = "insufficient_scope"
@@ -178,7 +178,7 @@ class UrlElicitationRequired(RpcError):
 
     @property
     def elicitations(self) -> list[Any]:
-        """What the user must visit first."""
+        """The elicitations whose URLs the user must visit first."""
         found = self.data.get("elicitations") if isinstance(self.data, dict) else None
         return found if isinstance(found, list) else []
 
@@ -199,7 +199,7 @@ class MissingCapability(RpcError):
 
 
 class UnsupportedVersion(RpcError):
-    """The protocol version asked for is not served; `supported` lists those that are, newest first."""
+    """The server does not serve the requested protocol version; its data lists the supported ones, newest first."""
 
     CODE: ClassVar[int] = -32022
     label = "unsupported_version"
@@ -221,7 +221,7 @@ class ConnectError(TransportError):
 
 
 class ServerCrashed(TransportError):
-    """The server's process ended; `exit_code` is negative for a signal, `stderr_tail` is the last that it wrote."""
+    """The server's process ended; `exit_code` is negative for a signal, `stderr_tail` is the end of its stderr."""
 
     def __init__(self, message: str, exit_code: int | None = None, stderr_tail: str = "") -> None:
         super().__init__(message)
@@ -234,7 +234,7 @@ class SessionExpired(TransportError):
 
 
 class ResumptionRefused(TransportError):
-    """The server does not take a stream up again; whether the request was served is not known."""
+    """The server does not resume a stream. The client does not know whether the request was served."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -246,7 +246,7 @@ class TooLarge(TransportError):
 
 
 class HttpError(TransportError):
-    """An HTTP server answered with a status that is no answer; `body` is the beginning of what it said."""
+    """An HTTP response holds no JSON-RPC message; `body` is the beginning of its body."""
 
     def __init__(self, message: str, status: int, body: bytes = b"") -> None:
         super().__init__(message)
@@ -255,11 +255,11 @@ class HttpError(TransportError):
 
 
 class AuthError(TransportError):
-    """The server does not let this client in."""
+    """The client is not authorized, or an authorization step failed."""
 
 
 class AuthRequired(AuthError):
-    """The server wants credentials; `status` is 401 or 403 and `challenge` its `WWW-Authenticate` header."""
+    """The server requires credentials; `status` is 401 or 403, and `challenge` is the `WWW-Authenticate` header."""
 
     def __init__(self, message: str, status: int = 401, challenge: str | None = None) -> None:
         super().__init__(message)
@@ -268,7 +268,7 @@ class AuthRequired(AuthError):
 
 
 class InsecureUrl(AuthError, ValueError):
-    """Credentials would be sent to an address that is neither https nor on this machine, or not where they belong."""
+    """Credentials would be sent to a URL that is neither https nor on this machine, or to the wrong server."""
 
 
 class InsecureRedirectUri(AuthError, ValueError):
@@ -284,13 +284,13 @@ class InvalidClientMetadataUrl(AuthError, ValueError):
 
 
 class InvalidCredentials(AuthError, ValueError):
-    """The credentials are missing, blank, or do not fit the way in which they are to be used."""
+    """The credentials are missing or blank, or do not fit the authorization method."""
 
 
 class TokenRefused(AuthError):
-    """An authorization server did not give tokens; `error` is the code that it gave as the reason.
+    """An authorization server issued no tokens; `error` is the error code of its response.
 
-    A code that repeats a secret is `unreadable`.
+    If the code contains a secret, `error` is `unreadable`.
     """
 
     def __init__(self, message: str, error: str | None = None) -> None:
@@ -307,14 +307,15 @@ class Timeout(TransportError, TimeoutError):
 
 
 class ModelError(DragomanError):
-    """A language model cannot be asked, or did not answer to the end.
+    """A language model cannot be called, or its answer is incomplete.
 
     Example:
         except ModelError as error:
             if error.status == 429:
                 await asyncio.sleep(error.retry_after or 10)
 
-    `status` is what its API answered, None if it did not; `retry_after` the seconds that it wants to be left alone.
+    `status` is the HTTP status of the model's API, None without a response. `retry_after` is the number of seconds to
+    wait before the next call, if the API names one.
     """
 
     def __init__(self, message: str, status: int | None = None, retry_after: float | None = None) -> None:
@@ -324,16 +325,16 @@ class ModelError(DragomanError):
 
 
 class RoundLimit(DragomanError):
-    """A language model went on calling tools for too many rounds of one turn."""
+    """A language model called tools in too many rounds of one turn."""
 
 
 class ToolError(DragomanError):
-    """What went wrong in a tool, in words for the model: raise it in a tool, and the result says `isError`.
+    """A failure of a tool, described for the model: raise it in a tool, and the result has `isError`.
 
     Example:
         raise ToolError(f"There is no city called {city}")
 
-    A client's `call_tool` raises it with the whole result as `result`.
+    A client's `call_tool` raises a ToolError with the whole result as `result`.
     """
 
     label = "tool_error"
@@ -344,7 +345,7 @@ class ToolError(DragomanError):
 
 
 class NotAccepted(ToolError):
-    """The user declined or cancelled a question, and its `content` was read; `action` says which of the two."""
+    """The code read the `content` of a question that the user declined or cancelled; `action` says which."""
 
     def __init__(self, action: str) -> None:
         super().__init__(f"The user did not accept: {action}")
@@ -352,7 +353,7 @@ class NotAccepted(ToolError):
 
 
 class Rejected(DragomanError):
-    """Raise it in a sampling handler to refuse the request; the server is told the message.
+    """The refusal of a sampling request: a sampling handler raises it, and the server receives the message.
 
     Example:
         raise Rejected("Not while I am in a meeting")
@@ -363,11 +364,11 @@ class Rejected(DragomanError):
 
 
 class Cancelled(DragomanError):
-    """The client gave the request up; a handler that raises it then is not answered."""
+    """The client cancelled the request: a handler may raise this, and no response is sent."""
 
 
 class ConfigError(DragomanError, ValueError):
-    """A configuration says nothing that can be used; `file`, `server` and `field` say where, as far as it is known."""
+    """A configuration is invalid; `file`, `server` and `field` name the place, as far as it is known."""
 
     def __init__(
         self, message: str, file: str | None = None, server: str | None = None, field: str | None = None
@@ -390,7 +391,7 @@ class ValidationError(DragomanError):
 
 
 class InputNeeded(DragomanError):
-    """The server needs answers that this client has no handler for, or asked too often.
+    """The server needs input that this client has no handler for, or asked in too many rounds.
 
     Example:
         result = await client.call_tool("book", arguments, input_responses=answers, request_state=needed.state)
@@ -403,7 +404,7 @@ class InputNeeded(DragomanError):
 
 
 class NotFound(DragomanError, LookupError):
-    """The server has nothing of that kind and name; `close_matches` are names that resemble it."""
+    """The server has no object of this kind and name; `close_matches` are similar names."""
 
     def __init__(self, kind: str, name: str, close_matches: Sequence[str] = ()) -> None:
         remedy = f"; did you mean {' or '.join(repr(match) for match in close_matches)}?" if close_matches else ""
@@ -414,27 +415,27 @@ class NotFound(DragomanError, LookupError):
 
 
 class PaginationLimit(DragomanError):
-    """A list has more pages than are read, or comes back to a page that was read before."""
+    """A list has more pages than the client reads, or repeats a page."""
 
 
 class NotPrivate(DragomanError, PermissionError):
-    """A folder or a file of this user may be touched by somebody else."""
+    """Other users may read or change a folder or a file that must be private to this user."""
 
 
 class CapabilityNotAvailable(DragomanError):
-    """The server does not declare what was asked of it."""
+    """The server does not declare a capability that the call needs."""
 
 
 class DefinitionError(DragomanError, ValueError):
-    """A definition that cannot be served, found when it is registered."""
+    """A definition is invalid. The error is raised when the definition is registered."""
 
 
 class ToolNotUnique(DefinitionError):
-    """Two tools have one name."""
+    """Two tools have the same name."""
 
 
 class MethodAlreadyDefined(DefinitionError):
-    """A method of the server's own has the name of one that exists."""
+    """A custom method has the name of an existing method."""
 
 
 def _capability_paths(required: dict[str, Any], prefix: str = "") -> list[str]:

@@ -1,1 +1,1 @@
-"""The meaning of messages: bytes and facts in, values out; no loop, no clock, no logging."""
+"""The rules of the protocol: functions and machines of bytes and values, without loop, clock and logging."""

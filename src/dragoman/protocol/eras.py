@@ -1,9 +1,9 @@
-"""The two eras of MCP: `open` makes a request of either era neutral, `seal` fits a neutral result to a version.
+"""The two eras of MCP: `open` makes an `McpRequest` of a request of either era, `seal` fits a result to a version.
 
 An `McpRequest` names its `Caller`: the protocol version, the capabilities and the name of the client. In the stateless
 era (2026-07-28) every request carries these three in its `_meta`. In the handshake era the client sends them once, in
-`initialize`, and the session keeps them. The `_meta` of each message alone decides its era: a connection may carry
-messages of both eras, so the era is never remembered.
+`initialize`, and the session keeps them. The `_meta` of each message alone decides the era of that message: a
+connection may carry messages of both eras, so no module stores the era of a connection.
 """
 
 from __future__ import annotations
@@ -153,12 +153,12 @@ def open(
     already_read: ReadParams | None = None,
     headers: McpHeaders | None = None,
 ) -> McpRequest:
-    """Return the neutral request: stateless if its `_meta` names a version, else as a request of the session.
+    """Return the request as an `McpRequest`: stateless if its `_meta` names a version, else part of the session.
 
     The checks have a fixed order, and the first that fails decides the error: `_meta`, version, mirrored headers,
-    method, capabilities that the client must have declared for it, parameters. `headers` are those of a stateless
-    request over HTTP; a duplex connection has none. `server/discover` without `_meta` is served in the newest stateless
-    version, as a request of a client without capabilities.
+    method, the capability that the client must have declared for the method, parameters. `headers` are those of a
+    stateless request over HTTP; a duplex connection has none. `server/discover` without `_meta` gets the newest
+    stateless version and a caller without capabilities.
 
     Raises:
         InvalidParams: `_meta` is malformed or lacks a required key, or the parameters do not fit the method.
@@ -175,16 +175,16 @@ def open(
             offered_there = offer.methods[caller.version.name].get(message.method)
             check_request(headers, message, offered_there or offer.client_methods.get(message.method), params)
     elif message.method == _DISCOVER:
-        # Only stateless versions have this method, and a client sends it to find out which versions there are.
+        # Only stateless versions have this method. A client sends it without `_meta` to learn the versions.
         caller = next((Caller(version) for version in stateless_versions(offer.versions)), caller)
     method = offer.find(message.method, caller)
-    if type(params) is not method.params:  # they do not fit, or another version has other parameters
+    if type(params) is not method.params:  # None, or the type of another version
         params = method.decode_params(message.params)
     return McpRequest(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
 
 
 def refused_request(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> McpRequest:
-    """Return what is known of a request that `open` refuses, for middleware and hooks.
+    """Return the readable parts of a request that `open` refuses, for middleware and hooks.
 
     Unreadable parameters are None. A method that does not exist is a `Method` with its name alone.
     """
@@ -205,8 +205,8 @@ def refused_request(message: jsonrpc.Request, offer: Offer, session: Caller | No
 def read_params(message: jsonrpc.Request, offer: Offer) -> ReadParams:
     """Return the `_meta` of a request, decoded and encoded, and its parameters.
 
-    The parameters are None if the method is unknown or if they do not fit it. That is no error yet, because errors of
-    `_meta` and of the version take precedence.
+    The parameters are None if the method is unknown or if they do not fit the method. Both are errors of a later check:
+    errors of `_meta` and of the version take precedence.
 
     Raises:
         InvalidParams: the parameters are not an object, or `_meta` is malformed.
@@ -284,7 +284,7 @@ _PLAIN = types.CallToolResult([types.TextContent("")], structured_content={})
 leaves_tool_results_unchanged: Memo[Version, bool] = Memo(
     lambda version: not version.stateless and trim(_PLAIN, version) is _PLAIN
 )
-"""Whether `seal` returns a tool's result of text and an object as it is, in a version."""
+"""By version: whether `seal` returns a tool's result of text and a structured object unchanged."""
 
 
 def _find_result_type_and_cacheable(kind: type[types.Result]) -> tuple[str, bool]:
@@ -296,17 +296,17 @@ _result_type_and_cacheable = Memo(_find_result_type_and_cacheable)
 
 
 def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:
-    """Return what a custom method returned: as it is, or as a stateless result.
+    """Return the value of a custom method: unchanged in the handshake era, as a result in the stateless era.
 
     Raises:
-        ValidationError: JSON has no form for it.
+        ValidationError: JSON has no form for the value.
     """
     if not version.stateless:
         return value
     if isinstance(value, dict):
         sealed = dict(value)
     else:
-        # Only its encoding shows whether a value is an object: a dataclass is one.
+        # The encoding shows whether the value is a JSON object; a dataclass, for example, is one.
         encoded = jsonrpc.encode(value)
         sealed = _object.decode(encoded) if encoded.startswith(b"{") else {"result": Raw(encoded)}
     sealed.setdefault("resultType", "complete")
@@ -354,7 +354,7 @@ def initialize(
 
 
 def negotiate(requested: str, served: tuple[Version, ...]) -> Version:
-    """Return the version of a handshake: the requested one if it is served, else the newest of the handshake era.
+    """Return the version of a handshake: the requested one if the server has it, else its newest with a handshake.
 
     Raises:
         UnsupportedVersion: no served version has a handshake.

@@ -1,12 +1,12 @@
 """Protocol extensions: rows that join the tables of the core protocol.
 
-An extension adds to the protocol, and both sides declare it before they use it. Its row lists what it adds to the wire:
-methods, parameters of core methods, fields of list entries, result types and subscription fields. A row is data;
+Both sides declare an extension before they use it. The row of an extension lists its additions to the wire: methods,
+parameters of core methods, fields of list entries, result types and subscription fields. A row is data;
 `server.extensions` and `client.extensions` hold the code. A `ProtocolTable` joins the rows of the core and of the
-extensions, and answers every question that depends on which methods exist.
+extensions. Every module that asks whether a method exists, or what it accepts, asks the table.
 
-Hooks in each place that asks such a question were rejected: each place would need a case for extensions, and each new
-question a new hook.
+Rejected: a hook for extensions in each such module. Each module would need a case for extensions, and each new question
+a new hook.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LISTEN = "subscriptions/listen"
 
 
 class ExtensionRow(Struct, frozen=True, kw_only=True):
-    """What an extension adds to the protocol.
+    """The additions of one extension to the protocol.
 
     Example:
         row = ExtensionRow(
@@ -45,9 +45,9 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     `id` follows the rules of `_meta` keys and needs a prefix. The extension may be declared in the versions from
     `since` to `until`. Both sides must declare it before its methods are used. `params` maps a core method to a Struct
     whose fields are added to the parameters of the method; `entries` maps a list method to fields of its entries. All
-    these fields are optional. `result_types` maps each further `resultType` to the methods that it may answer.
-    `capability` is the path of the declaration if it is not `extensions.<id>`; then only the receiver of a method
-    declares it, as for core methods.
+    these fields are optional. `result_types` maps each further `resultType` to the methods whose result may have it.
+    `capability` is the path of the declaration if that is not `extensions.<id>`; then only the receiver of a method
+    declares the extension, as for core methods.
 
     Raises:
         DefinitionError: the id is malformed, or a method or result type exists in the core protocol.
@@ -119,7 +119,7 @@ def check_extension_id(id: object) -> str:
 def merge_settings(*given: Mapping[str, types.Json] | None) -> dict[str, types.Json]:
     """Merge settings of extensions by id; later settings override earlier ones, at every depth.
 
-    An id and its alias are the same extension, which is declared under its id.
+    An id and its alias name the same extension; the result has the id.
     """
     merged: dict[str, types.Json] = {}
     for one in given:
@@ -158,11 +158,11 @@ class ProtocolTable(Struct, frozen=True):
         """Return the table of the core, of extensions, and of `own` methods, which need no declaration.
 
         Raises:
-            DefinitionError: two extensions, or an extension and the core, add the same thing.
+            DefinitionError: two extensions add the same method or field, or an extension adds one that the core has.
         """
         rows = tuple(extensions)
         added = [*(method for row in rows for method in row.joined_methods()), *own]
-        for version in VERSIONS:  # in different versions, generations of an extension may share names
+        for version in VERSIONS:  # two generations of an extension may share names if their versions differ
             _require_once((method.name for method in added if method.exists_in(version)), "method")
         methods = (*(_with_params(method, rows) for method in METHODS), *added)
         return cls(
@@ -178,7 +178,7 @@ class ProtocolTable(Struct, frozen=True):
         return any(row.name == method and row.exists_in(version) for row in self.methods)
 
     def answering(self, method: str, result_type: str, version: Version) -> ExtensionRow | None:
-        """Return the extension in which a result of this type may answer a method in a version, if there is one."""
+        """Return the extension that permits this `resultType` for a method in a version, None if there is none."""
         for row in self.extensions:
             if row.exists_in(version) and method in row.result_types.get(result_type, ()):
                 return row
@@ -217,7 +217,7 @@ def _require_once(names: Iterable[str], noun: str) -> None:
 
 
 def _with_params(method: Method, rows: tuple[ExtensionRow, ...]) -> Method:
-    # Generations of an extension may add the same fields.
+    # Two generations of an extension may add the same fields.
     added = dict.fromkeys(row.params[method.name] for row in rows if method.name in row.params)
     params = extended(method.params, *added)
     if method.name == _LISTEN:

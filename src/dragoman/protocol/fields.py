@@ -1,9 +1,9 @@
-"""Fields and values that a version does not define, and what replaces them.
+"""The tables of fields by version, and `trim`, which gives a value the form that a version defines.
 
 `SINCE` and `UNTIL` list the first and the last version of a field. `CONVERSIONS` lists how a value is written for a
 version that does not define its type, for example a resource link as text. `trim` applies these tables by a plan, which
-is compiled once for each type and version. If the plan is empty, `trim` returns the value itself. It never changes a
-value in place.
+is compiled once for each type and version. If the plan is empty, `trim` returns the value itself. `trim` never changes
+a value in place.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ UNTIL: dict[type[Struct], dict[str, Version]] = {
     types.ClientCapabilities: {"tasks": V2025_11_25},
     types.RootsCapability: {"list_changed": V2025_11_25},
     types.CallToolRequestParams: {"task": V2025_11_25},
-    # From 2026-07-28 on these travel inside other messages, without `_meta` and without a `resultType`.
+    # Since 2026-07-28 these objects are parts of other messages, and lack `_meta` or `resultType` of their own.
     types.CreateMessageRequestParams: {"task": V2025_11_25, "meta": V2025_11_25},
     types.CreateMessageResult: {"result_type": V2025_11_25},
     types.ElicitRequestParams: {"task": V2025_11_25, "elicitation_id": V2025_11_25, "meta": V2025_11_25},
@@ -126,7 +126,7 @@ def _trim_members(members: dict[str, Any], version: Version) -> dict[str, Any]:
 
 
 def _plan(kind: type, version: Version) -> Callable[[Any], Any] | None:
-    """Return what trims the values of a type, None if they never change."""
+    """Return the function that trims values of a type, None if they never change."""
     if issubclass(kind, list):
         return partial(_trim_items, version=version)
     if kind is dict:
@@ -262,8 +262,8 @@ def wrap_output_schema(schema: types.Json) -> types.Json:
 
 
 def _rebase(schema: types.Json, *_: Any) -> types.Json:
-    """Adapt references into the document to the new place of the schema."""
-    # A schema with an $id is a document of its own, so its references do not depend on its place.
+    """Prefix references within the document, because the schema moves to `#/properties/result`."""
+    # A schema with an $id is a separate document, so its references do not depend on its place.
     if not str(schema.get("$id", "#")).startswith("#"):
         return schema
     rebased = with_subschemas(schema, _rebase)

@@ -45,7 +45,7 @@ def encode_value(value: Mirrored) -> str:
     """Return a value as a header carries it.
 
     Raises:
-        ValidationError: it is an integer beyond 2**53 - 1, which not every peer reads exactly, or a lone surrogate.
+        ValidationError: the value is an integer beyond 2**53 - 1, which some peers round, or has a lone surrogate.
     """
     if isinstance(value, int) and abs(value) > _MAX_INTEGER:
         raise ValidationError(f"A header carries integers up to {_MAX_INTEGER} (2**53 - 1), not larger ones")
@@ -117,14 +117,14 @@ _FIELDS = {
 
 
 def read(lines: Iterable[tuple[bytes, bytes]]) -> McpHeaders:
-    """Return the headers of a request; names are lower-case, as in ASGI."""
+    """Return the headers of a request from (name, value) pairs; names are lower-case, as in ASGI."""
     found: dict[str, Any] = {}
     params: dict[str, str] = {}
     for name, value in lines:
         field = _FIELDS.get(name)
         if field is None and not name.startswith(b"mcp-param-"):
             continue
-        # Some servers hand over the optional white space around a value (RFC 9110) as part of it.
+        # Some HTTP servers pass the optional white space around a value (RFC 9110) as part of the value.
         text = value.decode("latin-1").strip(_OWS)
         target, key = (found, field) if field is not None else (params, name.decode("latin-1")[len(PARAM_PREFIX) :])
         if key not in target:
@@ -159,7 +159,7 @@ def check_request(headers: McpHeaders, message: Request, method: Method | None, 
     if expected is None:
         with suppress(KeyError, msgspec.DecodeError):
             expected = _text.decode(_parts.decode(message.params)[method.name_from])
-    # Parameters without a name are refused later, when they are decoded.
+    # If the parameters lack the name, their decoder refuses them later.
     if expected is not None:
         check_mirror("Mcp-Name", headers.name, expected)
     elif headers.name is not None:

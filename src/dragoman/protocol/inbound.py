@@ -1,8 +1,8 @@
 """One inbound HTTP POST: its headers and body become a request, a notification, messages of a session, or a rejection.
 
-The body decides the era; the headers must agree with it. A stateless request is opened here, because each of its errors
-has an HTTP status of its own. Messages of the handshake era become `SessionMessages` and are opened by their session,
-which knows the version and the capabilities of the client.
+The body decides the era; the headers must agree with the body. `receive_post` opens a stateless request, because an
+error of such a request decides the HTTP status. It returns messages of the handshake era as `SessionMessages`. The
+session opens these, because it knows the version and the capabilities of the client.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class AcceptedTypes(Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def accepted_types(accept: str | None) -> AcceptedTypes:
-    """Read an `Accept` header: absent accepts everything, the most specific range decides, a quality of 0 refuses."""
+    """Read an `Accept` header. An absent header accepts all types; the most specific range decides; q=0 refuses."""
     ranges = dict(_media_range(part) for part in (accept or "*/*").lower().split(","))
 
     def accepts(kind: str) -> bool:
@@ -90,7 +90,7 @@ def _media_range(part: str) -> tuple[str, bool]:
 
 
 def reject_media_types(headers: McpHeaders) -> Rejection | None:
-    """Return why a POST is rejected before its body is read: the body is no JSON, or no response would be accepted."""
+    """Return a rejection if the body is not JSON, or if the client accepts neither JSON nor SSE; needs no body."""
     kind = (headers.content_type or "").partition(";")[0].strip().lower()
     if kind != JSON:
         return _reject(UNSUPPORTED_MEDIA_TYPE, InvalidRequest(f"The Content-Type must be {JSON}"), headers)
@@ -103,7 +103,7 @@ def reject_media_types(headers: McpHeaders) -> Rejection | None:
 def receive_post(
     headers: McpHeaders, body: bytes, offer: eras.Offer, limits: jsonrpc.Limits = jsonrpc.DEFAULT_LIMITS
 ) -> InboundPost:
-    """Return what a POST holds, or why it is rejected; the caller has called `reject_media_types` before."""
+    """Return the content of a POST, or its rejection. The caller calls `reject_media_types` first."""
     message: jsonrpc.Message | jsonrpc.Batch = jsonrpc.decode(body, limits)
     if type(message) is jsonrpc.Invalid:
         message = jsonrpc.decode_batch(body, limits) or message
@@ -134,8 +134,8 @@ def receive_post(
 def _receive_request(
     headers: McpHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer, body: bytes
 ) -> InboundPost:
-    # Quick path: a body without the bytes of the key names no version, so the parameters are read once, in the session.
-    # A body with escapes may spell the key differently.
+    # Quick path: if the body lacks the bytes of the key, `_meta` names no version, and only the session reads the
+    # parameters. A body with escapes may spell the key differently.
     if _VERSION_KEY in body or b"\\" in body:
         try:
             read = eras.read_params(message, offer)

@@ -81,7 +81,7 @@ class ErrorResponse(Struct, frozen=True):
 class Invalid(Struct, frozen=True):
     """Bytes or JSON that are no message, with the error to answer with.
 
-    `answer` is False for a malformed response: an error response to it would carry an id of this side's own requests.
+    `answer` is False for a malformed response. An id in it names a request of this side, so no error is sent.
     """
 
     id: RequestId | None
@@ -166,7 +166,7 @@ def _over_limits(data: bytes, limits: Limits) -> str | None:
     size = len(data)
     if size > limits.message_bytes:
         return f"The message has {size} bytes; at most {limits.message_bytes} are accepted"
-    # msgspec does not check the UTF-8 of what it skips or keeps as Raw.
+    # msgspec does not check the UTF-8 of fields that it skips or keeps as Raw.
     if not data.isascii():
         try:
             data.decode()
@@ -184,7 +184,7 @@ _NOT_MARKS = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 
 
 def _depth_change_and_peak(brackets: int) -> tuple[int, int]:
-    """Return how eight brackets, given as bits, change the depth, and the greatest depth on the way."""
+    """Return the change of the depth by eight brackets, given as bits, and the greatest depth among them."""
     depth = peak = 0
     for bit in range(7, -1, -1):
         depth += 1 if brackets >> bit & 1 else -1
@@ -194,7 +194,7 @@ def _depth_change_and_peak(brackets: int) -> tuple[int, int]:
 
 @cache
 def _changes_and_peaks() -> tuple[bytes, bytes]:
-    """Return `_depth_change_and_peak` of every byte; few messages have so many brackets that the tables are needed."""
+    """Return both tables, made on first use: few messages have enough brackets to need them."""
     changes, peaks = zip(*map(_depth_change_and_peak, range(256)), strict=True)
     return bytes(change % 256 for change in changes), bytes(peaks)
 
@@ -219,7 +219,7 @@ def nests_deeper(data: bytes, levels: int) -> bool:
 def _marks(data: bytes) -> bytes:
     """Return only the quotes and the brackets of JSON; an opening bracket becomes 1, a closing bracket 0.
 
-    Two adjacent quotes are left out: they do not change whether what follows is inside a string.
+    Two adjacent quotes are removed: the text after the pair is inside a string exactly if the text before it is.
     """
     if b"\\" in data:
         data = data.replace(rb"\\", b"").replace(rb"\"", b"")
@@ -277,7 +277,7 @@ def decode_error(data: bytes | Raw) -> RpcError:
 
 
 def _diagnose(data: bytes, misfit: msgspec.ValidationError) -> Invalid:
-    """Return why JSON is no message, with its id if that can be read."""
+    """Return the `Invalid` for JSON that is no message, with the id if it can be read."""
     try:
         _any.decode(data)
         parts = _parts.decode(data)
@@ -343,7 +343,7 @@ def encode(value: Any) -> bytes:
     """Return a value as JSON.
 
     Raises:
-        ValidationError: JSON has no form for it: a lone surrogate, a cycle, an unknown type, an integer too large.
+        ValidationError: JSON has no form for the value: a lone surrogate, a cycle, an unknown type, a huge integer.
     """
     try:
         return _encoder.encode(value)
@@ -409,7 +409,7 @@ def encode_result_envelope(id: RequestId) -> tuple[bytes, bytes]:
 
 
 def encode_error(id: RequestId | None, error: RpcError, *, null_id: bool = False) -> bytes:
-    """Return the bytes of an error response. An unknown id is left out, or null where the version requires it."""
+    """Return the bytes of an error response. If the id is None, the response has no id, or null with `null_id`."""
     shown = UNSET if id is None and not null_id else id
     return encode(_ErrorOut(shown, _ErrorObject(error.code, error.message, error.data)))
 

@@ -1,25 +1,25 @@
 """Newline-delimited framing of the stdio transport.
 
-Each chunk is split once at `\\n`. Its last piece has no newline yet. It is kept, and joined with the following pieces
-when the newline arrives, so no byte is searched twice. A line that exceeds the limit is reported at once as
-`Oversized`, and its remaining bytes are discarded up to the newline.
+`LineDecoder` splits each chunk once at `\\n`. The last piece of a chunk has no newline yet. The decoder keeps this
+piece and joins it with the following pieces when the newline arrives, so it searches no byte twice. When a line exceeds
+the limit, the decoder reports `Oversized` at once and discards the rest of the line.
 
 The size of a line excludes its terminator, `\\n` or `\\r\\n`. A `\\r` at the end of a chunk may belong to the
-terminator, so it is not counted until the next byte arrives. The result depends on the bytes alone and not on the
-boundaries of the chunks.
+terminator, so the decoder does not count it until the next byte arrives. The result does not depend on the boundaries
+of the chunks.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-# Integers, because `in` first tries to convert another operand to an integer, and the failure is slow.
+# `in` on bytes first tries to read its operand as an integer. With bytes as the operand that attempt fails slowly.
 _NEWLINE, _RETURN = b"\n\r"
 (_OBJECT_END,) = b"}"
 
 
 class Oversized(Struct, frozen=True):
-    """Replaces a line or an event that exceeds the limit."""
+    """Stands in the place of a line or an event that exceeds the limit."""
 
 
 def encode(message: bytes) -> bytes:

@@ -64,7 +64,7 @@ class Method(Struct, frozen=True, kw_only=True):
         """Return the typed parameters.
 
         Raises:
-            InvalidParams: they do not fit; the message names the place.
+            InvalidParams: the parameters do not fit; the message names the place.
         """
         try:
             return decoders[self.params].decode(params)

@@ -1,13 +1,13 @@
-"""Version negotiation of a client: what the answer to a `server/discover` probe means.
+"""Version negotiation of a client: the verdict on the answer to a `server/discover` probe.
 
-A client that does not know the era of a server sends `server/discover` first. The answer is interpreted as follows:
+A client that does not know the era of a server sends `server/discover` first. The answers mean:
 
 - a result, or an error that only stateless servers send: the server is stateless;
 - any other JSON-RPC error, a time-out or a crash of the child: the server expects `initialize`;
-- a refused connection, missing credentials, a redirect or a status of 5xx: no statement about the era. The one
+- a refused connection, missing credentials, a redirect or a status of 5xx: the era stays unknown. The one
   exception is 500 with a JSON-RPC error, which some servers of the handshake era send for an unknown method.
 
-The connection reports time-outs, crashes and HTTP statuses; this module performs nothing.
+The connection reports time-outs, crashes and HTTP statuses; this module does no I/O.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _STATELESS_ERRORS = (HeaderMismatch, MissingCapability)
 def interpret_probe(
     answer: ResultResponse | ErrorResponse | None, spoken: Iterable[Version] = VERSIONS, *, last: bool = False
 ) -> Verdict:
-    """Return what the answer to a probe means. None is a probe without a JSON-RPC answer.
+    """Return the verdict on the answer to a probe. `answer` is None if the probe got no JSON-RPC answer.
 
     `spoken` are the versions of this client. After the `last` probe the verdict is never `ProbeAgain`.
 
@@ -146,9 +146,9 @@ def interpret_http_probe(
     *,
     last: bool = False,
 ) -> Verdict | None:
-    """Return what an HTTP response to a probe means, None if it says nothing about the era.
+    """Return the verdict on an HTTP response to a probe, None if the era stays unknown.
 
-    A status for missing credentials, a redirect, a rate limit or 5xx says nothing. For other statuses the body decides,
+    A status for missing credentials, a redirect, a rate limit or 5xx gives None. For other statuses the body decides,
     because servers of the handshake era answer an unknown method with 200, 400, 404 or 500.
     """
     is_answer = status == _INTERNAL_ERROR and isinstance(message, ErrorResponse)

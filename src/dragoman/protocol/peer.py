@@ -1,19 +1,25 @@
 """One side of a duplex connection, or of an HTTP session of the handshake era: ids, responses, cancellation.
 
-Bytes go in through `events`, decoded messages through `accept`; events come out. A `Peer` keeps two tables:
+`events` receives bytes, `accept` receives a decoded message, and both give events. A `Peer` keeps two tables:
 
-- requests of the other side that are being served. Two of them never have the same id. A cancelled request gets no
-  response.
-- requests of this side that wait for a response. Each has a `waiter`, an object that the caller chose and gets back
-  with the response, and its id is its progress token.
+- requests of the other side that this side serves. Their ids are unique. A cancelled request gets no response.
+- requests of this side that wait for a response. Each has a `waiter`: an object that the caller passes in and gets back
+  with the response. The id of the request is also its progress token.
 
-A batch gets one response, in the order of its requests, when the last of them is finished. Methods that send return the
-bytes to write, or None if there is nothing to write. The transport frames lines.
+A batch gets one response, in the order of its requests, when the last request is finished. Methods that send return the
+bytes to write, or None if there is nothing to write. The transport adds the newline.
 
-A served request is accepted, perhaps cancelled, and finished. The first table maps its id to a function, its state,
-which settles the response: None means that the response is written as it is, a function of `_Batch` adds the response
-to the batch, `_SettleCancelled` drops it. A separate set of cancelled ids was rejected: both had to be kept
-consistent, and every response needed two lookups.
+A served request is accepted, may be cancelled, and is finished. The value in the first table is its state, the function
+that settles the response:
+
+    None                  accepted; the response is written unchanged
+    `_Batch.settle`       accepted in a batch; the batch collects the response
+    `_settle_handshake`   an accepted `initialize`, which cannot be cancelled
+    `_SettleCancelled`    cancelled; the response is dropped
+
+`finish` removes the request from the table.
+
+Rejected: a separate set of cancelled ids. The set and the table had to agree, and every response needed two lookups.
 """
 
 from __future__ import annotations
@@ -36,7 +42,7 @@ CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
 INITIALIZE = "initialize"
 MAX_ID_DIGITS = 15
-"""The longest id, in digits, that is recognised in a response that has it as a string."""
+"""Some servers return an integer id as a string. A string of at most this many digits is read as the integer."""
 
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=bytes | tuple[bytes, Raw, bytes])
@@ -82,7 +88,7 @@ Event = jsonrpc.Request | jsonrpc.Notification | Answered | Progressed | Request
 
 
 Settle = Callable[[bytes | None], bytes | None]
-"""Receives the response to a request, None if it gets none, and returns the bytes to write."""
+"""Called with the response to a request, or None if the request gets no response; returns the bytes to write."""
 
 
 class _Batch:
@@ -133,8 +139,8 @@ class Peer:
                     write(data)
 
     Set `version` when the handshake has agreed on one. With an `id_prefix`, the ids of this side's requests are strings
-    that begin with it: several processes may serve a session over HTTP, and a response must name the process that
-    asked.
+    that begin with the prefix: several processes may serve one session over HTTP, and the prefix in a response names
+    the process that sent the request.
     """
 
     __slots__ = ("_id_prefix", "_last_id", "_limits", "_lines", "_served", "_waiting", "tokens", "version")
@@ -167,8 +173,8 @@ class Peer:
     def events(self, chunk: bytes) -> Iterator[Event]:
         """Yield the events of a chunk of the stream, which may end anywhere.
 
-        Each message is accepted after the caller has handled the event before it: an id that is finished meanwhile is
-        free again, and a version that is set meanwhile applies.
+        The generator accepts each message after the caller has handled the previous event. So the caller can finish a
+        request, which frees its id, or set the version, before the next message is accepted.
         """
         return self._events(self._lines.receive(chunk))
 
@@ -221,11 +227,11 @@ class Peer:
         return Answered(self._waiting.pop(message.id), malformed)
 
     def refuse_id(self, id: types.RequestId) -> InvalidRequest | None:
-        """Return the error for a request whose id is in use, None if it is free, without accepting the request."""
+        """Return the error for a request whose id is in use, None if the id is free; does not accept the request."""
         return _in_use(id) if id in self._served else None
 
     def _waiting_under_text(self, id: types.RequestId | None) -> types.RequestId | None:
-        """Return the id of a waiting request that some servers send back as a string, None if there is none."""
+        """Return the integer id of the waiting request that a response names by a string, None if there is none."""
         if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) <= MAX_ID_DIGITS:
             return number if (number := int(id)) in self._waiting else None
         return None
@@ -257,7 +263,8 @@ class Peer:
     def _accept_cancelled(self, notification: jsonrpc.Notification) -> RequestCancelled | Unmatched | None:
         params = _lenient(_cancelled, notification.params)
         id = None if params is None else params.request_id
-        # SHOULD: "Ignore unknown/completed/malformed cancellations"; MUST NOT (2025-11-25): cancel initialize.
+        # SHOULD (all versions): "Ignore unknown/completed/malformed cancellations".
+        # MUST NOT (2025-11-25): cancel initialize.
         if params is None or id is None:
             return None
         if id not in self._served:
@@ -303,8 +310,8 @@ class Peer:
     def finish(self, id: types.RequestId, answer: Answer | None) -> Answer | bytes | None:
         """End a request that was served, and return the bytes to write, if any.
 
-        The response is encoded: as one message, or in parts, which are joined only in a batch. An empty response is not
-        sent.
+        `answer` is one encoded message, or its parts. Parts are joined only if a settle function takes the response, as
+        in a batch. An empty answer is not sent.
         """
         settle = self._served.pop(id, _settle_unknown)
         if settle is None:
@@ -350,7 +357,7 @@ def _in_use(id: types.RequestId) -> InvalidRequest:
 
 
 def _unless_handshake(message: jsonrpc.Message) -> jsonrpc.Message:
-    """Return a message of a batch, or an `Invalid` for `initialize`, which must not be part of one."""
+    """Return a message of a batch, or an `Invalid` in the place of `initialize`, which a batch must not hold."""
     if type(message) is jsonrpc.Request and message.method == INITIALIZE:
         return jsonrpc.Invalid(message.id, InvalidRequest("initialize must not be part of a batch"))
     return message

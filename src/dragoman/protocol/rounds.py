@@ -1,13 +1,12 @@
 """Multi-round-trip requests (2026-07-28): input requests, recorded answers and the sealed `requestState`.
 
 A server that needs input returns `input_required` and keeps nothing. The client sends the request again with the
-answers, and the handler runs again from its start. Answers of earlier rounds travel in `requestState`, which is sealed
-and bound to the server, the method, the parameters, the principal and a time of expiry.
+answers, and the handler runs again from its start. `requestState` carries the answers of earlier rounds. The server
+seals it and binds it to the server, the method, the parameters, the principal and a time of expiry.
 
-`Rounds` is one run of the handler. When the handler asks a question, it gets the recorded answer; if there is none, the
-question is added to the next `input_required`. Answers are found by key. The key is the kind and the order of the
-question, unless the author gives one. An answer is valid only for a question with the same schema; the text of the
-question may change.
+A `Rounds` serves one run of the handler. When the handler asks a question, `ask` returns the recorded answer. If there
+is none, `ask` adds the question to the next `input_required`. Each question has a key: its kind and its order, unless
+the author gives one. An answer is valid only for a question with the same schema; the text of the question may change.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ class Rounds:
         try:
             return None if payload is None else _decoder.decode(payload)
         except (ValueError, RecursionError):
-            # Another release, with the same key and other fields, may have sealed it.
+            # Another release with the same key may have sealed a state with other fields.
             return None
 
     @property
@@ -159,7 +158,7 @@ class Rounds:
         return bool(self._asked)
 
     def ask(self, request: types.InputRequest, key: str | None = None) -> Raw | None:
-        """Return the answer to a question, None if the client must be asked, which `required` does.
+        """Return the recorded answer to a question. If there is none, add the question to `required` and return None.
 
         Raises:
             ValidationError: two questions of one run have the same key, or JSON has no form for the schema.
@@ -181,22 +180,22 @@ class Rounds:
         self.ask(request, key)
 
     def step(self, name: str) -> Raw | None:
-        """Return the recorded value of a step, None if it has not run."""
+        """Return the recorded value of a step, None if the step has not run."""
         return self._steps.get(name)
 
     def record(self, name: str, value: Any) -> None:
         """Record the value of a step, so that the step does not run in later rounds.
 
         Raises:
-            ValidationError: JSON has no form for it.
+            ValidationError: JSON has no form for the value.
         """
         self._steps[name] = Raw(encode(value))
 
     def required(self, state: Any | UnsetType = UNSET) -> types.InputRequiredResult:
-        """Return the `input_required` result; `state` is the author's, by default that of the earlier round.
+        """Return the `input_required` result; `state` replaces the author's state of the earlier round.
 
         Raises:
-            ValidationError: JSON has no form for the state, it exceeds 64 KiB, or this would be the eleventh round.
+            ValidationError: JSON has no form for the state, the state exceeds 64 KiB, or there were ten rounds.
         """
         if self._round >= MAX_ROUNDS:
             raise ValidationError(f"A request may ask in at most {MAX_ROUNDS} rounds")
@@ -238,7 +237,7 @@ class Rounds:
 
 
 def fingerprint(request: types.InputRequest) -> str:
-    """Return a digest of the kind and the schema of a question, to which its answer is bound."""
+    """Return a digest of the kind and the schema of a question. An answer is valid for one digest only."""
     parts: list[Any] = [_KINDS[type(request)]]
     if isinstance(request, types.ElicitRequest):
         parts += [request.params.mode or "form", request.params.requested_schema, request.params.url]

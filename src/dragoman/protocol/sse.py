@@ -1,14 +1,14 @@
 """Server-sent events: encoding and incremental decoding, by the rules of the WHATWG event stream.
 
-CR, LF and CRLF become LF, and each chunk is split once. A CR at the end of a chunk ends the line; an LF at the start of
-the next chunk belongs to that CR. Lines are read as fields until a blank line dispatches the event. The data buffer
-holds each data field followed by LF. It is empty only if the event has no data field, so a priming event, which has an
-`id` and empty `data`, is dispatched.
+`EventDecoder` converts CR and CRLF to LF and splits each chunk once. A CR at the end of a chunk ends the line; an LF at
+the start of the next chunk belongs to that CR. The decoder reads lines as fields until a blank line dispatches the
+event. The data buffer holds each data field followed by LF. The buffer is empty only if the event has no data field, so
+the decoder dispatches a priming event, which has an `id` and empty `data`.
 
-The size of an event is the size of its fields and of the line that is being read, without line endings. A comment
-counts only while it is read, so keep-alive comments do not add up. An event that exceeds the limit is reported at once
-and skipped up to its blank line. An id before that point still becomes the last event id, so a client that resumes does
-not request the same event again. The result does not depend on the boundaries of the chunks.
+The size of an event is the size of its fields and of the incomplete line, without line endings. A comment counts only
+while its line is incomplete, so keep-alive comments do not add up. When an event exceeds the limit, the decoder reports
+`Oversized` at once and skips to the blank line. An id before that point still becomes the last event id, so a client
+that resumes does not request the same event again. The result does not depend on the boundaries of the chunks.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class EventDecoder:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.last_event_id = ""
-        """The id of the last complete event that had one, to be sent as `Last-Event-ID`."""
+        """The id that a client sends as `Last-Event-ID`: that of the last complete event that had an id."""
         self.retry: int | None = None
         """The milliseconds to wait before reconnecting, if the server sent them."""
         self._line = bytearray()

@@ -1,8 +1,10 @@
 """State tables: the next state of a machine, for each state and event.
 
-A machine declares its states and events as `Literal` types, which the type checker compares with the table, and keeps
-its state in one attribute. `Enum` was rejected: hashing a member runs Python code at every step, and states that users
-see, such as the status of a client, are strings.
+A machine declares its states and events as `Literal` types and keeps its state in one attribute. The type checker
+compares the `Literal` types with the table.
+
+Rejected: `Enum`. The hash of a member runs Python code at every step, and states that users see, such as the status of
+a client, are strings.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ Step = TypeVar("Step", bound=str)
 
 
 class Transitions(dict[tuple[State, Step], State]):
-    """The next state by (state, event), made from one row for each state. An event without an entry is a bug.
+    """The next state by (state, event), made from one row for each state; a missing entry raises RuntimeError.
 
     Example:
         LIFE: Transitions[Life, Happening] = Transitions({"open": {"close": "closed"}, "closed": {}})

@@ -2,8 +2,8 @@
 
 A client sends a filter that names the notifications it asks for. The server honours the part of the filter that it can
 serve. The first message of a subscription is the acknowledgement, with the honoured filter. Every message carries the
-subscription id, which is the id of the listen request. Notifications wait in a bounded queue until the stream can take
-them. Equal notifications are queued once: a change notification only tells the client to read again.
+subscription id, which is the id of the listen request. Notifications wait in a bounded queue until the stream has room.
+A notification that equals a queued one is not queued again: it only tells the client to read again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SubscriptionField(Struct, frozen=True, kw_only=True):
     capability: tuple[str, ...] = ()
     """The capability that the server must have declared, as a path into its capabilities."""
     declared: tuple[str, ...] = ()
-    """The capability that the client must have declared too."""
+    """The capability that the client must have declared as well, as a path into its capabilities."""
     covers_below: bool = False
     """A subject covers the subjects below it, as `file:///a` covers `file:///a/b`."""
 
@@ -110,9 +110,9 @@ class Subscription:
         return self._message(ACKNOWLEDGED, {"notifications": self._honoured})
 
     def enqueue(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
-        """Queue a notification if the filter includes it, and tell whether it does; a full queue loses the oldest.
+        """Queue a notification if the filter includes it, and return whether it does. A full queue drops its oldest.
 
-        `params` are the parameters of the notification. Without them, the subject becomes its `uri`.
+        `params` are the parameters of the notification. Without `params`, the subject becomes the `uri`.
 
         Raises:
             ValidationError: JSON has no form for the parameters.
@@ -150,7 +150,7 @@ class _FieldFilter:
         self._parent_lengths = frozenset(map(len, self._parents))
 
     def includes(self, subject: str | None) -> bool:
-        """Tell whether a notification about this subject, or about none, is included."""
+        """Tell whether the filter includes a notification about this subject; None is a notification without one."""
         if self._includes_all or subject is None:
             return self._includes_all
         return subject in self._subjects or any(

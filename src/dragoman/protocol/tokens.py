@@ -35,7 +35,7 @@ class KeyRing:
         ring.open("greeting", ring.seal("greeting", b"hello"))
 
     Raises:
-        ValueError: there is no key, or one has less than 16 bytes.
+        ValueError: there is no key, or a key has less than 16 bytes.
     """
 
     def __init__(self, *keys: bytes) -> None:
@@ -68,12 +68,12 @@ def _from_base64(text: str) -> bytes | None:
         sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except ValueError:
         return None
-    # Only the canonical spelling is accepted: otherwise a revoked id could return in another spelling.
+    # Only the canonical spelling is accepted; with another spelling, a client could use a revoked id.
     return sealed if urlsafe_b64encode(sealed).rstrip(b"=") == text.encode("ascii") else None
 
 
 def digest(text: str | None) -> bytes:
-    """Return a short digest of a principal or an origin, to bind a token to it."""
+    """Return a short digest of a principal or an origin, to which a token is bound; empty for None."""
     return b"" if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:12]
 
 
@@ -116,7 +116,7 @@ class OpenedSession(Struct, frozen=True):
 
     caller: Caller
     expires_at: int
-    """The last second since the epoch in which the id opens."""
+    """The last second, since the epoch, in which the id is valid."""
     origin: bytes = b""
     """The digest of the web origin that began the session; empty if there was none."""
 
@@ -131,8 +131,13 @@ class SessionTokens:
 
     An id holds the protocol version, the name and version of the client (cut to 256 and 64 characters), the client
     capabilities that servers use, the time of issue, and digests of the principal and of the web origin. It also holds
-    the declared extensions that the server has, as far as there is room; settings that are too large become empty. An
-    id opens only for the same server, path and principal, and for `max_age` seconds. It has at most 2,048 bytes.
+    those extensions that both sides have, as far as there is room; settings that are too large become empty. An id is
+    valid only for the same server, path and principal, and for `max_age` seconds. It has at most 2,048 bytes.
+
+    Example:
+        tokens = SessionTokens(ring, server="weather", path="/mcp")
+        id = tokens.seal(caller, principal=None, now=now, nonce=nonce)
+        tokens.open(id, principal=None, now=now)  # OpenedSession(caller, ...)
     """
 
     def __init__(self, ring: KeyRing, *, server: str, path: str, max_age: int = 86_400) -> None:
@@ -150,7 +155,7 @@ class SessionTokens:
         origin: bytes = b"",
         extensions: Iterable[str] = (),
     ) -> str:
-        """Return a new session id; `nonce` is random and makes it unique, `extensions` are those of the server."""
+        """Return a new session id; the random `nonce` makes the id unique, `extensions` are those of the server."""
         info = caller.info
         session = _SessionFields(
             caller.version.name,
@@ -172,7 +177,7 @@ class SessionTokens:
         payload = self._ring.open(self._purpose, token)
         try:
             session = None if payload is None else _decoder.decode(payload)
-        except (ValueError, RecursionError):  # another release, with the same key and other fields, may have sealed it
+        except (ValueError, RecursionError):  # another release with the same key may have sealed other fields
             session = None
         if session is None:
             return None
@@ -193,7 +198,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def _fitting(declared: dict[str, types.Json], room: int) -> bytes:
-    """Return the settings of extensions, encoded: as they are, or empty, or left out, as far as there is room."""
+    """Encode settings of extensions; settings that do not fit become empty, and an id that does not fit is left out."""
     carried: dict[str, types.Json] = {}
     for id, settings in declared.items():
         for form in (settings, {}):

@@ -4,12 +4,12 @@ A template is parsed once into literals and expressions. Expansion follows the t
 matching, the query expressions are separated, because their parameters come in any order. The rest becomes slots. A
 slot is a variable, the text before it, and the characters that its value cannot contain.
 
-If the text after a variable contains a character that the variable cannot, a URI matches in one way at most, and a
-regular expression finds it in linear time (`_UniqueMatcher`). Otherwise a URI may match in several ways, as for
-`{name}.{format}` and `{+path}/{revision}`. A regular expression would backtrack and need polynomial time to find that
-nothing matches. `_AmbiguousMatcher` computes all end positions of each variable for the whole URI, from the last
-variable to the first. Then it reads the values from the first to the last. This takes linear time, and an earlier
-variable gets as much text as possible.
+If the text after each variable has a character that the variable cannot contain, a URI matches in at most one way, and
+a regular expression finds the match in linear time (`_UniqueMatcher`). Otherwise a URI may match in several ways, as
+for `{name}.{format}` and `{+path}/{revision}`. A regular expression would backtrack, and a URI that does not match
+would take polynomial time. `_AmbiguousMatcher` computes all end positions of each variable, from the last variable to
+the first. Then it reads the values from the first variable to the last. This takes linear time, and an earlier variable
+gets as much text as possible.
 
 A variable outside the query is never absent and, except in `{;name}`, never empty.
 """
@@ -222,7 +222,7 @@ def _decoded(values: dict[str, str] | None) -> dict[str, str] | None:
 
 
 class _Query(NamedTuple):
-    """The query expressions of a template, which follow one another."""
+    """The query expressions of a template; they are adjacent."""
 
     names: frozenset[str]
     ignores_unknown: bool
@@ -295,7 +295,7 @@ def _slots(pieces: Sequence[str | _Expression]) -> tuple[Sequence[_VariableSlot]
 
 
 def _excluded(pieces: Sequence[str | _Expression]) -> Iterator[str]:
-    """Yield, for each piece, the characters that its values cannot contain because they separate values."""
+    """Yield, for each piece, the separators that its values cannot contain."""
     last_written = {mark: index for index, piece in enumerate(pieces) for mark in "?#" if mark in _leading_text(piece)}
     delimiters = "/?#"
     for index, piece in enumerate(pieces):
@@ -315,7 +315,7 @@ def _value_separator(piece: str | _Expression) -> str:
 
 
 class _UniqueMatcher:
-    """Matches slots of which a URI fits at most one assignment."""
+    """Matches templates for which a URI has at most one assignment of values."""
 
     def __init__(self, slots: Sequence[_VariableSlot], tail: str) -> None:
         self._pattern = re.compile("".join(slot.pattern for slot in slots) + re.escape(tail))
@@ -327,7 +327,7 @@ class _UniqueMatcher:
 
 
 class _AmbiguousMatcher:
-    """Matches slots of which a URI may fit several assignments."""
+    """Matches templates for which a URI may have several assignments of values."""
 
     def __init__(self, slots: Sequence[_VariableSlot], tail: str) -> None:
         self._head = slots[0].before
@@ -359,9 +359,10 @@ class _AmbiguousMatcher:
 
 
 class _Positions:
-    """Sets of positions in a text, as integers: bit `len(text) - position` stands for a position.
+    """Sets of positions in a text. A set is an integer, in which bit `len(text) - position` stands for a position.
 
-    An addition carries from low to high bits: from the end of a value to all positions at which it may start.
+    An addition carries from low bits to high bits, which stand for positions further left. So one addition finds, from
+    the ends of a value, all positions at which the value may start.
     """
 
     def __init__(self, text: str) -> None:
@@ -373,13 +374,13 @@ class _Positions:
         self.inside_encoded_characters = percent >> 1 | percent >> 2 | continuation
 
     def before(self, literal: str, fits: int) -> int:
-        """Return the positions from which this literal reaches one of the given positions."""
+        """Return the start positions of this literal for which it ends at one of the given positions."""
         for character in reversed(literal):
             fits = (fits << 1) & self._where(character)
         return fits
 
     def starts(self, slot: _VariableSlot, stops: int) -> int:
-        """Return the positions from which a value of this slot reaches one of the given positions."""
+        """Return the start positions of a value of this slot for which it ends at one of the given positions."""
         allowed = self._all ^ self._where(slot.excluded)
         last_characters = (stops << 1) & allowed
         starts = (allowed & ~(allowed + last_characters)) | last_characters

@@ -1,6 +1,6 @@
 """URLs: parsing, origins, loopback hosts, and a form without secrets for logs and errors.
 
-No host name is resolved: every check reads the host as it is written.
+This module resolves no host name: every check reads the host as the URL spells it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dragoman.errors import InsecureUrl
 
 HTTP_SCHEMES = ("http", "https")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# urlsplit drops line breaks, and browsers read a backslash as a slash: they would connect to another host.
+# urlsplit drops line breaks, and browsers read a backslash as a slash, so they would connect to another host.
 _MISLEADING = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 
 
@@ -36,7 +36,7 @@ def is_http_url(url: str) -> bool:
 
 
 def split(url: str) -> SplitResult:
-    """Parse a URL whose host every parser reads alike.
+    """Parse a URL, and refuse a URL in which two parsers may read different hosts.
 
     Raises:
         InsecureUrl: the URL has no host, or parsers may read different hosts.
@@ -46,7 +46,7 @@ def split(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         raise InsecureUrl(f"{redacted(url)} is no address that can be used") from None
-    # urlsplit reads the host ::1 in http://[::1].example.
+    # In http://[::1].example, urlsplit reads the host ::1.
     if not parts.hostname or _MISLEADING.search(url) or re.search("](?!:|$)", parts.netloc):
         raise InsecureUrl(f"{redacted(url)!r} is no address that can be used")
     if "%" in parts.hostname and ":" not in parts.hostname:

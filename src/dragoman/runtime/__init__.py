@@ -1,1 +1,1 @@
-"""The room that knows the loop: running plain functions beside it, and running a program on it."""
+"""The event loop, threads, files and network options: code that transports, clients and servers share."""

@@ -1,15 +1,15 @@
-"""Calling functions: those of authors, the blocking twins of async methods, and what to say of unknown options.
+"""Calls of functions: functions of authors, blocking twins of async methods, and errors for unknown options.
 
-An async function of an author is called in the event loop. A plain function may block, so it is called in a thread,
-unless the caller knows that it is quick. Either may return an awaitable: a plain function often returns the coroutine
-of an async one. `is_async` looks at the function itself and not at what it wraps, because a plain wrapper may run an
-async function to its end, which it cannot do in the loop. `is_async` is defined in `config`, which may not import this
-room.
+`invoke` calls an async function of an author in the event loop. A plain function may block, so `invoke` calls it in a
+thread, unless the caller knows that the function is quick. Both kinds may return an awaitable: a plain function often
+returns the coroutine of an async function. `is_async` looks at the function itself and not at a wrapped function: a
+plain wrapper may run an async function to its end, which is not possible in the loop. `is_async` is defined in
+`config`, because `config` may not import this package.
 
-A blocking twin has the name, the parameters and the documentation of an async method. It runs the method with the
-`_drive` method of its object.
+A blocking twin has the name, the parameters and the documentation of an async method. The twin calls `_drive` of its
+object to run the method.
 
-This module does not import asyncio, which a server needs only once it serves.
+This module does not import asyncio, because a server needs asyncio only when it serves.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ R = TypeVar("R")
 
 
 async def invoke(function: Callable[..., Any], /, *args: Any, in_place: bool = False) -> Any:
-    """Call a function of an author, in a thread unless it is async, and return its result, awaited if need be.
+    """Call a function of an author, in a thread unless it is async, and return its result; an awaitable is awaited.
 
-    `in_place` calls a plain function in the loop: it is quick, or must see the caller's context variables.
+    `in_place` calls a plain function in the loop, for a function that is quick or must see the caller's context.
 
     Raises:
         Exception: whatever the function raises.
@@ -44,7 +44,7 @@ def starter(function: Callable[..., Any], *, in_place: bool) -> Callable[..., An
 
 
 async def resolved(value: Any) -> Any:
-    """Return a value; an awaitable is awaited first, and so is an awaitable result."""
+    """Return a value; while the value is awaitable, await it."""
     while isawaitable(value):
         value = await value
     return value
@@ -90,12 +90,12 @@ def coroutine_of(method: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, *
     """
     try:
         return method(*args, **kwargs)
-    except TypeError as error:  # from the arguments alone, because the body of a coroutine function has not run yet
+    except TypeError as error:  # only wrong arguments: the body of the coroutine function has not run yet
         raise TypeError(str(error).replace("Async", "", 1)) from None
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return the end of an error text that suggests the known name most like an unknown one, or an empty string."""
+    """Return "; did you mean ...?" with the known name that is most similar to `name`, or an empty string."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, known, 1)

@@ -2,7 +2,7 @@
 
 A task for each short coroutine costs more than the coroutine, and a new task waits for a turn of the loop. So an eager
 runner runs the first step of a coroutine as soon as it gets the coroutine. During that step, a task of the runner is
-the current task. Each coroutine has a copy of the context in which it was given, as it would have in a task of its own.
+the current task. Each coroutine runs in a copy of the context of the call of `run`, as it would in a task of its own.
 
 A task of the runner is in one of these states:
 
@@ -14,8 +14,8 @@ Items wait for a turn of the loop in four cases:
 
 - the spare task is older than a moment, so the loop has had no turn for that long;
 - this runner is running a first step;
-- the current task is itself in such a first step, so that stacks would grow;
-- an exception is being handled, which would become the context of later exceptions.
+- the current task is itself in such a first step, so the stack would grow;
+- the caller handles an exception, which would become the `__context__` of later exceptions.
 
 Coroutines that do not wait share a task. Objects that an author ties to the current task (a database session, a
 callback for its end) may thus be shared by several calls of one client, but not by two clients, because each client has
@@ -59,14 +59,15 @@ class _TaskBody(Coroutine[Any, Any, None]):
         self._is_future = False
         self.has_begun = False
         self.created_at = monotonic()
-        # Not by the loop's task factory, which may start a task at once (Python 3.12: eager tasks).
+        # Made directly: the loop's task factory may start a task at once (Python 3.12: eager tasks).
         self.task: asyncio.Task[None] = SelfCancelTask(self, loop=loop)
 
     def adopt(self, context: Context, job: Job, awaited: Any) -> None:
         """Continue a coroutine whose first step ended at an awaitable."""
         self._context, self._job, self._awaited = context, job, awaited
         if getattr(awaited, "_asyncio_future_blocking", False):
-            # A task clears this mark of a future that it awaits. Other tasks may await it before ours has its turn.
+            # A task clears this mark on a future that it awaits. Other tasks may await the future before this task has
+            # its turn, so the mark is cleared here; `_yield_awaited` sets it again.
             awaited._asyncio_future_blocking = False
             self._is_future = True
 
@@ -96,7 +97,7 @@ class _TaskBody(Coroutine[Any, Any, None]):
             del self.task
             raise error[0]
         if self._is_future and self._awaited is not None and self._awaited.cancel(*error[0].args):
-            # As in a task that is cancelled while it awaits: the awaited future is cancelled, and reports it.
+            # Like a task that is cancelled while it awaits: cancel the awaited future, and let it report that.
             return self._yield_awaited()
         return self._resume("throw", *error)
 
@@ -105,7 +106,7 @@ class _TaskBody(Coroutine[Any, Any, None]):
         try:
             return self._context.run(getattr(self._job, how), *args)
         except BaseException:
-            # The task refers to this body, which must not refer to the task any longer: a cycle delays the release.
+            # The task refers to this body. Without this `del`, the reference cycle would delay the release of both.
             del self.task
             self._job = self._context = self._awaited = None
             raise
@@ -128,7 +129,7 @@ class EagerRunner(Generic[Item]):
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, begin: Callable[[Item], Job | None]) -> None:
-        """Make a runner; `begin` makes a coroutine of an item, which must not raise, or handles the item itself."""
+        """Make a runner; `begin` returns the coroutine of an item, which must not raise, or None if there is none."""
         self._loop = loop
         self._begin = begin
         self._spare: _TaskBody | None = None
@@ -147,7 +148,7 @@ class EagerRunner(Generic[Item]):
         """Begin items one after another, after those of earlier calls.
 
         Raises:
-            Exception: an item could not be begun, and neither are the items after it. If this happens in a later turn,
+            Exception: `begin` raised for an item; the items after it do not begin. If this happens in a later turn,
                 the loop's exception handler gets the exception.
         """
         spare, current = self._spare, current_task(self._loop)
@@ -215,12 +216,12 @@ class EagerRunner(Generic[Item]):
                 self._spare = None
 
     def on_turn(self, body: _TaskBody) -> None:
-        """Begin the pending items in the loop's first turn of a task, which is not spare any longer."""
+        """Begin the pending items in the first turn of a task, and retire the task."""
         if self._pending and self._spare is body:
             self._is_running, self._interrupted = True, body.task
             try:
                 self._begin_pending()
-            except Exception as error:  # must not end the task, which may have adopted a coroutine
+            except Exception as error:  # the task must go on, because it may have adopted a coroutine
                 self._loop.call_exception_handler({"message": "A call could not be taken in", "exception": error})
             finally:
                 self._restore_current_task()
@@ -229,7 +230,7 @@ class EagerRunner(Generic[Item]):
             self.retire(body)
 
     def retire(self, body: _TaskBody) -> None:
-        """Begin nothing more in a task; pending items get another one."""
+        """Stop using a task as the spare task; pending items get another task."""
         if self._spare is body:
             self._spare = None
             self._request_turn()

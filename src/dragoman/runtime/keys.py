@@ -1,7 +1,7 @@
-"""The keys that seal values which clients keep and send back.
+"""The keys that seal tokens: session ids and request states, which clients keep and send back.
 
 The keys come from the author, from the environment (`DRAGOMAN_SECRET`), or from a key file in the user's state folder,
-which the processes of one machine share. Where no file can be written, this process makes a key for itself and logs one
+which the processes of one machine share. If no file can be written, the process makes a key of its own and logs one
 warning.
 """
 

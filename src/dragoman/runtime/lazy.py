@@ -1,4 +1,4 @@
-"""Packages whose names are imported at their first use.
+"""Lazy packages: a name of the package is imported at its first use.
 
 Every package with public names uses this mechanism, so that a server does not load the modules of clients. Type
 checkers read the names from imports under `TYPE_CHECKING`. A module-level `__getattr__` would make type checkers accept

@@ -1,10 +1,10 @@
-"""How clients reach servers: network options, proxies and credentials of the environment, and pinned requests.
+"""Network options of clients, proxies and credentials of the environment, and pinned requests.
 
-A pinned request cannot leave the address that it was made for. A session of the author may change a request on its way,
-by a middleware, a subclass or a connector, and the request carries the credentials of one server. So the request is
-compared with its address twice: after the last middleware, and when it has a connection and nothing is written yet.
+A pinned request goes only to the URL that it was made for. An aiohttp session of the author may change a request by a
+middleware, a subclass or a connector, and the request carries the credentials of one server. So `_Pin` compares the
+request with its URL twice: after the last middleware, and when the request has a connection and nothing is written yet.
 
-Reading the environment is slow, because it reads files and asks the system. So a connection reads it once.
+Reading the environment is slow, because it reads files and calls the system. So a connection reads it once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SessionFactory = Callable[[], "aiohttp.ClientSession"]
 
 
 class Network(Struct, kw_only=True):
-    """How to reach servers: the options of a client's connections.
+    """The network options of a client's connections.
 
     Example:
         Client(url, network=Network(proxy="http://proxy:3128", ssl=ssl.create_default_context(cafile="ca.pem")))
@@ -51,17 +51,17 @@ class Network(Struct, kw_only=True):
 
     proxy: str | None = None
     ssl: ssl.SSLContext | None = None
-    """Certificates to trust, and the client's own."""
+    """The certificates to trust, and the certificate of the client."""
     trust_env: bool = True
     """Take proxies and credentials from the environment and ~/.netrc."""
     connect_timeout: float = CONNECT_SECONDS
     session: aiohttp.ClientSession | None = None
     """A session of your own, which you close yourself."""
     session_factory: SessionFactory | None = None
-    """Makes a session for each connection, on the loop that uses it. The client closes it."""
+    """Makes a session for each connection, in the loop that uses it. The client closes the session."""
 
     def __repr__(self) -> str:
-        # Only the names of the options: the address of a proxy may hold a password.
+        # Show only the names of the options: the URL of a proxy may hold a password.
         given = [name for name in ("proxy", "ssl", "session", "session_factory") if getattr(self, name) is not None]
         return f"<Network with {', '.join(given) or 'nothing of its own'}>"
 
@@ -103,21 +103,21 @@ def basic_authorization(user: str, password: str) -> str:
 
 
 def pinned(session: aiohttp.ClientSession, url: URL) -> tuple[Any, ...]:
-    """Return the middlewares of a request that must not leave its address: those of its session, and the pin."""
+    """Return the middlewares of a request: those of its session, and a last one that refuses any other URL."""
     return (*session._middlewares, _Pin(url))
 
 
 class _Pin:
-    """The last middleware of a request, which refuses a changed address."""
+    """The last middleware of a request; it refuses a changed URL."""
 
     def __init__(self, url: URL) -> None:
         self._url = url
 
     async def __call__(self, request: aiohttp.ClientRequest, handler: Callable[[Any], Any]) -> Any:
-        """Send a request on, if its address is the pinned one now, and again when it has a connection.
+        """Pass a request on, if it has the pinned URL now and when it gets its connection.
 
         Raises:
-            InsecureUrl: the address is another one.
+            InsecureUrl: the request has another URL, or its connection leads to another host.
         """
         self._check_address(request.url)
         send = request.send

@@ -1,12 +1,12 @@
-"""Plain functions on daemon threads, awaited from any loop.
+"""Runs plain functions on daemon threads; callers in any loop await the results.
 
 A job goes into the backlog. Then jobs and idle workers are matched: the oldest job goes to the mailbox of the worker
 that became idle last. If no worker is idle, a new one starts, up to a limit. A worker that gets no job for a while
 ends. All threads are daemons, so the interpreter never waits for one.
 
-Invariant: no job waits while a worker is idle. No lock is needed for it. Each side first publishes (a job in the
-backlog, a worker in the idle list) and then looks at what the other side has published, so the second one sees both. A
-lock guards only the number of threads, when one starts or ends.
+Invariant: no job waits while a worker is idle. The invariant needs no lock. Each side first publishes (a job in the
+backlog, a worker in the idle list) and then reads what the other side has published. So the side that publishes second
+sees both entries and matches them. A lock guards only the number of threads, when a thread starts or ends.
 
 Finished jobs return to their loop through an outbox, which wakes the loop once for all the jobs in it.
 """
@@ -39,12 +39,12 @@ async def offload(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     Example:
         page = await offload(requests.get, "https://example.com", timeout=10)
 
-    Cancelling returns at once: a function that still waits for a thread is never called. A function that runs goes on,
-    and its result is dropped.
+    A cancellation takes effect at once. A function that still waits for a thread is never called. A function that runs
+    continues, and its result is dropped.
 
     Raises:
-        Exception: whatever the function raises; a StopIteration is the cause of a RuntimeError.
-        RuntimeError: the system starts no thread.
+        Exception: any exception of the function; a StopIteration becomes the cause of a RuntimeError.
+        RuntimeError: the system cannot start a thread.
     """
     job = _Job(_current_outbox(), function, args, kwargs)
     _workers.submit(job)
@@ -78,7 +78,7 @@ class _Outbox:
             self._finished.clear()
 
     def _settle(self) -> None:
-        # Must come first: a job that is put after this line is either settled below or wakes the loop again.
+        # This must come first: a job that is put after this line is either settled below or wakes the loop again.
         self._is_woken = False
         while self._finished:
             self._finished.popleft().settle()
@@ -153,14 +153,14 @@ class _Worker:
                     return
                 continue
             job.run()
-            # Offered before the delivery, so that a caller who then submits another job finds this worker idle.
+            # Offer before delivery: a caller that gets its result and submits another job finds this worker idle.
             self._workers.offer(self)
             job.deliver()
             del job
 
 
 class _Threads:
-    """The threads, those that are idle, and the jobs that wait for one."""
+    """The worker threads, the idle workers, and the backlog of jobs."""
 
     def __init__(self, max_threads: int, idle_seconds: float) -> None:
         self.max_threads = max_threads
@@ -168,7 +168,7 @@ class _Threads:
         self.reset()
 
     def reset(self) -> None:
-        """Start with no threads, as at first: a forked child has none of its parent's threads."""
+        """Forget all threads and jobs: a forked child has none of its parent's threads."""
         self.count = 0
         self._counting = threading.Lock()
         self._idle: list[_Worker] = []
@@ -203,7 +203,7 @@ class _Threads:
             return False
         with self._counting:
             self.count -= 1
-        if self._backlog:  # submitted when this worker was neither idle nor gone
+        if self._backlog:  # a job was submitted while this worker was neither idle nor ended
             self._grow()
         return True
 
@@ -252,7 +252,7 @@ _workers = _Threads(MAX_THREADS, IDLE_SECONDS)
 
 
 def _unbuffer_standard_streams() -> None:
-    """Replace buffered streams at exit: a thread that is frozen in a print holds their lock, and Python would abort."""
+    """Replace buffered streams at exit: a thread that the exit stops in a print holds their lock, and Python aborts."""
     if not _workers.busy:
         return
     for name in ("stdout", "stderr"):

@@ -1,12 +1,12 @@
 """The portal: one event loop in a daemon thread, in which blocking callers run coroutines.
 
-All callers share the loop, so that connections stay on one loop however many threads call. The portal starts at its
-first use, and anew in a child process after a fork. A daemon thread never delays the exit.
+All callers share the loop, so that a connection stays on one loop even if many threads call. The portal starts at its
+first use. A forked child starts a new portal. A daemon thread never delays the exit.
 
-A forked child has a copy of its parent's loop, selector and sockets. Closing the copies would unregister the parent's
-sockets, because both processes share the selector. So the copies must live as long as the child. They do: the portal's
-thread does not exist in the child, so its frames are never unwound; they refer to the portal, and the portal to the
-objects in `kept`.
+A forked child has a copy of its parent's loop, selector and sockets. Both processes share the selector, so a child that
+closed the copies would unregister the parent's sockets. The copies therefore must live as long as the child. Nothing
+frees them: the portal's thread does not exist in the child, so the frames of that thread stay in memory. These frames
+refer to the portal, and the portal refers to the objects in `kept`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Portal:
                 _logger.exception("What would have ended the loop of every blocking caller ended only its task")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop and return its result; an interrupted caller cancels it.
+        """Run a coroutine in the loop and return its result; an interrupt of the caller cancels the coroutine.
 
         Raises:
             DragomanError: the caller is the portal's own thread, which would wait for itself.
@@ -60,7 +60,7 @@ class Portal:
         try:
             return outcome(self._start(work, run))
         finally:
-            # An interruption may come anywhere above, also after the work began and before its future is assigned.
+            # An interrupt may come anywhere above, even after the work began and before its future is assigned.
             if not run.is_done:
                 self.loop.call_soon_threadsafe(run.cancel)
 
@@ -108,7 +108,7 @@ def outcome(started: Future[tuple[T | None, BaseException | None]], timeout: flo
 
 
 def _wait_interruptibly(started: Future[T]) -> T:
-    """Wait in slices, because a signal just before a wait does not end it, and on Windows no signal does."""
+    """Wait in slices: a signal just before a wait does not interrupt it, and on Windows no signal interrupts a wait."""
     while True:
         try:
             return started.result(SLICE_SECONDS)

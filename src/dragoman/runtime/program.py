@@ -1,8 +1,8 @@
-"""A program on a loop of its own, which ends at a signal and never delays the exit of the process.
+"""Runs a program on its own loop; a signal ends the program, and no thread delays the exit of the process.
 
-SIGINT and SIGTERM cancel the program, and the remaining tasks get a bounded time to end. A blocked loop, say in a
-handler that sleeps without awaiting, cannot cancel anything. Then a second signal, or a grace period without a turn of
-the loop, interrupts the blocking code itself. In all these cases `run` returns without an exception.
+SIGINT and SIGTERM cancel the program, and the remaining tasks get a bounded time to end. A blocked loop (a handler that
+sleeps without awaiting, for example) cannot cancel anything. Then a second signal, or a grace period without a turn of
+the loop, interrupts the blocking code. In all these cases `run` returns without an exception.
 
 The loop's default executor, which `asyncio.to_thread` uses, is `offload`: the interpreter does not wait for its
 threads.
@@ -37,7 +37,7 @@ def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS) -> 
 
     Raises:
         RuntimeError: a loop is running in this thread; await the coroutine there.
-        Exception: whatever the coroutine raises.
+        Exception: any exception of the coroutine.
     """
     try:
         require_no_running_loop()
@@ -61,7 +61,7 @@ def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS) -> 
 
 
 def require_no_running_loop() -> None:
-    """Raise RuntimeError if this thread runs a loop, where a program must be awaited."""
+    """Raise RuntimeError if a loop runs in this thread; the caller must await the program there."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -80,7 +80,7 @@ def end_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop whose default executor, until another is set, is `offload`, and which does not report interrupts."""
+    """A loop that uses `offload` as its default executor unless another is set, and that reports no interrupts."""
 
     _executor_was_set = False
 
@@ -92,7 +92,7 @@ class _Loop(asyncio.SelectorEventLoop):
         self, executor: Executor | None, func: Callable[[*Arguments], Any], *args: *Arguments
     ) -> asyncio.Future[Any]:
         if executor is None and not self._executor_was_set:
-            from dragoman.runtime.offload import offload  # which most servers do not need
+            from dragoman.runtime.offload import offload  # most servers do not need it
 
             return self.create_task(offload(func, *args))
         return super().run_in_executor(executor, func, *args)
@@ -143,7 +143,7 @@ class _Signals:
             raise KeyboardInterrupt
         self.received = True
         self._loop.call_soon_threadsafe(self._task.cancel)
-        # Not a threading.Thread: its locks may be held by the code that this handler interrupted.
+        # A threading.Thread needs locks, which the code that this handler interrupted may hold.
         _thread.start_new_thread(self._interrupt_blocked_loop, (number,))
 
     def _interrupt_blocked_loop(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Tasks: which one is running, who cancelled it, and how to end one."""
+"""Helpers for asyncio tasks: the current task, the origin of a cancellation, and the end of a task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ current_task: Callable[[asyncio.AbstractEventLoop], asyncio.Task[Any] | None]
 if sys.version_info >= (3, 12):
     current_task = asyncio.current_task
 else:
-    # Here `asyncio.current_task` is written in Python, and takes four times as long as its own table.
+    # In Python 3.11 `asyncio.current_task` is Python code and takes four times as long as a lookup in its table.
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
@@ -28,7 +28,7 @@ def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:
-    """Call a function in a loop, from any thread: at once if the loop runs in this one; never if it is closed."""
+    """Call a function in a loop, from any thread: at once if the loop runs here, not at all if it is closed."""
     if is_running_here(loop):
         function(*args)
     else:
@@ -49,7 +49,7 @@ class SelfCancelTask(asyncio.Task[T]):
 
 
 def uncancelled() -> bool:
-    """Take back one cancellation request of the current task, and tell whether none is left."""
+    """Withdraw one cancellation request of the current task, and tell whether none is left."""
     task = asyncio.current_task()
     return task is not None and not task.uncancel()
 
@@ -60,7 +60,7 @@ def is_pending_here(task: asyncio.Task[T] | None) -> TypeGuard[asyncio.Task[T]]:
 
 
 def is_being_cancelled() -> bool:
-    """Tell whether the current task has a cancellation request, which explains a CancelledError that it sees."""
+    """Tell whether the current task has a cancellation request, so that a CancelledError is meant for it."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -1,11 +1,12 @@
-"""Text at a terminal: text of others made safe to show, and lines that a person types.
+"""Terminal text: escapes that make text from a peer safe to show, and lines that a user types.
 
-Text of others may hold characters that mislead a person. Control characters move the cursor or colour the screen,
+Text from a peer may contain characters that mislead a user. Control characters move the cursor or colour the screen,
 bidirectional controls change the order of reading, and invisible characters hide text that a model or a program still
-sees. All of them are shown as escapes, such as `\\x1b` or `\\u202e`. The same functions serve pages.
+reads. The functions `printable*` replace them with escapes, such as `\\x1b` or `\\u202e`. Web pages use the same
+functions.
 
-While a line is read, the terminal stays in its own line mode, and the event loop watches it, so that a task which waits
-for a line can be interrupted or cancelled.
+`read_line` leaves the terminal in its line mode, and the event loop watches the terminal, so that a task that waits for
+a line can be interrupted or cancelled.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _UNSAFE = re.compile(f"[{_HIDDEN}]|{_REPEATED_SELECTORS}")
 _UNSAFE_IN_LINE = re.compile(f"[\n\t{_HIDDEN}]|{_REPEATED_SELECTORS}")
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 _KEPT_BY_BROWSERS = re.compile("[\xdf\u03c2]")
-"""Letters that browsers look up unchanged (IDNA 2008), and that Python's codec replaces (IDNA 2003)."""
+"""Letters that browsers resolve unchanged (IDNA 2008) and that Python's codec replaces (IDNA 2003)."""
 _NOT_ASCII = re.compile(r"[^\x21-\x7e]+")
 _JOINT_SCRIPTS = (
     frozenset({"CJK", "HIRAGANA", "KATAKANA"}),
     frozenset({"CJK", "HANGUL"}),
     frozenset({"CJK", "BOPOMOFO"}),
 )
-"""Scripts that are written together."""
+"""Sets of scripts that one word may mix."""
 
 
 def printable(text: str) -> str:
@@ -62,7 +63,7 @@ def printable_line(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return an equal JSON document with misleading characters as JSON escapes."""
+    """Return a JSON text of the same value, with misleading characters as JSON escapes."""
     return _UNSAFE.sub(_escape_json, text)
 
 
@@ -76,7 +77,7 @@ def _escape_json(found: re.Match[str]) -> str:
 
 
 def printable_url(url: str) -> str:
-    """Return a URL in ASCII: the host as programs look it up, the rest percent-encoded."""
+    """Return a URL in ASCII: the host in the form that is resolved, the rest percent-encoded."""
     authority, host = _authority(url), _host(url)
     if host is None or authority not in url:
         return _percent(url)
@@ -86,7 +87,7 @@ def printable_url(url: str) -> str:
 
 
 def url_warnings(url: str) -> list[str]:
-    """Return warnings for a person who is to open or approve a URL; an empty list for a plain URL.
+    """Return warnings for a user who has to open or approve a URL; an empty list for a plain URL.
 
     Example:
         url_warnings("https://xn--pple-43d.com/")
@@ -164,7 +165,7 @@ def is_terminal(stream: Any) -> bool:
 
 
 def discard_input() -> None:
-    """Drop typed text that was not read yet, because it cannot answer a question that was not asked yet."""
+    """Drop text that was typed before a question is asked, because it is no answer to the question."""
     if not is_terminal(sys.stdin):
         return
     try:

@@ -1,8 +1,8 @@
-"""Files of this user: the state folder, and folders and files that nobody else may change.
+"""Private files of this user: the state folder, and folders and files that no other user may change.
 
-A user who may write into a folder can put files and links there, which a program would read as its own. So a folder or
-file that another user may read or change is refused, and is left as it is. Where users have no numbers (Windows),
-nothing is checked.
+Another user who may write into a folder can put files and links there, and a program would read them as its own. So the
+functions refuse a folder or file that another user may read or change, and do not repair it. On systems without user
+ids (Windows) they check nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def private_folder(path: Path, forbidden: int = OPEN_TO_OTHERS) -> Path:
     """Return a folder of this user, and make it if it is missing; `forbidden` are mode bits that it may not have.
 
     Raises:
-        NotPrivate: it is a link, belongs to another user, or has a forbidden mode bit.
-        OSError: it cannot be made.
+        NotPrivate: the path is a link, belongs to another user, or has a forbidden mode bit.
+        OSError: the folder cannot be made.
     """
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     require_private(path, forbidden)
@@ -41,8 +41,8 @@ def require_private(path: Path, forbidden: int = OPEN_TO_OTHERS) -> None:
     """Check an existing folder.
 
     Raises:
-        NotPrivate: it is a link, belongs to another user, or has a forbidden mode bit.
-        FileNotFoundError: it is missing.
+        NotPrivate: the path is a link, belongs to another user, or has a forbidden mode bit.
+        FileNotFoundError: the folder is missing.
     """
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or not _is_own(found) or found.st_mode & forbidden:
@@ -53,8 +53,8 @@ def open_private(path: Path, flags: int) -> int:
     """Open a file of this user and return its descriptor; `os.O_CREAT` makes it for this user alone.
 
     Raises:
-        NotPrivate: it is a link or no file, belongs to another user, or others may read or write it.
-        OSError: it cannot be opened.
+        NotPrivate: the path is a link or no file, belongs to another user, or other users may read or write it.
+        OSError: the file cannot be opened.
     """
     try:
         _require_own_file(path, path.lstat())
@@ -72,7 +72,7 @@ def open_private(path: Path, flags: int) -> int:
 
 @contextmanager
 def written_beside(path: Path, content: bytes, *, lasting: bool = False) -> Iterator[Path]:
-    """Write a temporary file beside a path, which the block renames or links to that path; a leftover is removed.
+    """Write a temporary file beside a path; the `with` block renames or links it to the path, a leftover is removed.
 
     Readers of the path never see half a file. A `lasting` file is on the disk before the block begins.
     """

@@ -1,17 +1,18 @@
 """Repair of values that language models send, by the schema that they must fit.
 
-Models send JSON inside strings, and 3.0 for 3. A value that fits its schema is not changed. Another value is repaired
-if the schema shows how: a string is parsed as JSON where no string fits, and an integral number becomes an integer
-where only integers fit. `restore_arguments` also reverts what `dialects` did to the schema of a tool: null is dropped
-where a property may be absent but not null, a string is parsed if only its content fits, and renamed properties get
-their names back.
+Models send JSON inside strings, and 3.0 for 3. A value that fits its schema is not changed. A value that does not fit
+is repaired in two cases: a string is parsed as JSON where no string fits, and an integral number becomes an integer
+where only integers fit. `restore_arguments` also reverts the changes of `dialects` to the schema of a tool: null is
+dropped where a property may be absent but not null, a string is parsed if only its content fits, and renamed properties
+get their names back.
 
 A value fits here if it does not contradict the types, choices, names and items of the schema, so every valid value
 fits. The number of steps is bounded; beyond the bound a value is not changed.
 
-Each value is visited once for each schema that applies to it. A step returns the repaired value, or the very same
-object if nothing was repaired, and whether it fits. Two passes, one that checks and one that repairs, were rejected:
-each value would be visited once for every level above it.
+Each value is visited once for each schema that applies to it. A step returns two things: the repaired value, or the
+same object if nothing was repaired; and whether that value fits.
+
+Rejected: two passes, one that checks and one that repairs. Each value would be visited once for every level above it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dragoman.schema import walk
 from dragoman.types import Json
 
 MAX_STEPS = 200_000
-"""The steps that take about a quarter of a second."""
+"""The bound on steps. This number takes about a quarter of a second."""
 MAX_LEVELS = 100
 
 
@@ -57,7 +58,7 @@ def restore_arguments(arguments: Mapping[str, Any], schema: Json) -> Json:
 
 
 class _Part:
-    """The types, choices, properties and items of one schema, without those that it refers to."""
+    """The types, choices, properties and items of one schema, without those of referenced schemas."""
 
     def __init__(self, schema: Json) -> None:
         self._choices, self._types, kinds = walk.choices_of(schema), walk.types_of(schema), walk.kinds_of(schema)
@@ -189,7 +190,6 @@ class _Coercion:
         return (value, fits) if is_parsed else (text, False)
 
     def _admits(self, kind: str, schema: Any, level: int) -> bool:
-        """Tell whether a schema allows some value of a type."""
         return self._is_exhausted(level) or all(
             part.admits(kind)
             and all(any(self._admits(kind, branch, level + 1) for branch in branches) for branches in part.unions)

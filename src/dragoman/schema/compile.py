@@ -3,8 +3,7 @@
 `compile_schema` is the only place that uses jsonschema-rs. It imports the package at the first use, and the package
 fetches nothing. The document of an author (`InputSchema`, `OutputSchema`) is kept as it was given and checked at once:
 it must be a 2020-12 schema, must not refer to other documents, and must stay within bounds. A document that was derived
-from annotations needs no check; it is compiled when a value is first compared with it. The schemas of peers are in
-`peer_schemas`.
+from annotations needs no check and is compiled at the first comparison. The schemas of peers are in `peer_schemas`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def compile_schema(
     """Return a validator for a schema of 2020-12, or with `any_draft` of the draft that it names.
 
     Raises:
-        ValueError: it is no JSON Schema; the message names the place and the reason.
+        ValueError: the schema is invalid; the message names the place and the reason.
     """
     import jsonschema_rs
 
@@ -63,7 +62,7 @@ def compile_schema(
 
 
 def violations(validator: Any, value: Any, most: int = MAX_VIOLATIONS) -> list[Violation]:
-    """Return what is wrong with a value, at most `most` violations and a remark that there are more."""
+    """Return at most `most` violations of a value, and a remark if there are more."""
     try:
         if validator.is_valid(value):
             return []
@@ -78,7 +77,7 @@ def raise_violations(found: Sequence[Violation], opening: str = "") -> None:
     """Raise an error for violations, if there are any.
 
     Raises:
-        ValidationError: the message lists every violation; `path` is that of the first.
+        ValidationError: there are violations; the message lists all, and `path` is the place of the first.
     """
     if found:
         raise ValidationError(opening + "; ".join(map(str, found)), found[0].path)
@@ -94,7 +93,7 @@ class _Schema:
         self.document = document
         self._compiled: Any = _compile_document(document)
         if patterns:
-            # jsonschema-rs does not look at patterns in definitions that nothing refers to.
+            # jsonschema-rs does not check patterns in unused definitions.
             _compile_document({"anyOf": [{"pattern": pattern} for pattern in patterns]})
 
     @classmethod
@@ -142,7 +141,7 @@ class InputSchema(_Schema):
         """Compare arguments with the schema.
 
         Raises:
-            ValidationError: they do not fit; the message lists every place.
+            ValidationError: the arguments do not fit; the message lists every place.
         """
         raise_violations(violations(self._validator, value))
 
@@ -172,7 +171,7 @@ class OutputSchema(_Schema):
             super().__init__({"type": "object", **document})
 
     def misfit(self, value: object) -> ValidationError | None:
-        """Return why plain JSON values do not fit, without the values themselves; None if they fit."""
+        """Return the error for plain JSON that does not fit, without the values themselves; None if it fits."""
         if self._validator.is_valid(value):
             return None
         [found, *_] = violations(_compile_document(self.document, MASK), value, 1)
@@ -182,7 +181,7 @@ class OutputSchema(_Schema):
         """Compare a result, as plain JSON values, with the schema.
 
         Raises:
-            ValidationError: it does not fit; the message lists every place.
+            ValidationError: the result does not fit; the message lists every place.
         """
         raise_violations(violations(self._validator, value), "Invalid result: ")
 

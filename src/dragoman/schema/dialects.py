@@ -27,12 +27,12 @@ _DEFINITION = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 
 
 def for_openai(schema: Json, *, strict: bool = False, references: bool = True) -> Json:
-    """Return a schema for OpenAI's API and those modelled on it; `strict` is for strict tools.
+    """Return a schema for OpenAI's API and compatible APIs; `strict` is for strict tools.
 
     Example:
         for_openai({"type": "object"})  # {"type": "object", "properties": {}}
 
-    Without `references` all references are expanded, as some of the other APIs require.
+    Without `references` all references are expanded, as some compatible APIs require.
     """
     if strict:
         return _STRICT.object_schema(_as_object(inline(schema)))
@@ -107,7 +107,7 @@ def _same_name(name: str) -> str:
 
 
 def _lenient(schema: Any, alias: Callable[[str], str]) -> Json:
-    """Return a schema with a plain object at its root and otherwise tidied."""
+    """Return a tidied schema with a plain object at its root."""
     if not isinstance(schema, dict) or _must_inline(schema, alias):
         schema = _as_object(inline(schema))
     root = {key: value for key, value in schema.items() if key not in ("nullable", "$id")}
@@ -130,7 +130,7 @@ def _must_inline(schema: Json, alias: Callable[[str], str]) -> bool:
 
 
 def _as_object(tree: Json) -> Json:
-    """Return a tree for an object with the properties of all variants; required are those that all variants require."""
+    """Return a tree for an object with the properties of all variants; those that all variants require are required."""
     variants = [_as_object(branch) for branch in tree.get("anyOf", []) if _may_be_object(branch)]
     rest = {key: value for key, value in tree.items() if key not in ("anyOf", "enum", "default")}
     rest |= {"type": ["object"], "properties": tree.get("properties", {})}
@@ -350,7 +350,6 @@ class _Dialect:
 
 
 def _without_documentation_of(tree: Json, one: Json) -> Json:
-    """Return an alternative without the description, title and default of the whole tree."""
     return {key: value for key, value in one.items() if key not in _OF_WHOLE_TREE or tree.get(key) != value}
 
 

@@ -21,7 +21,7 @@ _DOCUMENTATION = frozenset({"type", "title", "description"})
 
 
 def form_schema(schema: Mapping[str, Any], source: Any = None) -> Json:
-    """Return a JSON Schema as a form schema; `source` is the class it was derived from, whose enumerations give titles.
+    """Return a JSON Schema as a form schema; enumerations of the class `source` give the titles of choices.
 
     Raises:
         DefinitionError: the schema is not flat, or forms do not support the type of a field.
@@ -50,7 +50,7 @@ def form_content(form: Json, content: Json) -> Json:
 
 
 def _resolved(name: str, field: Any, definitions: Mapping[str, Any]) -> Json:
-    """Return the target of a reference, and the arm of an optional field that is not null."""
+    """Resolve the reference of a field, and reduce an optional field to its arm that is not null."""
     if not isinstance(field, Mapping):
         raise DefinitionError(f"The form field {name!r} must be a JSON Schema, not {field!r}")
     words = {key: value for key, value in field.items() if key not in ("$ref", "anyOf")}
@@ -114,7 +114,7 @@ def _options(values: list[Any], titles: dict[Any, str]) -> list[Json]:
 
 
 def _enumeration_titles(source: Any) -> dict[str, dict[Any, str]]:
-    """Return, for each field of a class that is an enumeration, the titles of its members."""
+    """Return the titles of the members, for each field of a class whose annotation is an enumeration."""
     if not isinstance(source, type):
         return {}
     try:

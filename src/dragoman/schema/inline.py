@@ -3,7 +3,7 @@
 A reference is replaced by its target, the parts of `allOf` are merged, `oneOf` becomes `anyOf`, `const` becomes an
 `enum` of one value, and a tuple becomes a list of any of its items. `type` is always a list. Keywords that a tree
 cannot express are added to the description as text. A cycle ends in an object of any shape. Size and depth are bounded,
-because a schema of a few lines can expand beyond all memory; beyond the bound a schema allows any value.
+because a schema of a few lines can expand beyond the memory; beyond the bound a schema allows any value.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def merge(one: Json, other: Json) -> Json:
     if ("additionalProperties" in one) != ("additionalProperties" in other):
         closed, open = (one, other) if "additionalProperties" in one else (other, one)
         if not open.get("properties", {}).keys() <= closed.get("properties", {}).keys():
-            del merged["additionalProperties"]  # it would forbid the properties of the other tree
+            del merged["additionalProperties"]  # the keyword would forbid the properties of the other tree
     return merged
 
 

@@ -1,9 +1,9 @@
-"""JSON Schemas of peers, and a bound on the work of comparing a value with one.
+"""JSON Schemas of peers, and a bound on the work of a comparison with one.
 
 A short schema can make a validator take 2^40 paths, if each of its subschemas refers to the next one twice. A validator
-cannot be interrupted, and it blocks the loop. So the steps of a comparison are counted first: each pair of a subschema
-and a part of the value is visited once, however many paths lead to it. A value that needs too many steps is not
-compared.
+cannot be interrupted, and it blocks the loop. So `PeerSchema` first counts the steps of a comparison. The count visits
+each pair of a subschema and a part of the value once, even if many paths lead to the pair. A value that needs too many
+steps is not compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.schema.compile import MAX_VIOLATIONS, Violation, violations
 from dragoman.types import Json
 
 MAX_STEPS = 5_000_000
-"""The steps that a validator executes in about a tenth of a second."""
+"""The bound on steps. A validator executes this number in about a tenth of a second."""
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 
 
@@ -36,7 +36,7 @@ class PeerSchema:
         self._validator = validator
         self._references = walk.References(schema)
         self._has_nested_ids = False
-        """A nested schema with an id changes what the references inside it point at."""
+        """Whether a nested schema has an id, which changes the targets of the references inside it."""
         references = 0
         for part in walk.objects(schema):
             references += sum(name in part for name in walk.REFERENCES)
@@ -47,11 +47,11 @@ class PeerSchema:
         self._needs_count = references > 1
 
     def violations(self, value: Any, most: int = MAX_VIOLATIONS) -> list[Violation] | None:
-        """Return what is wrong with a value, None if the comparison needs too many steps."""
+        """Return the violations of a value, None if the comparison needs too many steps."""
         return violations(self._validator, value, most) if self.is_within_bound(value) else None
 
     def is_within_bound(self, value: Any) -> bool:
-        """Tell whether the comparison with a value needs a acceptable number of steps."""
+        """Tell whether the comparison with a value needs at most MAX_STEPS steps."""
         if not self._needs_count:
             return True
         try:

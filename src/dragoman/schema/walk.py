@@ -5,7 +5,9 @@ form, which hold plain values, and to which part of a value a subschema applies.
 `subschemas`, `with_subschemas` or `objects`. A schema may come from a peer, so it need not be well-formed.
 
 An object under a keyword that is not in the table counts as a subschema, because keywords of other vocabularies may
-hold schemas. To skip unknown keywords was rejected: references and annotations inside them would be missed.
+hold schemas.
+
+Rejected: skipping unknown keywords. References and annotations inside them would be missed.
 """
 
 from __future__ import annotations
@@ -18,23 +20,23 @@ import msgspec
 from dragoman.types import Json
 
 NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
-"""Their values are objects: a subschema for each name."""
+"""Keywords whose values are objects: a subschema for each name."""
 LISTED = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-"""Their values are lists of subschemas; in older drafts that of `items` is one too."""
+"""Keywords whose values are lists of subschemas; in older drafts the value of `items` may be a list too."""
 SINGLE = frozenset(
     {"not", "if", "then", "else", "propertyNames", "additionalProperties", "unevaluatedProperties"}
     | {"items", "additionalItems", "unevaluatedItems", "contains", "contentSchema"}
 )
-"""Their values are subschemas."""
+"""Keywords whose values are subschemas."""
 PLAIN = frozenset({"const", "enum", "default", "examples", "dependentRequired"})
-"""Their values are never schemas, even if they are objects."""
+"""Keywords whose values are never schemas, even if they are objects."""
 
 IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
-"""Their subschemas apply to the same value as the schema."""
+"""Keywords whose subschemas apply to the same value as the schema."""
 OF_EVERY_MEMBER = frozenset({"patternProperties", "additionalProperties", "unevaluatedProperties"})
-"""Their subschemas may apply to any member of an object."""
+"""Keywords whose subschemas may apply to any member of an object."""
 OF_ITEMS = frozenset({"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"})
-"""Their subschemas apply to the items of an array."""
+"""Keywords whose subschemas apply to the items of an array."""
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 ANCHORS = ("$anchor", "$dynamicAnchor")
@@ -42,7 +44,7 @@ ANCHORS = ("$anchor", "$dynamicAnchor")
 LOWEST = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 HIGHEST = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 LIMITS = LOWEST | HIGHEST | {"multipleOf"}
-"""Their values are numbers."""
+"""Keywords whose values are numbers."""
 OF_TYPE = {
     "object": frozenset({"properties", "required", "additionalProperties", "minProperties", "maxProperties"}),
     "array": frozenset({"items", "minItems", "maxItems", "uniqueItems"}),
@@ -105,7 +107,7 @@ def with_subschemas(schema: Json, change: Callable[[Json, str, str | None], Any]
 
 
 def objects(value: Any) -> Iterator[Json]:
-    """Yield every object in a JSON value, for a schema also those that are no subschemas but may be referred to."""
+    """Yield every object in a JSON value, also those that are no subschemas, because references may lead to them."""
     unvisited = [value]
     while unvisited:
         part = unvisited.pop()
@@ -132,7 +134,7 @@ class References:
             return None
         if fragment and not fragment.startswith("/"):
             return self._anchors().get(fragment)
-        from urllib.parse import unquote  # which most schemas do not need
+        from urllib.parse import unquote  # most schemas do not need it
 
         found = self._root
         for token in unquote(fragment).split("/")[1:]:

@@ -1,6 +1,6 @@
 """Stores: state and messages that the workers of one server share.
 
-Names are imported when they are first used.
+Each name is imported at its first use.
 """
 
 from typing import TYPE_CHECKING

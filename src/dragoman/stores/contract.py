@@ -1,4 +1,4 @@
-"""The contracts of a store: implement these four for a database or a broker."""
+"""The contracts of a store: `Store`, `Bus`, `EventLog` and `State`. Implement them for a database or a broker."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Bus(Protocol):
         ...
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
-        """Join the group: each message is given to `receive`, whose reply goes back to the sender."""
+        """Join the group. The bus calls `receive` with each message and sends its return value back as the reply."""
         ...
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:
-        """Send a message to every other process, or to one, and return the replies that come in time."""
+        """Send a message to every other process, or to the process `to`, and return the replies that come in time."""
         ...
 
     async def close(self) -> None:
@@ -28,11 +28,11 @@ class Bus(Protocol):
 
 
 class EventLog(Protocol):
-    """The events of one stream, for clients that resume it; bounded, so that the oldest are dropped."""
+    """The events of one stream, for clients that resume it. The log is bounded and drops its oldest events."""
 
     @property
     def size(self) -> int:
-        """How many bytes of events it holds in the memory of this process; 0 if it keeps them elsewhere."""
+        """How many bytes of events the log holds in the memory of this process; 0 if it keeps them elsewhere."""
         ...
 
     def append(self, sequence: int, event: bytes) -> None:
@@ -45,7 +45,7 @@ class EventLog(Protocol):
 
 
 class State(Protocol):
-    """Small values by key, each for a limited time, which survive restarts; bounded in number."""
+    """Small values by key. Each value has a time to live and survives restarts. The number of values is bounded."""
 
     async def get(self, key: str) -> bytes | None:
         """Return the value of a key, unless there is none or it has expired."""
@@ -57,7 +57,7 @@ class State(Protocol):
 
 
 class Store(Protocol):
-    """Where the workers of a server keep and share state."""
+    """Makes the buses, event logs and states that the workers of a server share."""
 
     def bus(self, group: str) -> Bus:
         """Return a new, unopened bus to the processes that name the same group."""

@@ -13,7 +13,7 @@ MAX_VALUES = 100_000
 
 
 class Memory:
-    """Keeps everything in this process; other workers see nothing of it.
+    """A store in the memory of this process; other workers do not see its content.
 
     Example:
         app = server.asgi(store=stores.Memory())
@@ -34,7 +34,7 @@ class Memory:
         return MemoryLog()
 
     def state(self, namespace: str) -> MemoryState:
-        """Return the values of a namespace, which are lost with this process."""
+        """Return the values of a namespace; they end with this process."""
         return self._states.setdefault(namespace, MemoryState())
 
 
@@ -45,7 +45,7 @@ class MemoryBus:
         self.name = os.urandom(4).hex()
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
-        """Do nothing: no message will come."""
+        """Do nothing, because no other process sends messages."""
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:  # noqa: ARG002
         """Return no replies."""
@@ -77,7 +77,7 @@ class MemoryLog:
 
 
 class MemoryState:
-    """Values in a dictionary, bounded in number; the oldest is dropped."""
+    """Values in a dictionary. Beyond MAX_VALUES, the oldest value is dropped."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

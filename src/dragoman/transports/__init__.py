@@ -1,1 +1,1 @@
-"""How bytes travel; what they mean is decided elsewhere."""
+"""Transports: they carry encoded messages and do not interpret them; `protocol/` does."""

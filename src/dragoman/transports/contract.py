@@ -8,14 +8,14 @@ from typing import Protocol
 from msgspec import Raw
 
 Receive = Callable[[bytes], Awaitable[None] | None]
-"""Receives a message. If it returns an awaitable, that is awaited before the next message is read."""
+"""Receives a message. If it returns an awaitable, the transport awaits it before it reads the next message."""
 
 
 class Transport(Protocol):
-    """A connection that carries messages both ways and does not know what they mean.
+    """A connection of a client that carries encoded messages both ways and does not interpret them.
 
     Example:
-        transport = Process("python server.py")
+        transport = ProcessTransport("python server.py")
         await transport.open(receive, closed)
         await transport.send(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
         await transport.close()
@@ -24,9 +24,10 @@ class Transport(Protocol):
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Connect.
 
-        `receive` is called in the loop with each message: one JSON text, no newline. If it returns an awaitable, the
-        server does not read the answers to its requests: read no further message before the awaitable is done.
-        `closed` is called once, when the connection ends without a call of `close`.
+        The transport calls `receive` in the loop with each message: one JSON text without a newline. If `receive`
+        returns an awaitable, the transport reads no further message until the awaitable is done. The client returns an
+        awaitable while the server does not read the responses to its own requests. The transport calls `closed` once,
+        when the connection ends without a call of `close`.
         """
 
     async def send(self, message: bytes) -> None:
@@ -45,7 +46,7 @@ class Sink(Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether little is unwritten."""
+        """Whether few bytes are unwritten."""
 
     def send(self, message: bytes, /) -> None:
         """Send one encoded message, without its newline; never blocks, and does nothing once the client is gone."""
@@ -69,7 +70,7 @@ class FunctionSink:
 
     @property
     def has_room(self) -> bool:
-        """Whether little is unwritten."""
+        """Always true."""
         return True
 
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A transport to a server in this process, without I/O, by the same bytes as any other transport."""
+"""A transport to a server in this process: no I/O, and the same encoded messages as on other transports."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dragoman.transports.contract import FunctionSink, Receive, Sink
 
 CLOSE_SECONDS = 1.0
 MAX_WITHOUT_YIELD = 64
-"""Messages until other tasks get a turn of the loop, because immediate answers never wait."""
+"""After this many messages `send` yields to the loop, because an immediate answer does not suspend the sender."""
 
 
 class MemoryConnection(Protocol):
-    """The server's connection."""
+    """The connection of the server, as `MemoryTransport` uses it."""
 
     def receive_message(self, data: bytes) -> None:
         """Receive a message of the client."""
 
     def close(self) -> None:
-        """Cancel the requests in flight; nothing is sent any more."""
+        """Cancel the requests in flight, and send nothing any more."""
 
     async def drain(self) -> None:
         """Wait until no request is in flight."""
@@ -44,7 +44,7 @@ class MemoryTransport:
         """Connect.
 
         Raises:
-            ConnectError: it is connected already.
+            ConnectError: the transport is connected already.
         """
         if self._connection is not None:
             raise ConnectError("The transport is open already; close it first")

@@ -1,4 +1,4 @@
-"""The capabilities that clients and servers declare. Further ones are declared in `experimental` and `extensions`."""
+"""The capabilities that clients and servers declare. `experimental` and `extensions` hold further capabilities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ALIASES = {"io.modelcontextprotocol/apps": "io.modelcontextprotocol/ui"}
 
 
 def canonical_extension(id: str) -> str:
-    """Return the specified id of an extension, for an id or an alias that some implementations use."""
+    """Return the id that the specification gives an extension, for that id or for a known alias."""
     return _ALIASES.get(id, id)
 
 

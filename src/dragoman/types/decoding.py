@@ -1,9 +1,9 @@
-"""Lenient decoding of what a peer sent.
+"""Lenient decoding of JSON from a peer.
 
-A value is first decoded directly into its type. If that fails, it is decoded part by part. A content block that does
-not fit becomes an `UnknownContent`. A list entry that does not fit is left out and reported in `dropped`, so that one
-malformed tool does not lose the list. The parts are slices of the JSON text, so fields that stay encoded are not
-changed.
+`decode` first decodes a value directly into its type. If that fails, it decodes the value part by part. A content block
+that does not fit becomes an `UnknownContent`. A list entry that does not fit is left out and reported in `dropped`, so
+that one malformed tool does not lose the list. The parts are slices of the JSON text, so fields that stay encoded
+(`Raw`) keep their bytes.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _repair_struct(parts: dict[str, Raw], kind: type[Struct], path: str, dropped
 
 @cache
 def _fields(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a type, which msgspec does not cache."""
+    """Return the fields of a type; cached here, because msgspec does not cache them."""
     return msgspec.structs.fields(kind)
 
 

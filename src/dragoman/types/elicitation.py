@@ -49,7 +49,7 @@ class EnumOption(Wire):
 
 
 class SingleSelectEnumSchema(FieldSchema, kw_only=True):
-    """One choice of several: `enum` untitled, `one_of` titled (2025-11-25), or with `enum_names` (2025-06-18)."""
+    """A field with one choice: `enum`, `enum` with titles in `enum_names` (2025-06-18), or `one_of` (2025-11-25)."""
 
     type: Literal["string"]
     enum: list[str] | None = None
@@ -59,7 +59,7 @@ class SingleSelectEnumSchema(FieldSchema, kw_only=True):
 
 
 class EnumItems(Wire):
-    """The choices of a multiple selection: `enum` untitled, `any_of` titled."""
+    """The choices of a multiple selection: `enum` without titles, `any_of` with titles."""
 
     type: Literal["string"] | None = None
     enum: list[str] | None = None
@@ -67,7 +67,7 @@ class EnumItems(Wire):
 
 
 class MultiSelectEnumSchema(FieldSchema, kw_only=True):
-    """Several choices of several (2025-11-25)."""
+    """A field in which the user may choose several options (2025-11-25)."""
 
     type: Literal["array"]
     items: EnumItems

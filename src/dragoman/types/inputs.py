@@ -24,7 +24,7 @@ class CreateMessageRequest(AskedRequest, tag="sampling/createMessage"):
 
 
 class ListRootsRequest(AskedRequest, tag="roots/list"):
-    """A question for the roots of the client."""
+    """A request for the roots of the client."""
 
     params: Params | None = None
 
@@ -33,7 +33,7 @@ InputRequest = ElicitRequest | CreateMessageRequest | ListRootsRequest
 
 
 class InputRequiredResult(Result):
-    """The input that a server needs; the client answers each key and sends the request again."""
+    """The input that a server needs. The client answers each input request and sends its own request again."""
 
     input_requests: dict[str, InputRequest] | None = None
     request_state: str | None = None

@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class Memo(dict[K, V]):
-    """The values that a function returns for keys, each made at the first lookup.
+    """A cache of a function's results by key; the first lookup of a key calls the function.
 
     Example:
         decoders = Memo(msgspec.json.Decoder)

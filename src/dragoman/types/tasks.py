@@ -10,7 +10,7 @@ TaskStatus = Literal["working", "input_required", "completed", "failed", "cancel
 
 
 class TaskMetadata(Wire):
-    """Asks to run a request as a task."""
+    """The request to run this request as a task, with its time to live."""
 
     ttl: int | None = None
 
@@ -22,7 +22,7 @@ class RelatedTaskMetadata(Wire):
 
 
 class Task(Result):
-    """The state of a task: nested, flat as a result, or flat in a notification; `ttl` null means unlimited."""
+    """The state of a task, as a field, a whole result or the parameters of a notification; `ttl` null is unlimited."""
 
     task_id: str
     status: TaskStatus

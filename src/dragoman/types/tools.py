@@ -53,7 +53,7 @@ class CallToolRequestParams(Params):
 
 
 class CallToolResult(Result):
-    """The result of a tool; with `is_error` the content tells the model what went wrong."""
+    """The result of a tool; with `is_error` the content describes the failure for the model."""
 
     content: list[ContentBlock]
     structured_content: Any | UnsetType = UNSET

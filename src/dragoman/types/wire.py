@@ -1,6 +1,6 @@
 """The bases of all wire types, and types that several methods share.
 
-Attributes are snake_case, fields on the wire camelCase. A field with its default value is not sent. `None` means
+Attributes are snake_case, and JSON fields are camelCase. A field with its default value is not sent. `None` means
 absent; where null and absent differ, the default is `UNSET`. Numbers are `int | float`, so that `1` does not become
 `1.0`. Unknown fields are dropped, except where a type is a plain `dict`. A field that another decoder reads later is a
 `Raw` slice of the JSON text.
@@ -40,7 +40,7 @@ class Params(Wire, kw_only=True):
 
 
 class Result(WithMeta, kw_only=True):
-    """Any result; `result_type` exists since 2026-07-28, and absent means `complete`."""
+    """Any result; `result_type` exists since 2026-07-28, and a result without it is `complete`."""
 
     result_type: str | None = None
 

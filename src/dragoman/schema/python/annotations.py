@@ -1,9 +1,9 @@
-"""Python annotations as shapes: the type that msgspec decodes, and its JSON Schema.
+"""Reads Python annotations as shapes: the type that msgspec decodes, and its JSON Schema.
 
 An `AnnotationReader` reads the annotations of one function. Classes become definitions, which all parameters share, and
-each part of an annotation becomes a `Shape`. If msgspec can decode all parts as they are annotated, the annotations
-themselves are decoded; otherwise the rewritten types of the shapes. A class that refers to itself is met again while it
-is being read. There a stand-in type is used, whose conversion is set afterwards.
+each part of an annotation becomes a `Shape`. If msgspec can decode every part as it is annotated, msgspec gets the
+annotations themselves; otherwise it gets the rewritten types of the shapes. When the reader meets a class inside itself
+(a class that refers to itself), it uses a stand-in type, whose conversion it sets when the class is read.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def describe(annotation: Any) -> str:
 
 
 class UnresolvedName(type):
-    """Replaces a name that does not exist at run time, such as one imported under TYPE_CHECKING."""
+    """Stands for a name that does not exist at run time, such as a name imported under TYPE_CHECKING."""
 
     def __new__(cls, name: str) -> UnresolvedName:
         return super().__new__(cls, name, (), {})
@@ -173,7 +173,7 @@ class AnnotationReader:
         return structs.replace(self.shape(Any if meant is None else meant), native=False)
 
     def _alias(self, annotation: Any, origin: Any) -> Shape:
-        """Read the value of a type alias. It becomes a definition only if it refers to itself."""
+        """Read the value of a type alias. The alias becomes a definition only if it refers to itself."""
         key = _key(annotation)
         if key in self._known:
             self._recurring.add(key)
@@ -388,7 +388,7 @@ class AnnotationReader:
 
 
 class Codec:
-    """Converts the values of one annotation, and has its schema.
+    """The conversion and the JSON Schema of one annotation.
 
     Example:
         units = Codec(Literal["metric", "imperial"], "the answer of elicit()")
@@ -415,7 +415,7 @@ class Codec:
         self.schema = rooted(self._shape.schema, walk.definitions)
 
     def convert(self, value: Any) -> Any:
-        """Return the Python value of plain JSON, repaired as the arguments of a tool are.
+        """Return the Python value of plain JSON; a value that does not fit is first repaired by `coerce`.
 
         Raises:
             ValidationError: the value does not fit; the message lists every place.
@@ -493,7 +493,7 @@ def _any_of(arms: Sequence[Shape]) -> Json:
 
 
 def _property_names(key: Json) -> Json | None:
-    """Return the schema of property names, which are always strings, for a schema of keys."""
+    """Return the schema of property names, which are strings in JSON, for a schema of keys; None if all fit."""
     if key.get("type") == "integer":
         return {"enum": [str(value) for value in key["enum"]]} if "enum" in key else {"pattern": "^-?[0-9]+$"}
     return key if key.get("type") == "string" and len(key) > 1 else None

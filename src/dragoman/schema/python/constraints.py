@@ -1,7 +1,7 @@
 """The metadata of `Annotated`: constraints, descriptions, defaults and aliases.
 
-Metadata is read by its attributes, so that msgspec.Meta, annotated-types and pydantic's `Field` are all supported and
-only msgspec is required. A string is a description.
+This module reads metadata by its attributes. So it supports msgspec.Meta, annotated-types and pydantic's `Field`, and
+requires only msgspec. A string is a description.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _field_needs_pydantic(field: Any) -> bool:
 
 
 def constrained(shape: Shape, limits: dict[str, Any], *, partly: bool = False) -> Shape | None:
-    """Return a shape with limits, None if they do not apply to it; `partly` uses those that do."""
+    """Return a shape with limits, None if they do not apply to its type; with `partly`, some may not apply."""
     numeric = {name: value for name, value in limits.items() if name in _NUMERIC}
     lengths = {name: value for name, value in limits.items() if name not in _NUMERIC}
     groups = [group for group in (numeric, lengths) if group]

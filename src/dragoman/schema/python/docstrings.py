@@ -27,7 +27,7 @@ class Docstring(Struct, frozen=True):
 
 
 def parse(text: str | None) -> Docstring:
-    """Parse a docstring. It raises nothing.
+    """Parse a docstring; never raises.
 
     Example:
         parse("Weather for a city.\\n\\nArgs:\\n    city: Where.").parameters  # {"city": "Where."}
@@ -49,7 +49,7 @@ def parse(text: str | None) -> Docstring:
 def _dedented(text: str) -> list[str]:
     first, *others = cleandoc(text).splitlines() or [""]
     if _SECTION.fullmatch(first) and others and others[0] and _indent(others[0]) == 0:
-        # cleandoc took the margin from the entries, because the heading is on the first line.
+        # The heading is on the first line, so cleandoc has removed the indentation of the entries.
         others = [f"    {line}" if line else line for line in others]
     return [first, *others]
 

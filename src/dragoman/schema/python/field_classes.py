@@ -1,6 +1,6 @@
 """Classes with fields: dataclasses, Structs, TypedDicts and NamedTuples, their fields and their JSON Schema.
 
-In JSON they are objects; NamedTuples and Structs with `array_like` are arrays.
+In JSON these classes are objects; NamedTuples and Structs with `array_like` are arrays.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _read_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
         needs_stand_in = needs_stand_in or initial_only or not field.init
         if field.init:
             has_default = field.default is not dataclasses.MISSING
-            # msgspec does not set such a default on the instance, and then does not encode it.
+            # If the default is a class attribute, msgspec does not set it on the instance and so does not encode it.
             needs_stand_in = needs_stand_in or (has_default and getattr(origin, field.name, None) is field.default)
             required = not has_default and field.default_factory is dataclasses.MISSING
             default = field.default if has_default else UNSET
@@ -110,7 +110,7 @@ def _read_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
 
 
 def _read_sent_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
-    """Read the fields of an instance: without those of the constructor only, with those that it computes."""
+    """Read the fields of a dataclass instance for output: without `InitVar`s, and with fields of `init=False`."""
     fields = sys.modules["dataclasses"].fields(origin)
     taken = {field.name: field for field in _read_dataclass(origin, hints).fields}
     computed = {field.name: ClassField(field.name, field.name, hints[field.name], required=False) for field in fields}
@@ -142,7 +142,7 @@ def _read_named_tuple(origin: Any, hints: dict[str, Any]) -> FieldClass:
 
 
 def stand_in_conversion(name: str, found: FieldClass, shapes: list[Shape]) -> Callable[[Any], Any]:
-    """Return a conversion for a class that msgspec cannot decode: through a Struct with the shapes of the fields."""
+    """Return a conversion for a class that msgspec cannot decode; it decodes a Struct with the same fields first."""
     optional = msgspec.field(default=UNSET)
     pairs = enumerate(zip(found.fields, shapes, strict=True))
     places = [(field, shape, f"field_{index}") for index, (field, shape) in pairs]
@@ -207,7 +207,7 @@ def _constant(tag: str | int) -> Json:
 
 
 def _own_documentation(origin: Any) -> str | None:
-    """Return the docstring of the author; dataclasses and NamedTuples without one have their signature there."""
+    """Return the author's docstring, None if Python put the signature of the class in its place."""
     text = origin.__dict__.get("__doc__")
     return None if text is None or text.startswith(f"{origin.__name__}(") else text
 

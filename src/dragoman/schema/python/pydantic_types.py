@@ -1,6 +1,6 @@
 """Shapes of types that pydantic reads: models, its dataclasses and types, and annotations with its validators.
 
-This module does not import pydantic: a program that uses one of its types has imported it.
+This module does not import pydantic: a program that uses a pydantic type has imported pydantic already.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _problem(found: dict[str, Any]) -> Problem:
 
 
 def _hoisted(adapter: Any, definitions: Json, mode: str) -> Json:
-    """Return a schema, and move its definitions to the others; a name with another meaning gets a number."""
+    """Return a schema, and move its `$defs` to `definitions`; if a name is taken there, all names get a number."""
     suffix, number = "", 1
     while True:
         document: Json = _untitled(adapter.json_schema(mode=mode, ref_template=f"#/$defs/{{model}}{suffix}"))

@@ -1,9 +1,9 @@
 """The shape of an annotation: the type that msgspec decodes, its JSON Schema, and its parts.
 
 msgspec decodes most annotations as they are. For others (two dataclasses in a union, `datetime | str`, a path, a
-pydantic model) a stand-in type is used: msgspec decodes plain JSON for it and calls `decode_hook`, which calls the
-`convert` of the stand-in. Its metaclass accepts every isinstance check, because the converted value is no instance of
-it. The parts of a shape are used only to find all problems of a value that does not fit.
+pydantic model) the shape has a stand-in type: msgspec decodes plain JSON for it and calls `decode_hook`, which calls
+the `convert` of the stand-in. The metaclass of a stand-in accepts every isinstance check, because a converted value is
+not an instance of the stand-in. The parts of a shape serve only to find all problems of a value that does not fit.
 """
 
 from __future__ import annotations
@@ -65,25 +65,25 @@ class Shape(Struct, kw_only=True, eq=False):
     native: bool = True
     """Whether `kind` is the annotation itself."""
     item: Shape | None = None
-    """The entries of an array, the values of a mapping, or the members of an object without a field."""
+    """The entries of an array, the values of a mapping, or the members of an object that have no field."""
     places: Sequence[Shape] | None = None
     """The entries of an array with one shape for each place."""
     fields: dict[str, Shape] | None = None
     required: Sequence[str] = ()
     arms: tuple[Shape, ...] = ()
     find_problems: Callable[[Any], list[Problem]] | None = None
-    """Finds the problems of a value, if msgspec does not know them."""
+    """Finds the problems of a value that pydantic reads, because msgspec cannot find them."""
 
     def convert(self, value: Any) -> Any:
         """Return the Python value of plain JSON.
 
         Raises:
-            msgspec.ValidationError: it does not fit.
+            msgspec.ValidationError: the value does not fit.
         """
         try:
             return msgspec.convert(value, self.kind, dec_hook=decode_hook, str_keys=True)
         except TypeError as error:
-            # Only what cannot be in a set escapes msgspec as a TypeError.
+            # msgspec raises a TypeError only for an unhashable member of a set.
             raise msgspec.ValidationError(str(error)) from None
 
     def problems(self, value: Any, path: str = "") -> Iterator[Problem]:
@@ -115,7 +115,7 @@ class Shape(Struct, kw_only=True, eq=False):
         elif isinstance(value, dict) and self.fields is not None:
             yield from self._problems_in_fields(value, path)
         elif not self.may_fit(value):
-            return  # an object has no parts of an array, and the reverse
+            return  # an object has no array entries, and an array has no members
         elif isinstance(value, dict) and self.item is not None:
             for key, part in value.items():
                 yield from self.item.problems(part, f"{path}[{key!r}]")
@@ -171,7 +171,7 @@ def _join(path: str, tail: str) -> str:
 
 
 def problem_of(message: str, path: str = "") -> Problem:
-    """Return the problem that a message of msgspec describes; in its path the innermost place is first."""
+    """Return the problem of an error message of msgspec, which may name several places, the innermost first."""
     tail = ""
     while found := re.search(_AT, message):
         message, tail = message[: found.start()], tail + found[1]
@@ -211,7 +211,7 @@ _IMPRECISE = {float: 1, str: 2, bytes: 3, bytearray: 3}
 
 
 def _nearest(arms: Sequence[Shape], value: Json) -> list[Shape]:
-    """Return the arms in the order of how many members of an object they would lose."""
+    """Return the arms sorted by the number of members of the object for which they have no field."""
     return sorted(arms, key=lambda arm: len(value.keys() - arm.fields.keys()) if arm.fields is not None else 0.5)
 
 
@@ -245,16 +245,16 @@ def to_builtins(value: Any) -> Any:
     """Return a value as plain JSON values.
 
     Raises:
-        TypeError: JSON has no form for a part of it.
+        TypeError: JSON has no form for a part of the value.
     """
     return msgspec.to_builtins(value, enc_hook=encode_hook, str_keys=True)
 
 
 def encode_hook(value: Any) -> Any:
-    """Return a form that msgspec can encode of a value that it cannot, for its `enc_hook`.
+    """Return an encodable form of a value that msgspec cannot encode, for msgspec's `enc_hook`.
 
     Raises:
-        TypeError: JSON has no form for it.
+        TypeError: JSON has no form for the value.
     """
     if hasattr(type(value), "__get_pydantic_core_schema__") and "pydantic" in sys.modules:
         return _adapter(cast("Hashable", type(value))).dump_python(value, mode="json", by_alias=True)

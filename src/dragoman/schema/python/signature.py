@@ -1,8 +1,8 @@
 """The signature of a function: its input schema, and the binding of a client's arguments to its parameters.
 
-A function is inspected once. Its parameters become the fields of one Struct, so that the arguments are bound by a
-single decoding. Only if that fails, the arguments are repaired by the schema (`"3"` becomes 3 for an integer) and
-decoded again. If they still do not fit, the error lists every problem.
+A function is inspected once. Its parameters become the fields of one Struct, so that one decoding binds all arguments.
+If the decoding fails, the arguments are repaired by the schema (`"3"` becomes 3 for an integer) and decoded again. If
+they still do not fit, the error lists every problem.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["ArgumentsRejected", "Injected", "Parameter", "Problem", "Signature"]
 
 MAX_PROBLEMS = 100
 MAX_REPAIRED_BYTES = 256 * 1024
-"""Larger arguments are not repaired, because a repair visits every part of them."""
+"""Larger arguments are not repaired, because a repair visits every part of the arguments."""
 _NO_ARGUMENTS = Raw(b"{}")
 _EMPTY = inspect.Parameter.empty
 _UNBOUND = ("self", "cls")
@@ -48,7 +48,7 @@ MAX_COMPARED = 100
 MAX_COMPARED_LENGTH = 128
 """The number and length of unknown arguments that are compared with the names of parameters."""
 CLOSE = 0.75
-"""The ratio of difflib from which on a name counts as misspelled; `dayz` and `days` have 0.75."""
+"""A name with at least this ratio of difflib counts as misspelled; `dayz` and `days` have 0.75."""
 _FAILURES = (ValueError, RecursionError, TypeError)
 """The exceptions of msgspec; a TypeError means that a value cannot be in a set."""
 _objects = msgspec.json.Decoder(dict[str, Raw])
@@ -98,12 +98,12 @@ class SourceOf(Protocol):
         """Return the source of a parameter, None if a client sends its value.
 
         Raises:
-            DefinitionError: there is no value for it; the message is the reason.
+            DefinitionError: there is no value for the parameter; the message is the reason.
         """
 
 
 class Injected(Struct, frozen=True):
-    """A parameter whose value a source returns; it is passed at a position, or by name if that is None."""
+    """A parameter whose value a source returns. The value is passed at `position`, or by name if that is None."""
 
     name: str
     source: Source
@@ -150,10 +150,10 @@ class Signature:
     ) -> Signature:
         """Inspect a function; `source_of` finds the parameters whose values no client sends.
 
-        Local names are looked up in `localns`, by default those of the function that called into dragoman.
+        Annotations may use the names in `localns`, by default the local names of the function that called dragoman.
 
         Raises:
-            DefinitionError: a parameter has no JSON form; the message names it and the remedy.
+            DefinitionError: a parameter has no JSON form; the message names the parameter and the remedy.
         """
         return Signature(_Inspection(function, source_of, caller_names() if localns is None else localns))
 
@@ -182,11 +182,11 @@ class Signature:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments to call the function with, for the arguments of a client.
 
-        An argument that no parameter is named after is ignored, unless it is close to the name of a parameter that was
-        not given. `strict` refuses every such argument.
+        An argument without a parameter is ignored, unless its name is similar to that of a parameter that was not
+        given. `strict` refuses every argument without a parameter.
 
         Raises:
-            ArgumentsRejected: something is missing, misspelled or does not fit.
+            ArgumentsRejected: an argument is missing, misspelled or does not fit.
         """
         given = _NO_ARGUMENTS if arguments is None or arguments is UNSET else arguments
         try:
@@ -197,7 +197,7 @@ class Signature:
         return (values, keywords) if self._is_plain else self._placed(values, keywords, call)
 
     def bind_values(self, values: Sequence[Any], call: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments to call the function with, for values by position: as many of them as it takes.
+        """Return the arguments to call the function with, for values by position; superfluous values are dropped.
 
         Raises:
             TypeError: there are fewer values than the function needs.
@@ -229,7 +229,7 @@ class Signature:
     def _bind_known(
         self, arguments: Raw, failure: Exception, *, strict: bool
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Bind without the arguments that have no parameter, if there are any."""
+        """Bind after a failed decoding, without the arguments that have no parameter."""
         if self.takes_any:
             return self._bind_repaired(arguments, failure)
         try:
@@ -252,7 +252,7 @@ class Signature:
             return self._bind_repaired(fitting, error)
 
     def _problems(self, parts: Mapping[str, Raw]) -> list[Problem]:
-        """Return what else is wrong with arguments, as far as they can be decoded."""
+        """Return the problems of the known arguments, as far as they can be decoded."""
         try:
             value = msgspec.json.decode(msgspec.json.encode(parts))
         except (ValueError, RecursionError):
@@ -289,8 +289,6 @@ class Signature:
 
 
 class _Inspection:
-    """The inspection of one function."""
-
     def __init__(
         self, function: Callable[..., Any], source_of: SourceOf | None, local_names: Mapping[str, Any]
     ) -> None:
@@ -394,8 +392,8 @@ class _Inspection:
             fields.append((f"argument_{index}", kind, *_struct_default(slot.default)))
         names = {f"argument_{index}": slot.key for index, slot in enumerate(self.slots)}
         return Shape(
-            # Its values are read at once, so the garbage collector need not track it.
-            # Decoding fails if there are unknown arguments, so that only then they are looked at.
+            # The Struct lives only until its values are read, so the garbage collector need not track it.
+            # Unknown arguments make the decoding fail; only then `_bind_known` looks at them.
             kind=msgspec.defstruct(
                 "Arguments",
                 fields,
@@ -423,7 +421,7 @@ def _unreadable_arguments(error: Exception) -> ArgumentsRejected:
 
 
 def _struct_default(default: Any) -> tuple[Any, ...]:
-    """Return a default for a field of a Struct: the same object, even if it is mutable."""
+    """Return the default of a Struct field: the object itself, even if it is mutable; empty without a default."""
     if default is _EMPTY:
         return ()
     return (default,) if isinstance(default, _SHAREABLE) else (msgspec.field(default_factory=lambda: default),)

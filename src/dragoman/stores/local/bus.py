@@ -1,13 +1,13 @@
-"""A bus for the workers of one machine, which find each other without any set-up.
+"""The store `Local` and its bus: the workers of one user on one machine, which find each other without configuration.
 
-Each process of a group listens on a Unix socket in a folder that only its user may enter, beside the key file. A
-process that joins first makes its own socket and then connects to every socket in the folder: of two processes that
-join at once, at least one finds the other. One connection carries messages both ways. Every message has a reply, so
-that a sender knows when all have received it. A process that does not reply in time is not awaited again until it
-replies.
+Each process of a group listens on a Unix socket in a folder that only its user may enter. A process that joins first
+makes its own socket and then connects to every socket in the folder. So if two processes join at once, at least one
+finds the other. One connection carries messages both ways. Every message has a reply, so that the sender knows when all
+processes have received it. If a process does not reply in time, the sender does not wait for its later replies until
+one arrives.
 
-The socket of a dead process refuses connections, and the next process that finds it removes it. So a socket gets its
-name only after it listens.
+The socket of a dead process refuses connections, and the next process that finds the socket removes it. A socket that
+does not listen yet would refuse connections as well, so a socket gets its final name only after it listens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _logger = logging.getLogger("dragoman.stores")
 
 
 class Local:
-    """Joins the processes of one user on one machine that serve the same server with the same key.
+    """A store for the processes of one user on one machine that serve the same server with the same key.
 
     Example:
         app = server.asgi(store=stores.Local())
@@ -54,13 +54,13 @@ class Local:
         return f"<Local store in {self._folder or state_folder()}>"
 
     def bus(self, group: str) -> LocalBus | MemoryBus:
-        """Return a bus to the processes of a group; without Unix sockets, a bus of this process alone."""
+        """Return a bus to the processes of a group; without Unix sockets, a bus without other processes."""
         if not hasattr(asyncio.get_running_loop(), "create_unix_server"):
             return MemoryBus()
         return LocalBus(self._folder, _digest(group))
 
     def event_log(self, stream: str) -> MemoryLog:  # noqa: ARG002
-        """Return an empty log of this process: a stream is resumed in the process that began it."""
+        """Return an empty log in memory: only the process that began a stream resumes it."""
         return MemoryLog()
 
     def state(self, namespace: str) -> LocalState:
@@ -83,7 +83,7 @@ class LocalBus:
         self._receive: Callable[[bytes], bytes] = _ignore
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
-        """Join the group; if that fails, log one warning and stay alone."""
+        """Join the group. If that fails, log one warning and work without other processes."""
         self._receive = receive
         try:
             folder = _bus_folder(self._given_folder, self._group)
@@ -101,7 +101,7 @@ class LocalBus:
                 _, link = await asyncio.get_running_loop().create_unix_connection(lambda: _Link(self), str(path))
         except ConnectionRefusedError:
             _unlink(path)
-        except OSError as error:  # TimeoutError is one
+        except OSError as error:  # includes TimeoutError
             _logger.debug("The worker %s cannot be reached: %s", path.name, error)
         else:
             self.add_peer(path.name, link)
@@ -117,7 +117,7 @@ class LocalBus:
         return [reply for reply in replies if reply is not None]
 
     def add_peer(self, name: str, link: _Link) -> None:
-        """Use a link for messages to a process."""
+        """Use this link for messages to the process with this name."""
         link.peer = name
         self._peers[name] = link
 
@@ -253,7 +253,7 @@ def _sockets(folder: Path) -> list[Path]:
 
 
 def _listening_socket(path: Path) -> socket.socket:
-    """Return a socket that listens before it gets its name; a silent socket would count as dead."""
+    """Return a socket that listens before it gets its name; a socket that does not listen would count as dead."""
     unnamed = path.with_name("." + path.name)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -278,7 +278,7 @@ def _ignore(message: bytes) -> bytes:  # noqa: ARG001
 
 
 def _bus_folder(given: Path | None, group: str) -> Path:
-    """Return the private folder of a group, whose paths must fit into the address of a socket."""
+    """Return the private folder of a group; its path is short enough for the address of a socket."""
     folder = (given or state_folder() / "bus") / group
     if len(os.fsencode(folder)) > MAX_SOCKET_PATH - len("/.12345678"):
         folder = Path(tempfile.gettempdir()) / f"dragoman-{os.getuid()}" / group

@@ -1,8 +1,8 @@
-"""State of the processes of one user on one machine, which survives restarts.
+"""The `State` of the store `Local`: values in files, shared by the processes of one user on one machine.
 
 Each value is a file in a folder that only this user may enter. The name of the file is a digest of the key, and its
-time of modification is the time at which the value expires. A file is written under a temporary name and then renamed,
-so that readers see it whole or not at all. No process needs a lock, and a killed process leaves no partial value.
+modification time is the time at which the value expires. A process writes a file under a temporary name and renames
+it, so that readers see the whole file or none. No process needs a lock, and a killed process leaves no partial value.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LocalState:
             return None
 
     async def set(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Keep a value for `ttl` seconds; if it cannot be written, log one warning."""
+        """Keep a value for `ttl` seconds; if the value cannot be written, log one warning."""
         try:
             path, expires_at = self._path_of(key), self._clock() + ttl
             with written_beside(path, value) as temporary:
@@ -65,7 +65,7 @@ class LocalState:
         return private_folder(self.folder) / _file_name(key)
 
     def _sweep(self) -> None:
-        """Remove expired values, and of too many values those that expire first."""
+        """Remove expired values and, beyond MAX_VALUES, the values that expire first."""
         now = self._clock()
         remaining: list[tuple[float, Path]] = []
         for path in self.folder.iterdir():

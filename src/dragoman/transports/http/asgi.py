@@ -1,7 +1,7 @@
-"""HTTP exchanges over ASGI: any ASGI server carries them.
+"""HTTP exchanges over ASGI, for any ASGI server.
 
-ASGI reports a disconnect only to a task that waits for it, so an exchange that lives longer than a moment has a
-watching task.
+ASGI reports a disconnect only to a task that waits for it. So an exchange that lasts longer than a tick of `Pace` has a
+task that waits for the disconnect.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AsgiExchange(Exchange):
     _replying: asyncio.Task[Any] | None = None
     _reply_until: float | None = None
     _is_stuck = False
-    """Whether the client does not read the response."""
+    """Whether the exchange was given up because the client does not read the response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, pace: Pace = DEFAULT_PACE) -> None:
         self.loop = asyncio.get_running_loop()
@@ -60,15 +60,15 @@ class AsgiExchange(Exchange):
         self._receive = receive
         self._send = send
         self._is_read = self.method != "POST"
-        """Whether the body is read, so that a watching task cannot take a part of it."""
+        """Whether the body is read. Before that, a watching task could receive a part of the body."""
 
     async def read(self, limit: int) -> bytes:
         """Return the body.
 
         Raises:
-            TooLarge: it has more than `limit` bytes.
-            TooSlow: it did not arrive in time.
-            Gone: the client went away.
+            TooLarge: the body has more than `limit` bytes.
+            TooSlow: the body did not arrive in time.
+            Gone: the client closed the connection.
         """
         task = self.task = self._reading = asyncio.current_task(self.loop)
         try:
@@ -101,7 +101,7 @@ class AsgiExchange(Exchange):
 
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
         """Answer with one body, unless a response has begun."""
-        # No lock is needed: `stream` sets `streaming` before it waits, and sees `ended` after this.
+        # No lock is needed: `stream` sets `streaming`, and this method sets `ended`, before the first await of a send.
         if self.ended or self.streaming or self.gone:
             return
         self.ended = True
@@ -110,8 +110,8 @@ class AsgiExchange(Exchange):
         try:
             await self._send({"type": "http.response.start", "status": status, "headers": head})
             if len(body) > UNTIMED_BYTES:
-                # Servers wait before they accept a message, not after it: only the last message shows that the body was
-                # read.
+                # ASGI servers wait for room before they accept a message, not after it. So only the return of the last
+                # `send` shows that the client has read the body.
                 await self._send({"type": "http.response.body", "body": body, "more_body": True})
                 body = b""
             await self._send({"type": "http.response.body", "body": body})
@@ -138,9 +138,9 @@ class AsgiExchange(Exchange):
     def _abort_stuck(self) -> None:
         """Give up a client that does not read, and abort its connection where the server allows it.
 
-        ASGI has no message for it, and uvicorn would keep the connection until the client has read the output. The
-        `send` of uvicorn is a method of its request object, which refers to the connection. That object must be told of
-        the disconnect, because uvicorn tells only its newest request.
+        ASGI has no message that aborts, and uvicorn would keep the connection until the client has read the output. The
+        `send` of uvicorn is a method of its request object, which refers to the connection. This method marks the
+        request object as disconnected, because uvicorn marks only its newest request.
         """
         self._is_stuck = True
         self.lose()
@@ -150,7 +150,7 @@ class AsgiExchange(Exchange):
             request.transport.abort()
 
     def check(self, now: float) -> Coroutine[Any, Any, None] | None:
-        """Check the time limits, and return the coroutine that keeps the client waiting, if one is due."""
+        """Check the time limits; return the coroutine that sends a stream head or a keep-alive, if one is due."""
         if self._replying is None:
             return super().check(now)
         if self._reply_until is None:
@@ -182,9 +182,10 @@ class AsgiExchange(Exchange):
 
     @property
     def is_ending(self) -> bool:  # type: ignore[override]
-        """Whether the server shuts down, and already closes each connection after its response.
+        """Whether the server shuts down and has stopped listening.
 
-        Earlier, a client would use the connection of an ended stream for its next request, and find it closed.
+        Before that, the server does not yet close a connection after its response: a client would use the connection of
+        an ended stream for its next request, and find it closed.
         """
         # ASGI reports a shutdown only when all responses are complete, which event streams never are. The signal
         # handler of uvicorn is a method of its server object, which has the flag `should_exit`.
@@ -206,9 +207,9 @@ class AsgiExchange(Exchange):
         return self._disconnect_watcher is not None or self.gone
 
     async def close(self) -> None:
-        """Stop watching, and send an empty response if the client is gone without one.
+        """Stop watching, and send an empty response if the client is gone and no response has begun.
 
-        A framework around the application takes an exchange without a response for a failure.
+        A framework around the application treats an exchange without a response as a failure.
         """
         if self._disconnect_watcher is not None:
             await cancel_and_wait(self._disconnect_watcher)
@@ -261,7 +262,7 @@ class AsgiApp:
                 return
 
     async def close(self, seconds: float | None = None) -> None:
-        """End open exchanges gracefully; call this if the application is served without a lifespan.
+        """End open exchanges gracefully; call this if the application gets no ASGI lifespan.
 
         Event streams end at once. Requests that are not done after `seconds`, five by default, are cancelled and
         answered with an error that says so.

@@ -1,8 +1,8 @@
-"""HTTP exchanges: one request and its response, whatever carries them.
+"""HTTP exchanges: one request and its response, over ASGI or over a connection of `http1`.
 
-The response head is held back. An exchange ends with one body, unless a message is streamed before, or the outcome
-takes long; then the response becomes an event stream with keep-alive comments. One timer for all exchanges checks those
-that live longer than a moment. Most exchanges never need it.
+An exchange sends its response head as late as possible. `reply` sends one body. If a message is streamed before, or if
+there is no outcome after `Pace.stream_after` seconds, the response becomes an event stream with keep-alive comments.
+One timer checks all exchanges that last longer than `Pace.tick`; most exchanges end before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINGER_SECONDS = 0.5
 """How long an idle connection stays open when the server shuts down."""
 CLIENT_CLOSED = 499
 UNTIMED_BYTES = 16_384
-"""So many bytes fit into the buffer of a connection, so that writing them needs no time limit."""
+"""A body of at most this size fits into the buffer of a connection, so writing it needs no time limit."""
 JSON_HEADERS: tuple[Header, ...] = ((b"content-type", b"application/json"),)
 _STREAM_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream"),
@@ -51,11 +51,11 @@ class Pace(Struct, frozen=True):
     stream_after: float = 2.0
     """Until an exchange without an outcome becomes an event stream."""
     keep_alive: float = 15.0
-    """Between two comments on a stream where nothing else is sent."""
+    """Between two keep-alive comments on a silent stream."""
     send: float = 30.0
-    """Until a client that does not read is given up."""
+    """Until the server gives up a client that does not read."""
     read: float = 30.0
-    """Until a client that does not send its body is given up, with 408."""
+    """Until the server gives up a client that does not send its body, with status 408."""
 
 
 DEFAULT_PACE = Pace()
@@ -75,7 +75,7 @@ class Exchange(ABC):
     principal: str | None = None
     """The authenticated user, once known."""
     identity: Any = None
-    """The verified identity with its scopes and claims, where there is one."""
+    """The verified identity with its scopes and claims, None without authorization."""
     gone = False
     may_stream = False
     """Whether the response becomes an event stream when the outcome takes long."""
@@ -90,9 +90,9 @@ class Exchange(ABC):
     on_ending: Callable[[], None] | None = None
     """Ends an endless stream gracefully."""
     lasts = False
-    """Whether the task that serves it continues when the client is gone."""
+    """Whether the serving task continues when the client is gone."""
     task: asyncio.Task[Any] | None = None
-    """The task that serves it; set at the latest when the body is read."""
+    """The serving task; set at the latest when the body is read."""
 
     method: str
     headers: Iterable[Header]
@@ -102,7 +102,7 @@ class Exchange(ABC):
     bound_to: str | None
     """The address that the server listens on."""
     http_version: str | None
-    """As in an ASGI scope; None where there is no connection."""
+    """The HTTP version as in an ASGI scope; None without a connection."""
     scope: Mapping[str, Any]
     """The request as an ASGI scope."""
     loop: asyncio.AbstractEventLoop
@@ -128,9 +128,9 @@ class Exchange(ABC):
         """Return the body.
 
         Raises:
-            TooLarge: it has more than `limit` bytes.
-            TooSlow: it did not arrive in time.
-            Gone: the client went away.
+            TooLarge: the body has more than `limit` bytes.
+            TooSlow: the body did not arrive in time.
+            Gone: the client closed the connection.
         """
 
     @abstractmethod
@@ -175,14 +175,14 @@ class Exchange(ABC):
                 self.lose()
 
     def lose(self) -> None:
-        """Note that the client is gone."""
+        """Record that the client is gone, and call `on_gone` once."""
         if not self.gone:
             self.gone = True
             if self.on_gone is not None:
                 self.on_gone()
 
     def check(self, now: float) -> Coroutine[Any, Any, None] | None:
-        """Check the time limits, and return the coroutine that keeps the client waiting, if one is due."""
+        """Check the time limits; return the coroutine that sends a stream head or a keep-alive, if one is due."""
         if self.is_reading():
             # The time limit begins when the service reads the body, and not at the start of the exchange.
             if self._read_until is None:
@@ -210,13 +210,13 @@ class ExchangeService(Protocol):
         """Serve one exchange to its end."""
 
     async def close(self, seconds: float | None = None) -> None:
-        """End open exchanges gracefully: streams at once, requests after so many seconds."""
+        """End open exchanges gracefully: streams at once, requests after `seconds`."""
 
 
 class ServedPath:
-    """A service at one path, alone or mounted, and the JSON documents beside it.
+    """A service at one path, alone or mounted, and public JSON documents at other paths.
 
-    One timer checks all exchanges that live longer than a moment.
+    One timer checks all exchanges that last longer than `Pace.tick`.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class ServedPath:
         self._ticking_in: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, exchange: Exchange, path: str, root: str = "") -> None:
-        """Serve one exchange to its end; `root` is the prefix of the path where this is mounted."""
+        """Serve one exchange to its end; `root` is the path prefix at which the application is mounted."""
         self._open.add(exchange)
         if self._ticking_in is not exchange.loop:
             self._ticking_in = exchange.loop
@@ -282,5 +282,5 @@ class ServedPath:
             await exchange.reply(200, document, _DOCUMENT_HEADERS)
 
     async def close(self, seconds: float | None = None) -> None:
-        """End open exchanges gracefully: streams at once, requests after so many seconds."""
+        """End open exchanges gracefully: streams at once, requests after `seconds`."""
         await self._service.close(seconds)

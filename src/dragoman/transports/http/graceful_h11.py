@@ -1,4 +1,4 @@
-"""HTTP/1.1 connections of uvicorn in plain Python, used without httptools; they end as in `graceful_http1`."""
+"""HTTP/1.1 connections for uvicorn without httptools; they end gracefully as in `graceful_http1`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _CLOSE = (b"connection", b"close")
 
 
 class GracefulH11Connection(H11Protocol):
-    """A connection that can be ended while it is used."""
+    """A connection that ends gracefully when the server shuts down."""
 
     _is_ending = False
 
     def shutdown(self) -> None:
-        """Answer the requests that were sent, and those that arrive within a moment, and then end."""
+        """Answer requests that arrive within LINGER_SECONDS, with `Connection: close`, and then end."""
         if not self._is_ending:
             self._is_ending = True
             headers = self.server_state.default_headers
@@ -24,7 +24,7 @@ class GracefulH11Connection(H11Protocol):
             self.loop.call_later(LINGER_SECONDS, self.end)
 
     def end(self) -> None:
-        """Accept no further request; answer the one that is served."""
+        """Accept no further request; finish the current one."""
         if not self.transport.is_closing():
             super().shutdown()
 

@@ -1,8 +1,8 @@
 """HTTP/1.1 connections that end gracefully when their server shuts down.
 
 A client may send a request at the moment in which the server closes the kept-alive connection. The client then cannot
-tell whether the request was served. So an idle connection stays open for a moment. A request that arrives in that
-moment is served, and its response is the last one (`Connection: close`).
+tell whether the request was served. So an idle connection stays open for LINGER_SECONDS. The server serves a request
+that arrives in this time, and its response is the last one (`Connection: close`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _UNAVAILABLE = 503
 
 
 class GracefulHttp1Connection(Http1Connection):
-    """A connection that can be ended while it is used."""
+    """A connection that ends gracefully when the server shuts down."""
 
     def shutdown(self) -> None:
-        """Answer the requests that were sent, and those that arrive within a moment, and then end."""
+        """Answer requests that arrived, or arrive within LINGER_SECONDS, and then end."""
         if not self.is_ending:
             self.is_ending = True
             self._keep_alive_seconds = LINGER_SECONDS
@@ -29,7 +29,7 @@ class GracefulHttp1Connection(Http1Connection):
                 self._set_idle_deadline(LINGER_SECONDS)
 
     def end(self) -> None:
-        """Accept no further request; refuse an incomplete one, and answer the one that is served."""
+        """Accept no further request; refuse an incomplete one, and finish the current one."""
         self.is_ending = True
         if self._is_idle():
             self._close()
@@ -57,7 +57,7 @@ class GracefulHttp1Connection(Http1Connection):
             super()._on_timer()
 
     def _has_unread(self) -> bool:
-        """Tell whether the socket has unread bytes: closing it would lose a request."""
+        """Tell whether the socket has unread bytes. They may be a request, which a close would lose."""
         connection = self._transport.get_extra_info("socket")
         if connection is None or not hasattr(select, "poll"):
             return False

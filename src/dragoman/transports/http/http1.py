@@ -2,21 +2,28 @@
 
 Uvicorn listens, handles signals and ends connections. httptools parses. This file connects a socket to exchanges.
 
-- Requests that arrive while another one is served wait in a queue, and reading pauses. The next one begins when the
-  response before it is written and the client has taken it.
-- A request begins when its chunk is parsed to the end, so that most bodies are complete before they are read.
-- A body that is not read is held back after 64 kB. The rest of a body after the response is dropped.
-- One timer ends connections on which no request comes, or whose client does not read. It is armed again only when it
-goes
-  off.
-- The parser accepts more than HTTP allows, so each head is checked before the parser gets it (`http1_head`). For that,
-the
-  bytes are cut into whole heads and parts of bodies. One whole POST to the served path, the usual case, is not cut.
-- After its last response a connection is not closed at once, because a client that is still sending would lose the
+- Requests that arrive during another request wait in a queue, and the connection stops reading. The next request
+  begins when the previous response is written and the client has read it.
+- A request begins after its whole chunk is parsed, so that most bodies are complete before the service reads them.
+- If the service does not read a body, the connection stops reading after 64 kB. After the response, the rest of the
+  body is dropped.
+- One timer ends connections on which no request arrives, or whose client does not read. To save work, a later deadline
+  does not move the timer: the timer is set again when it goes off.
+- The parser accepts more than HTTP allows, so `http1_head` checks each head before the parser gets it. For this check
+  the bytes are cut into whole heads and parts of bodies. The usual chunk, one whole POST to the served path, is not
+  cut.
+- After its last response the connection does not close at once, because a client that is still sending would lose the
   response.
 
+A connection refers to its requests by these attributes. `_incoming` may be the same request as one of the others.
+
+    _incoming   the head is parsed, the body is not complete
+    _queue      these requests wait for an earlier request
+    _current    the request is served
+    _answered   the response is written; the client has not read it, or has not sent the whole request
+
 Rejected: ASGI. It makes a mapping for every request, awaits two messages for every response, and sets a timer after
-each. That is a third of the cost of a call.
+each response. That is a third of the cost of a call.
 """
 
 from __future__ import annotations
@@ -44,13 +51,13 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 MAX_HEAD_BYTES = 131_072
-"""More than the parser accepts, so that a head that is slightly too large is refused with its reason."""
+"""More than the parser accepts, so that the parser refuses a head that is slightly too large, with its reason."""
 MAX_FRAMING = 16
-"""Bytes of chunk framing that are allowed for each byte of a body, beyond MAX_HEAD_BYTES."""
+"""How many bytes of chunk framing a client may send for each byte of a body, beyond MAX_HEAD_BYTES."""
 MAX_QUEUED = 16
-"""Requests that are parsed ahead. Later ones wait as bytes, which takes less memory and time."""
+"""How many requests are parsed ahead. Later requests wait as bytes, which takes less memory and time."""
 MAX_DROPPED_BYTES = 64 * 1024 * 1024
-"""How many useless bytes are read, so that a client that is still sending receives its response."""
+"""How many bytes are read and dropped, so that a client that is still sending receives its response."""
 _BAD_REQUEST, _HEAD_TOO_LARGE, _FAILED = 400, 431, 500
 _NO_CONTENT = 204
 _CLOSE = b"connection: close\r\n"
@@ -63,7 +70,7 @@ _logger = logging.getLogger("dragoman.transports")
 
 
 class Http1Connection(asyncio.Protocol):
-    """A connection, made by uvicorn for each client; `config.app` is an `AsgiApp`."""
+    """A connection to one client. Uvicorn makes it; `config.app` is an `AsgiApp`."""
 
     is_ending = False
     """Whether the next response is the last one, because the server ends."""
@@ -114,7 +121,8 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
         self._transport = transport
-        # Context variables that one request sets must not be seen by the next one, which may begin in its task.
+        # Each request gets a copy of this context. A request may begin in the task of the previous one, and must not
+        # see the context variables that the previous one set.
         self._context = copy_context()
         self._state.connections.add(self)  # type: ignore[arg-type]
         self.bound_to = (self.address("sockname") or (None,))[0]
@@ -123,13 +131,13 @@ class Http1Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002
         """Give up the current request."""
         self._is_closing = True
-        self._parser = None  # it refers to this connection
+        self._parser = None  # breaks a reference cycle
         self._state.connections.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         self.resume_writing()
         current, self._current = self._current, None
-        self._incoming = self._answered = None  # they refer to this connection
+        self._incoming = self._answered = None  # breaks reference cycles
         self._queue.clear()
         if current is not None and not current.ended:
             current.give_up()
@@ -146,7 +154,7 @@ class Http1Connection(asyncio.Protocol):
             and not self._unparsed
             and not self._queue
         ):
-            # Usually one whole request. Its request line is known, and the server checks its Host.
+            # Usually one whole request. Its request line is known, and the service checks its Host.
             try:
                 self._parser.feed_data(data)
             except (httptools.HttpParserUpgrade, httptools.HttpParserError) as problem:
@@ -159,7 +167,7 @@ class Http1Connection(asyncio.Protocol):
             self._begin(self._queue.popleft())
 
     def _reparse(self, data: bytes) -> None:
-        """Handle bytes that looked like one whole request and are not; no request of them has begun."""
+        """Handle a chunk that looked like one whole request and is not; none of its requests has begun."""
         if self._url or len(self._queue) > 1:
             self._parser = httptools.HttpRequestParser(self)
             self._url, self._headers, self._incoming = b"", [], None
@@ -171,7 +179,7 @@ class Http1Connection(asyncio.Protocol):
                 self._chunked.end(data, data.index(HEAD_END) + len(HEAD_END))
 
     def _parse_pieces(self, data: bytes) -> None:
-        """Give the parser one head, or a part of one body, at a time, and check each head before."""
+        """Pass one head or one part of a body at a time to the parser, after the check of each head."""
         at = 0
         while at < len(data) and self._parser is not None:
             at = self._parse_head(data, at) if self._incoming is None else self._parse_body(self._incoming, data, at)
@@ -200,7 +208,7 @@ class Http1Connection(asyncio.Protocol):
         return end
 
     def _expect_body(self, exchange: Http1Exchange) -> None:
-        """Note how the body of a request is framed; a part of the body may be parsed already."""
+        """Record how the body of a request is framed; a part of the body may be parsed already."""
         length = next((value for name, value in exchange.given_headers if name.lower() == b"content-length"), None)
         if length is None:
             self._chunked = ChunkedBody()
@@ -224,7 +232,7 @@ class Http1Connection(asyncio.Protocol):
         return at + len(part)
 
     def _is_out_of_step(self, exchange: Http1Exchange, body: ChunkedBody) -> bool:
-        """Tell whether a chunked body has too much framing, or the parser disagrees with us about its end."""
+        """Tell whether a chunked body has too much framing, or the parser and `ChunkedBody` disagree on its end."""
         if self._parser is None:
             return False
         is_too_much = exchange.framed_size > MAX_HEAD_BYTES + (MAX_FRAMING + 1) * exchange.size
@@ -253,8 +261,8 @@ class Http1Connection(asyncio.Protocol):
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Continue after a request to upgrade to another protocol, which a server may ignore.
 
-        The parser takes the bytes after the head for the other protocol. They are the body, which clients of HTTP/2
-        send with such a first request.
+        The parser treats the bytes after the head as the other protocol, but they are the body: clients of HTTP/2 send
+        a body with such a first request. So a new parser, with a head of the same framing, parses them.
         """
         assert self._incoming is not None
         framing = b"".join(b"%b: %b\r\n" % header for header in self._incoming.headers if header[0] in _FRAMING)
@@ -263,11 +271,11 @@ class Http1Connection(asyncio.Protocol):
         self._parser.feed_data(rest)
 
     def pause_writing(self) -> None:
-        """Let writers wait in `drained`."""
+        """Make writers wait in `drained`; called by the transport."""
         self._drained = self.loop.create_future()
 
     def resume_writing(self) -> None:
-        """Let writers continue."""
+        """Let writers continue; called by the transport."""
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
@@ -282,7 +290,7 @@ class Http1Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Receive a header."""
-        # Trailer fields of a chunked body are no headers, neither of its request nor of the next one.
+        # Trailer fields of a chunked body belong neither to the headers of its request nor to those of the next one.
         if self._incoming is None:
             self._headers.append((name, value))
 
@@ -330,7 +338,7 @@ class Http1Connection(asyncio.Protocol):
         self._current, self._answered = exchange, None
         if self._unparsed and not self._queue:
             self._parse_pieces(self._unparsed)
-        # Not by the loop's task factory, whose tasks do not know whether a handler cancelled itself.
+        # A task of the loop's factory would not know whether a handler cancelled itself.
         exchange.task = task = SelfCancelTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
         self._state.tasks.add(task)
 
@@ -355,9 +363,9 @@ class Http1Connection(asyncio.Protocol):
             self.respond(exchange, _FAILED, (), b"")
 
     def _turn_to_next(self, exchange: Http1Exchange) -> None:
-        """Turn to the next request after a response, once the client has read it and sent its whole request.
+        """Begin the next request after a response, once the client has read the response and sent its whole request.
 
-        A connection that is closed with unread bytes loses the bytes that were written last.
+        A socket that is closed with unread input loses the output that was written last.
         """
         if self._is_closing or self._transport.is_closing():
             return
@@ -380,7 +388,7 @@ class Http1Connection(asyncio.Protocol):
             self.resume_reading()
 
     def _stop_parsing(self, status: int, reason: str = "") -> None:
-        """Parse no further request; give up a request whose body is cut off."""
+        """Stop parsing; give up a request whose body is incomplete."""
         self._parser, self._url, self._unparsed = None, b"", b""
         broken, self._incoming = self._incoming, None
         if broken is None:
@@ -403,7 +411,7 @@ class Http1Connection(asyncio.Protocol):
     # Waiting.
 
     def _set_idle_deadline(self, seconds: float) -> None:
-        """Wait so long for the next request, or for progress."""
+        """Wait `seconds` for the next request, or for progress."""
         self._idle_until = self.loop.time() + seconds
         if self._timer is None or self._timer_at > self._idle_until:
             self._arm_timer()
@@ -471,7 +479,7 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def respond(self, exchange: Http1Exchange, status: int, headers: Iterable[Header], body: bytes) -> None:
-        """Write a response, and turn to the next request."""
+        """Write a response, and begin the next request when the client is ready."""
         parts = self._head(exchange, status, headers)
         parts.append(b"\r\n" if status == _NO_CONTENT else b"content-length: %d\r\n\r\n" % len(body))
         if len(body) > UNTIMED_BYTES:
@@ -514,14 +522,14 @@ class Http1Connection(asyncio.Protocol):
         return parts
 
     def _refuse(self, status: int, reason: str) -> None:
-        """Answer bytes that are no request."""
+        """Respond to bytes that are not a request, and end the connection."""
         kind = b"content-type: text/plain\r\n" if reason else b""
         head = _STATUS_LINES[status] + kind + b"content-length: %d\r\n" % len(reason) + _CLOSE
         self.write(head + b"\r\n" + reason.encode("ascii"))
         self._linger()
 
     def _linger(self) -> None:
-        """Write no more, but read for a while, until the client closes the connection.
+        """Write no more, but read and drop input until the client closes the connection or time runs out.
 
         Closing at once would reset the connection of a client that is still sending, and could lose the response.
         """
@@ -535,7 +543,7 @@ class Http1Connection(asyncio.Protocol):
         self.resume_reading()
 
     def _close(self) -> None:
-        """Close when all output is written, or when the client does not read it in time."""
+        """Close when all output is written, or abort when the client does not read it in time."""
         self._is_closing = True
         if not self._transport.is_closing():
             self._transport.close()

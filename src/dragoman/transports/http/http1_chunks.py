@@ -1,4 +1,4 @@
-"""Finds the end of a chunked body (RFC 9112, 7.1)."""
+"""`ChunkedBody` finds the end of a chunked body (RFC 9112, 7.1)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LINE_END_BYTES = 2
 
 
 class ChunkedBody:
-    """Finds the end of a chunked body before the parser gets it, because the parser does not report it.
+    """Finds the end of a chunked body before the parser gets the bytes; the parser does not report this position.
 
     It reads only the sizes of the chunks. The parser refuses malformed chunks.
     """

@@ -19,7 +19,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Http1Exchange(Exchange):
-    """An exchange on a connection."""
+    """An exchange on an HTTP/1.1 connection."""
 
     lasts = True
     is_whole = False
@@ -97,7 +97,7 @@ class Http1Exchange(Exchange):
             self._connection.pause_reading()
 
     def complete(self) -> None:
-        """Note that the body is complete."""
+        """Record that the body is complete, and wake `read`."""
         self.is_whole = True
         if self._arrived is not None:
             self._wake()
@@ -125,9 +125,9 @@ class Http1Exchange(Exchange):
         """Return the body.
 
         Raises:
-            TooLarge: it has more than `limit` bytes.
-            TooSlow: it did not arrive in time.
-            Gone: the client went away.
+            TooLarge: the body has more than `limit` bytes.
+            TooSlow: the body did not arrive in time.
+            Gone: the client closed the connection.
         """
         if not self.is_whole and not self.size and self.http_version == "1.1" and self._expects_continue():
             self._connection.write(_CONTINUE)
@@ -166,12 +166,12 @@ class Http1Exchange(Exchange):
             self._connection.stream(self, head, data, last=last)
 
     def lose(self) -> None:
-        """Note that the client is gone, and abort the connection."""
+        """Record that the client is gone, and abort the connection."""
         self.give_up()
         self._connection.abort()
 
     def give_up(self) -> None:
-        """Note that the client is gone, and leave the connection alone."""
+        """Record that the client is gone, and leave the connection as it is."""
         super().lose()
         self._wake(Gone())
 
@@ -180,7 +180,7 @@ class Http1Exchange(Exchange):
         return self._arrived is not None
 
     def _watch_disconnect(self) -> None:
-        """Do nothing: the connection reports when it is lost."""
+        """Do nothing, because the connection itself reports its loss."""
 
     def _stop_reading(self) -> None:
         self.is_late = True

@@ -13,9 +13,9 @@ _AUTHORITY = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)", re.IGNORECASE)
 
 
 def problem_of(head: bytes) -> str | None:
-    """Return why a head is refused, or None.
+    """Return the reason to refuse a head, or None.
 
-    A proxy that reads such a head in another way would pass requests that it should stop.
+    A proxy may read such a head in another way, and so pass requests that it should stop.
     """
     line = _REQUEST_LINE.match(head)
     if line is None:

@@ -1,7 +1,7 @@
 """HTTP over WSGI (PEP 3333): a service answers each request with one body.
 
-A server calls the application from many threads. A body ends after `CONTENT_LENGTH` bytes. A body without a length ends
-by itself only where the server says so (`wsgi.input_terminated`), and must not be read elsewhere.
+A server calls the application from many threads. A body ends after `CONTENT_LENGTH` bytes. A body without a length may
+be read only if the server sets `wsgi.input_terminated`: then the input ends with the body.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class WsgiRequest:
         """Return the body, but at most `limit` bytes of it.
 
         Raises:
-            UnreadableBody: its length is no number, is missing where it is needed, or differs from the bytes that were
-            sent.
+            UnreadableBody: the length is no number, is missing where it is needed, or differs from the bytes that were
+                sent.
         """
         length = self._length()
         expected = limit if length is None else min(length, limit)
@@ -74,7 +74,7 @@ class WsgiRequest:
         return body
 
     def _length(self) -> int | None:
-        """Return the length of the body, or None if it ends by itself."""
+        """Return the length of the body, or None if the input ends with the body."""
         declared = str(self.environ.get("CONTENT_LENGTH") or "").strip()
         chunked = "chunked" in self.environ.get("HTTP_TRANSFER_ENCODING", "").lower()
         if chunked and self.environ.get("wsgi.input_terminated"):
@@ -101,7 +101,7 @@ class WsgiService(Protocol):
     """Answers requests."""
 
     def answer(self, request: WsgiRequest) -> WsgiReply:
-        """Return the answer to a request, blocking; called from many threads at once."""
+        """Return the response to a request; may block, and is called from many threads at once."""
 
 
 class WsgiApp:

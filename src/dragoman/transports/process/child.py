@@ -1,12 +1,13 @@
 """A child process with its whole process group: how it starts, and how it ends.
 
-A child leads a session of its own, so that the processes it starts can be ended with it. The loop sees its end through
-a descriptor of the process, where the system has those, else by a daemon thread. Signals are not used, so any loop in
-any thread will do. No code runs between fork and exec.
+Each child leads a process session of its own, so that one signal reaches the child and the processes that it starts.
+On Linux the loop watches a pidfd of the child; on other systems a daemon thread waits for the exit. SIGCHLD is not
+used, so any loop in any thread can watch a child. No Python code runs between fork and exec.
 
-A child that its owner does not end is ended when the owner is collected, or when the interpreter exits. The child must
-not be part of a reference cycle with its owner, or its files would be collected first. If the interpreter is killed,
-the child sees the end of its input, and the watchdog ends a child that ignores it.
+If the owner does not end its child, a finalizer ends the child when the owner is collected, and an exit handler ends it
+when the interpreter exits. The child must not be in a reference cycle with its owner: the garbage collector would close
+the files of the child first. If the interpreter is killed, the stdin of the child ends, and the watchdog ends a child
+that ignores this.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ _exiting = False
 
 
 def is_exiting() -> bool:
-    """Return whether the interpreter exits: children are ended, and no new one may start."""
+    """Tell whether the interpreter exits: its children are ended, and no new child may start."""
     return _exiting
 
 
 def environment(changes: Mapping[str, str] | None, *, inherit: bool) -> dict[str, str]:
-    """Return the variables of a child: all of ours or only the safe ones, with the changes."""
+    """Return the environment of a child: all variables of this process or only the safe ones, with the changes."""
     inherited = os.environ if inherit else {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
     return {**inherited, **(changes or {})}
 
@@ -61,7 +62,7 @@ def spawn(command: Sequence[str], variables: Mapping[str, str], folder: str | No
     """Start a child with pipes for its three streams.
 
     Raises:
-        ConnectError: it cannot be started; the text says why and what to do.
+        ConnectError: the child cannot be started; the text says why and what to do.
     """
     if _exiting:
         raise ConnectError(f"Cannot start {command[0]!r}: the interpreter exits")
@@ -159,12 +160,12 @@ class Child:
             threading.Thread(target=self._wait, args=(self._loop, exited), name="dragoman-child", daemon=True).start()
 
     def lives(self) -> bool:
-        """Return whether the process, or another one of its group, still runs."""
+        """Tell whether the process, or another process of its group, still runs."""
         if self._popen.poll() is None:
             return True
         if sys.platform == "win32":
             return False
-        with suppress(OSError):  # orphans of the group are ours if we are the first process of a container
+        with suppress(OSError):  # the first process of a container reaps orphans of the group
             os.waitpid(-self.pid, os.WNOHANG)
         try:
             os.killpg(self.pid, 0)
@@ -182,7 +183,7 @@ class Child:
             os.killpg(self.pid, number)
 
     def kill(self) -> None:
-        """End the whole group now, without a loop."""
+        """Kill the whole group and wait up to one second for the child; needs no loop."""
         if self.lives():
             self.signal(KILL)
         if not self._ends_before(time.monotonic() + _KILL_SECONDS):
@@ -190,7 +191,7 @@ class Child:
                 threading.Thread(target=self._popen.wait, name="dragoman-child", daemon=True).start()
 
     def release(self) -> None:
-        """Close the pipes to the process, and manage it no longer."""
+        """Close the pipes to the process, and stop watching and guarding it."""
         if self._released:
             return
         self._released = True
@@ -200,18 +201,18 @@ class Child:
         watchdog.release(self.pid)
 
     def leave(self) -> None:
-        """Release the process, unless a loop in another thread still uses it."""
+        """Release the process, or only its watchdog if a running loop in another thread still uses the process."""
         if self._loop is not None and self._loop.is_running():
             watchdog.release(self.pid)
         else:
             self.release()
 
     def forget(self) -> None:
-        """Drop a process of the parent after a fork, and notify the owner of this copy."""
+        """Drop this copy in a forked process, because the child belongs to the parent, and notify the copy's owner."""
         self._released = True
         self._close_streams()
         if self._descriptor is not None:
-            os.close(self._descriptor)  # not removed from the loop, because the parent shares its selector
+            os.close(self._descriptor)  # not removed from the loop: parent and fork share one selector
             self._descriptor = None
         if self._popen.returncode is None:
             self._popen.returncode = 0
@@ -219,7 +220,7 @@ class Child:
             forgotten()
 
     def abandon(self) -> None:
-        """End the whole group now, because its owner is gone."""
+        """Kill the whole group and release the child, because the owner was collected."""
         if not self._released:
             self.kill()
             self.release()
@@ -260,7 +261,7 @@ class Child:
 
 
 def _open_process(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when the process ends, where the system has those."""
+    """Return a pidfd, which becomes readable when the process ends, or None if the system has none."""
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)
@@ -268,7 +269,7 @@ def _open_process(pid: int) -> int | None:
 
 
 def _end_all() -> None:
-    """End every child, all at the same time, because the interpreter exits."""
+    """End all children at the same time, because the interpreter exits."""
     global _exiting
     _exiting = True
     children = [child for child in _living if child._owner == os.getpid()]
@@ -282,7 +283,7 @@ def _end_all() -> None:
 
 
 def _forget_all() -> None:
-    """Drop the children of the parent after a fork: a copy of their input would hide its end from them."""
+    """Drop the parent's children in a forked process: a second open copy of a child's stdin would hide its end."""
     for child in list(_living):
         child.forget()
     _living.clear()

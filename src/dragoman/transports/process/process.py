@@ -1,9 +1,10 @@
-"""A server as a child process, reached over its stdin and stdout.
+"""A transport to a server that runs as a child process, over its stdin and stdout.
 
-stdout is cut into lines, and each line goes to `receive` in the turn of the loop in which it arrives. If `receive`
-returns an awaitable, stdout is not read until the awaitable is done. A message is written to stdin at once. If the pipe
-is full, whole messages wait, and while many bytes wait, senders wait in the order in which they came. stderr is always
-read, so that the child cannot block on it, and its tail is kept for the error that says how the child ended.
+The transport cuts stdout into lines and passes each line to `receive` in the turn of the loop in which it arrives. If
+`receive` returns an awaitable, the transport reads no stdout until the awaitable is done. `send` writes a message to
+stdin at once. If the pipe is full, whole messages wait; while many bytes wait, senders wait in the order of their
+calls. The transport always reads stderr, so that the child cannot block on it, and keeps the last 64 KiB for the error
+that says how the child ended.
 
 The transport is in one of these states:
 
@@ -12,10 +13,10 @@ The transport is in one of these states:
     ending    the task `_end` ends the child; a new `open` waits for the task
 
 The end begins when `close` is called, when the child exits, when it closes its stdout or stdin, or when it sends a line
-that is too long. If `close` was not called, the task first waits a moment for the exit code and the last of stderr, and
-then calls `closed`. Then it closes the child's stdin. A child that does not exit by itself within the grace period gets
-SIGTERM, and SIGKILL after another grace period. If the task is cancelled, as happens when the loop ends, the whole
-process group is killed at once.
+that is too long. If `close` was not called, the task first waits up to a second for the exit code, and briefly for the
+end of stderr, and calls `closed`. Then the task closes the child's stdin. A child that does not exit within the grace
+period gets SIGTERM, and SIGKILL after another grace period. If the task is cancelled, as happens when the loop ends,
+the task kills the whole process group at once.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ class ProcessTransport:
         await transport.send(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
         await transport.close()
 
-    A string without `args` is a command line, which is split as a shell would and run without a shell. The child has
-    our environment with the changes of `env`; with `inherit_env=False` it has only a few variables that hold no
-    secrets, and `env`. The transport may be opened again after the child ended, and in a forked process, which does not
-    own the child.
+    A string without `args` is a command line, split by the rules of a shell and run without a shell. The child gets the
+    environment of this process with the changes of `env`; with `inherit_env=False` it gets only a few variables that
+    hold no secrets, and `env`. The transport may be opened again after the child ended. In a forked process it may be
+    opened too, because the child belongs to the parent process.
 
     Raises:
         ValueError: there is no command, or its quotes do not match.
@@ -120,7 +121,7 @@ class ProcessTransport:
         """Start the child.
 
         Raises:
-            ConnectError: it cannot be started, or is started already.
+            ConnectError: the child cannot be started, or the transport is open already.
         """
         if self._is_open:
             raise ConnectError(f"The server {self.name!r} is open already; close it first")
@@ -138,9 +139,10 @@ class ProcessTransport:
         If the sender is cancelled, the message is sent whole or not at all.
 
         Raises:
-            ServerCrashed: the child ended, or closed its stdin or stdout. ConnectError: the transport is not open;
-            nothing was sent. TransportError: the child sent too long a line, or the transport was closed before the
-            message was sent whole.
+            ServerCrashed: the child ended, or closed its stdin or stdout.
+            ConnectError: the transport is not open; nothing was sent.
+            TransportError: the child sent too long a line, or the transport was closed before the message was sent
+                whole.
         """
         writer = self._writer
         if writer is None or self._senders:
@@ -245,7 +247,7 @@ class ProcessTransport:
         self._readers[0].resume()
 
     def _receive_last(self) -> None:
-        """Receive a last message without a newline, unless it was cut off."""
+        """Receive the last line, which has no newline, if it is a complete message."""
         for line in self._decoder.finish():
             if isinstance(line, bytes) and _is_message(line):
                 self._receive_chunk(line + b"\n")
@@ -274,7 +276,7 @@ class ProcessTransport:
             self._senders -= 1
 
     async def _room(self, *, was_sent: bool) -> Writer:
-        """Return the writer when it has room; `was_sent` tells whether it has a part of the message already."""
+        """Return the writer when it has room; `was_sent` tells whether the message was given to the writer already."""
         while self._writer is None:
             if self._ending is not None:
                 await self._explained.wait()
@@ -284,7 +286,7 @@ class ProcessTransport:
         return self._writer
 
     def pause(self) -> None:
-        """Let senders wait, because the pipe is full; called by the writer."""
+        """Make senders wait, because the pipe is full; called by the writer."""
         self._writer = None
 
     def resume(self) -> None:
@@ -294,7 +296,7 @@ class ProcessTransport:
         self._room_changed.set()
 
     def break_off(self) -> None:
-        """End, because the child does not read any more; called by the writer."""
+        """Begin the end, because the child does not read any more; called by the writer."""
         self._begin_end(ServerCrashed("closed its stdin"))
 
     # Ending
@@ -331,7 +333,7 @@ class ProcessTransport:
             self._release(self._child)
 
     async def _explain(self, cause: TransportError) -> None:
-        """Wait a moment for the exit code and the last output, and call `closed`."""
+        """Wait briefly for the exit code and the last output, and call `closed`."""
         if isinstance(cause, ServerCrashed) and await _all_within(_EXIT_CODE_SECONDS, self._exited.wait):
             await _all_within(_LAST_OUTPUT_SECONDS, self._stdout_ended.wait, self._stderr_ended.wait)
         self._is_delivering = False
@@ -379,7 +381,7 @@ class ProcessTransport:
         return ConnectError(f"The server {self.name!r} is not open")
 
     def _error(self, *, was_sent: bool) -> TransportError:
-        """Return a new error on every call: an error that is raised in many tasks would collect their tracebacks."""
+        """Return a new error on every call: one error raised in many tasks would collect all their tracebacks."""
         cause = self._cause
         if cause is None:
             if not was_sent:
@@ -394,7 +396,7 @@ class ProcessTransport:
 
 
 class _StderrTail:
-    """The last bytes of stderr, which is also logged line by line."""
+    """Keeps the last bytes of stderr and logs its lines."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -438,7 +440,7 @@ def _command_words(command: str | Sequence[str], args: Sequence[str]) -> list[st
 
 
 def _server_name(command: Sequence[str]) -> str:
-    """Return the name of a server: the program, and the first argument, which an interpreter or a launcher runs."""
+    """Return the program and its first argument, which is the server if the program is an interpreter or launcher."""
     program = Path(command[0]).name
     first = next((word for word in command[1:] if not word.startswith("-")), "")
     return f"{program} {first}" if first and len(first.split()) == 1 else program
@@ -468,7 +470,7 @@ def _ending_of(code: int) -> str:
 
 
 async def _all_within(seconds: float, *waits: Callable[[], Awaitable[object]]) -> bool:
-    """Wait for one thing after the other, and return whether all were done in time."""
+    """Await the given waits one after another, and return whether all ended in time."""
     try:
         async with asyncio.timeout(seconds):
             for wait in waits:

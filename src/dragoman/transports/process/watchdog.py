@@ -1,12 +1,12 @@
 """A watchdog that ends child processes whose parent was killed.
 
-A killed parent cannot end its children. They see the end of their input, but some ignore it. So while there are
-children, one small shell reads the names of their process groups from a pipe that only the parent writes to. If the
-pipe ends while groups are left, the parent is dead: the shell waits, sends SIGTERM to the groups, waits, and sends
-SIGKILL. When the last child has ended, the parent ends the shell.
+A killed parent cannot end its children. Their stdin ends, but some children ignore this. So while there are children,
+one small shell, the watchdog, reads the ids of their process groups from a pipe that only the parent writes to. If the
+pipe ends while groups are left, the parent is dead: the shell waits two seconds, sends SIGTERM to the groups, waits two
+seconds, and sends SIGKILL. When the last child has ended, the parent kills the shell.
 
-Without `/bin/sh` there is no watchdog, and a child sees only the end of its input. A child that leaves its process
-group, as daemons do, is out of reach.
+Without `/bin/sh` there is no watchdog, and only the end of stdin tells a child that its parent is dead. The watchdog
+does not reach a child that leaves its process group, as daemons do.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ for signal in TERM KILL; do
 done
 """
 
-# Reentrant, because a garbage collection may end a child at any time, also while the lock is held.
+# Reentrant, because the garbage collector may end a child at any time, even while this thread holds the lock.
 _lock = threading.RLock()
 _guarded: set[int] = set()
 _shell: subprocess.Popen[bytes] | None = None
 
 
 def guard(group: int) -> None:
-    """End this process group if this process dies before `release`."""
+    """Let the watchdog end this process group if this process dies before `release`."""
     with _lock:
         _guarded.add(group)
         if _shell is None:
@@ -54,7 +54,7 @@ def guard(group: int) -> None:
 
 
 def release(group: int) -> None:
-    """Leave this process group alone from now on."""
+    """Stop guarding this process group."""
     with _lock:
         if group not in _guarded:
             return
@@ -101,7 +101,7 @@ def _stop() -> None:
 
 
 def _forget() -> None:
-    """Drop the parent's shell after a fork: a copy of the pipe would hide the parent's end from it."""
+    """Drop the parent's shell in a forked process: a second open copy of the pipe would hide the parent's death."""
     global _shell, _lock
     _lock = threading.RLock()
     _guarded.clear()

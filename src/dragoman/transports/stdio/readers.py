@@ -1,8 +1,8 @@
-"""Readers: chunks of bytes from a file descriptor, brought into the running loop.
+"""Readers: they deliver chunks of bytes from a file descriptor in the running loop.
 
 The loop watches pipes and sockets. It cannot watch regular files, terminals and devices (asyncio refuses or hangs,
-uvloop aborts), so a daemon thread reads those. A reader brings one chunk at a time and can be paused; a thread reads at
-most one chunk ahead.
+uvloop aborts), so a daemon thread reads those. A reader delivers one chunk at a time and can be paused. The thread
+reads at most one chunk ahead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 def open_reader(descriptor: int, receive: Callable[[bytes], None], end: Callable[[], None]) -> Reader:
-    """Call `receive` in the running loop for each chunk of a descriptor, and `end` once when it ends or breaks."""
+    """Call `receive` in the running loop with each chunk, and `end` once when the input ends or breaks."""
     if is_watchable(descriptor):
         with suppress(OSError, ValueError, NotImplementedError):
             return _LoopReader(descriptor, receive, end)
@@ -33,7 +33,7 @@ def is_watchable(descriptor: int) -> bool:
 
 
 class _LoopReader:
-    """Reads when the loop reports that there is something to read; the loop of asyncio leaves the flags unchanged."""
+    """Reads when the loop reports the descriptor as readable. The loop of asyncio keeps the descriptor blocking."""
 
     def __init__(self, descriptor: int, receive: Callable[[bytes], None], end: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -41,7 +41,7 @@ class _LoopReader:
         self._receive = receive
         self._end = end
         self._is_open = True
-        # After an error on a socket uvloop reports once and never again, though bytes may come before the error.
+        # After a socket error uvloop reports the socket once only, even if bytes that precede the error are unread.
         is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
         self._needs_renewal = is_socket and not isinstance(self._loop, asyncio.SelectorEventLoop)
         self.resume()
@@ -88,7 +88,7 @@ class _ThreadReader:
         self._is_paused = False
         self._is_closed = False
         self._unreceived: bytes | None = None
-        from queue import SimpleQueue  # which pipes and sockets do not need
+        from queue import SimpleQueue  # readers of pipes and sockets do not need it
 
         self._may_read: SimpleQueue[None] = SimpleQueue()
         threading.Thread(target=self._run, name="dragoman-reader", daemon=True).start()
@@ -138,7 +138,7 @@ Reader = _LoopReader | _ThreadReader
 
 
 def _read_blocking(descriptor: int) -> bytes:
-    """Return the next chunk, or an empty one at the end."""
+    """Return the next chunk, empty at the end of the input."""
     while True:
         try:
             return os.read(descriptor, CHUNK_BYTES)

@@ -33,7 +33,7 @@ class StdioConnection(Protocol):
         """Receive a chunk of input, which may end anywhere; must not block, may start tasks."""
 
     def receive_end(self) -> None:
-        """The input has ended, perhaps within a line."""
+        """Handle the end of the input, which may come within a line."""
 
     async def drain(self) -> None:
         """Return when no request is in flight."""
@@ -43,7 +43,7 @@ class StdioConnection(Protocol):
 
 
 class StdioService(Protocol):
-    """Makes the connection that is served."""
+    """Makes the connection that `serve_stdio` serves."""
 
     def connect(self, sink: Sink, /) -> StdioConnection:
         """Return a connection that sends to `sink`."""
@@ -61,7 +61,7 @@ def run_stdio(service: StdioService, *, streams: Streams | None = None, grace: f
         RuntimeError: a loop is running in this thread; await `serve_stdio` there.
     """
     require_no_running_loop()
-    # Before the loop is made, whose own descriptors would take the numbers of closed standard ones.
+    # Claim before the loop exists: descriptors of the loop would take the numbers of closed standard descriptors.
     streams = streams or claim()
     run(serve_stdio(service, streams=streams, grace=grace), grace=grace)
 
@@ -79,7 +79,7 @@ async def serve_stdio(service: StdioService, *, streams: Streams | None = None, 
 
 
 class _StdioServing:
-    """A connection between its reader and its writer; the writer pauses the reader."""
+    """One connection with its reader and its writer. The writer pauses the reader while much output is unwritten."""
 
     def __init__(self, streams: Streams) -> None:
         loop = asyncio.get_running_loop()
@@ -135,7 +135,7 @@ class _StdioServing:
 
 
 def _call_safely(function: Callable[..., None], *args: bytes) -> None:
-    """Call a connection, and log an exception: a defect may lose one chunk, but must not end the connection."""
+    """Call a method of the connection and log its exception: a defect may lose one chunk, but not the connection."""
     try:
         function(*args)
     except Exception:

@@ -1,4 +1,4 @@
-"""The claim on stdin and stdout.
+"""Reserves stdin and stdout for the connection (`claim`).
 
 A claim moves the two streams of the connection to new descriptors. Descriptor 0 then reads from /dev/null and
 descriptor 1 writes to stderr. So a `print`, a child process or a C library that writes to stdout reaches the log, and
@@ -55,16 +55,16 @@ def claim() -> Streams:
         os.dup2(null, 0)
         os.dup2(2, 1)
         os.close(null)
-        # After the switch, so that buffered text from before the claim does not reach the connection either.
+        # Flush after the switch, so that text that was buffered before the claim does not reach the connection.
         _flush_stdout()
         _flush_each_line()
     return _claimed
 
 
 def _open_null() -> int:
-    """Open /dev/null, and also in the place of each closed standard descriptor.
+    """Return a descriptor of /dev/null, after opening /dev/null in the place of each closed standard descriptor.
 
-    A new descriptor takes the lowest free number. If 2 were free, the connection itself would become stderr.
+    A new descriptor takes the lowest free number. If 2 were free, `os.dup` would make the connection stderr.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)  # noqa: FBT003

@@ -1,13 +1,15 @@
-"""Writers: messages as lines to a file descriptor, sent from the running loop.
+"""Writers: they write messages as lines to a file descriptor, from the running loop.
 
-The messages of one turn of the loop leave in one write. Small messages are joined. A large message that is given in
-parts stays a segment of its own and is not copied. If the same large part is sent again, as a list is until it changes,
-not even the system copies it (`pages.py`); such a message takes a write of its own.
+A writer collects the messages of one turn of the loop and writes them in one system call. It joins small messages. A
+large message that comes in parts stays a separate segment and is not copied. If the same large part is sent again, such
+as a list that has not changed, the kernel does not copy it either (`pages.py`); such a message needs its own system
+call.
 
-While much is unwritten, the writer pauses the source of the messages, until most of it is written. Messages that are
-sent meanwhile are kept. A reader that takes nothing for seconds while very much is unwritten counts as gone.
+When more than HIGH_WATER_BYTES are unwritten, the writer pauses the source of the messages (its `Flow`) until less than
+LOW_WATER_BYTES are left. Messages that are sent meanwhile are kept. If the other side reads nothing for STALLED_SECONDS
+while more than STALLED_BYTES are unwritten, the writer gives up.
 
-The loop watches pipes and sockets. A daemon thread writes to all else, as in `readers.py`.
+The loop watches pipes and sockets. For other descriptors a daemon thread writes, as in `readers.py`.
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ HIGH_WATER_BYTES = 1024 * 1024
 LOW_WATER_BYTES = HIGH_WATER_BYTES // 4
 STALLED_BYTES = 64 * 1024 * 1024
 STALLED_SECONDS = 5.0
-"""A reader that takes nothing for so long, while more than STALLED_BYTES are unwritten, counts as gone."""
+"""The writer gives up if the other side reads nothing for this time while more than STALLED_BYTES are unwritten."""
 WIDE_PIPE_BYTES = 1024 * 1024
 MAX_TURN_BYTES = 1024 * 1024
-"""How much is written in one turn of the loop, so that other callbacks run, however fast the reader is."""
+"""The most bytes written in one turn of the loop, so that other callbacks run even if the other side reads fast."""
 MAX_SEGMENTS = 16
-"""How many segments are handed to the system in one write; it would accept a thousand."""
+"""The most segments in one `writev`; the system would accept a thousand."""
 
 Segment = bytes | Raw
 
@@ -49,10 +51,10 @@ class Flow(Protocol):
     """The source of the messages, which a writer pauses and resumes."""
 
     def pause(self) -> None:
-        """Too much is unwritten."""
+        """Stop sending: too many bytes are unwritten."""
 
     def resume(self) -> None:
-        """Most of it is written."""
+        """Send again: most bytes are written."""
 
     def break_off(self) -> None:
         """Nothing can be written any more; called once."""
@@ -60,7 +62,7 @@ class Flow(Protocol):
 
 def open_writer(descriptor: int, flow: Flow) -> Writer:
     """Return a writer of lines to a descriptor, for the running loop."""
-    # O_NONBLOCK belongs to the open file: if stderr is the same pipe, prints would fail.
+    # O_NONBLOCK is a flag of the open file. If stderr shares it, stderr becomes non-blocking, and prints fail.
     if is_watchable(descriptor) and not _is_stderr(descriptor):
         return LoopWriter(descriptor, flow)
     return _ThreadWriter(descriptor, flow)
@@ -82,7 +84,7 @@ class Writer(ABC):
         self._flow = flow
         self._segments: list[Segment] = []
         self._unjoined: list[bytes] = []
-        """Small messages that follow the segments, and are joined before they are written."""
+        """Small messages after the segments; they are joined before they are written."""
         self._unwritten = 0
         self._progress_at = 0.0
         self._is_congested = False
@@ -123,7 +125,7 @@ class Writer(ABC):
             self.send(tail)
 
     def hold(self) -> None:
-        """Keep messages until `write_now`, which must follow in this turn, and schedule no write for them."""
+        """Collect messages without scheduling a write; the caller must call `write_now` in the same turn."""
         self._is_held = True
         if not self._unwritten:
             self._progress_at = self._loop.time()
@@ -135,17 +137,17 @@ class Writer(ABC):
 
     @property
     def has_room(self) -> bool:
-        """Whether little is unwritten, or nothing can be written any more."""
+        """Whether few bytes are unwritten, or the writer is closed."""
         return not self._is_congested
 
     async def wait_for_room(self) -> None:
-        """Return when little is unwritten, or when nothing can be written any more."""
+        """Return when few bytes are unwritten, or when the writer is closed."""
         while self._is_congested:
             self._progress.clear()
             await self._progress.wait()
 
     async def flush(self, patience: float) -> None:
-        """Return when everything is written, or when nothing was written for so many seconds."""
+        """Return when everything is written, or when nothing was written for `patience` seconds."""
         while self._unwritten:
             self._progress.clear()
             try:
@@ -155,7 +157,7 @@ class Writer(ABC):
                 return
 
     def close(self) -> None:
-        """Drop what is unwritten and write nothing any more; the descriptor stays open."""
+        """Drop unwritten messages and write nothing any more; the descriptor stays open."""
         self._is_closed = True
         self._segments.clear()
         self._unjoined.clear()
@@ -202,7 +204,7 @@ class LoopWriter(Writer):
         super().__init__(descriptor, flow)
         self._segment = memoryview(b"")
         self._next_segments: list[Segment] = []
-        """The segments of the batch after `_segment`, of which a part may be written."""
+        """The segments of the batch after `_segment`. A part of `_segment` may be written already."""
         self._pages = SplicedPages(descriptor)
         self._is_watching = False
         self._is_wide = False
@@ -215,7 +217,7 @@ class LoopWriter(Writer):
         self._next_segments = []
         self._pages.close()
         self._watch(is_wanted=False)
-        if self._was_blocking:  # other programs that have this pipe, such as a shell, would fail
+        if self._was_blocking:  # a non-blocking pipe breaks other programs that share it, such as a shell
             os.set_blocking(self._descriptor, True)
 
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
@@ -256,7 +258,7 @@ class LoopWriter(Writer):
         return count, self._advance(count)
 
     def _advance(self, count: int) -> bool:
-        """Skip so many written bytes, and return whether they end at the end of a segment."""
+        """Skip `count` written bytes, and return whether they end at the end of a segment."""
         while self._next_segments and count >= len(self._segment):
             count -= len(self._segment)
             self._segment = memoryview(self._next_segments.pop(0))
@@ -264,7 +266,7 @@ class LoopWriter(Writer):
         return count == 0
 
     def _load_pages(self) -> bool:
-        """Load the next message into the pages, if they hold its large part and little comes before that."""
+        """Load the next message into the pages, if they hold its large part and few bytes precede that part."""
         pages, following = self._pages, self._next_segments
         is_next = bool(following) and following[0] is pages.part and len(self._segment) <= MAX_BEFORE_BYTES
         if not is_next or not pages.load(self._segment):
@@ -278,7 +280,7 @@ class LoopWriter(Writer):
             return self._pages.move()
         except (BlockingIOError, BrokenPipeError):
             raise
-        except OSError:  # pipes of a sandbox may not accept pages
+        except OSError:  # the pipe does not support `splice`, as in some sandboxes
             if self._segment:
                 self._next_segments.insert(0, bytes(self._segment))
             self._segment = memoryview(self._pages.take_back())
@@ -303,7 +305,7 @@ class DirectWriter(LoopWriter):
 
     def __init__(self, descriptor: int, flow: Flow) -> None:
         super().__init__(descriptor, flow)
-        self._was_blocking = False  # no other program has this end of the pipe, which is closed before this writer is
+        self._was_blocking = False  # a repeated `close` finds the descriptor closed; no other program has it
 
     def send(self, message: bytes, /) -> None:
         """Send one encoded message; never blocks, and must be called in the loop's thread."""
@@ -334,11 +336,11 @@ class DirectWriter(LoopWriter):
 
 
 class _ThreadWriter(Writer):
-    """Writes in a daemon thread, which may block."""
+    """Writes in a daemon thread, where a write may block."""
 
     def __init__(self, descriptor: int, flow: Flow) -> None:
         super().__init__(descriptor, flow)
-        from queue import SimpleQueue  # which pipes and sockets do not need
+        from queue import SimpleQueue  # writers to pipes and sockets do not need it
 
         self._batches: SimpleQueue[list[Segment] | None] = SimpleQueue()
         threading.Thread(target=self._run, name="dragoman-writer", daemon=True).start()

@@ -1,11 +1,13 @@
-"""HTTP for a client: posts go out, and messages come back as bodies or as event streams.
+"""The HTTP connections of a client: a POST carries a message, and its response is JSON or an event stream.
 
-An event stream that breaks before the answer came is resumed by GET with the last event id, if its events have ids:
-after the pause that the server asked for, and only a few times in a row without progress. Redirects are followed
-only if the request may go there unchanged: to the same origin, by 307 or 308. Cookies are not kept.
+If an event stream breaks before the response arrives and its events have ids, the client resumes it by GET with the
+last event id. The client waits for the pause that the server asks for, and gives up after two resumptions in a row
+without a new event id. It follows a redirect only to the same origin and only by 307 or 308, so that the request stays
+unchanged. It keeps no cookies.
 
-A stream is left as soon as the answer came. Most servers end it right then, so the connection gets a moment for the end
-in the background. If the end comes in time, the next request can use the connection.
+The client stops reading a stream as soon as the response has arrived. Most servers end the stream then, so the client
+keeps the connection open for LINGER_SECONDS in the background. If the stream ends in time, the next request can use the
+connection.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Receive
 
 KEEP_ALIVE_SECONDS = 4.0
-"""Less than the five seconds after which uvicorn and others close an idle connection."""
+"""How long an idle connection is kept: less than the five seconds after which uvicorn and others close it."""
 LINGER_SECONDS = 0.1
-"""How long a connection waits for the end of a stream after the answer."""
+"""How long a connection waits for the end of a stream after the response."""
 MAX_LINGERING = 100
-"""How many streams may wait for their end; any further one is closed at once."""
+"""How many streams may wait for their end; a further stream is closed at once."""
 LISTEN_SECONDS = 300.0
-"""How long a standalone stream may be silent before it is opened again: its server may be gone."""
+"""How long a standalone stream may be silent before the client opens it again, because the server may be gone."""
 REFUSAL_SECONDS = 5.0
 """How long to wait for the body of an error response."""
 MAX_HEADER_BYTES = 65_536
@@ -77,7 +79,7 @@ class HttpResponse(Struct, frozen=True):
     status: int
     headers: CIMultiDictProxy[str]
     body: bytes = b""
-    """The body of an error response; if it is no JSON, at most its first 4 KiB."""
+    """The body of an error response; if the body is not JSON, at most its first 4 KiB."""
 
 
 class HttpClient:
@@ -92,7 +94,7 @@ class HttpClient:
 
     def __init__(self, url: str, network: Network | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
         self.url = redacted(url)
-        """The address without secrets, for people."""
+        """The URL without secrets, for logs and errors."""
         self._given = url
         self._network = network or Network()
         self._limit = limits.message_bytes
@@ -108,14 +110,14 @@ class HttpClient:
 
     @property
     def target(self) -> URL:
-        """The address; set by `open`."""
+        """The URL that requests are sent to; set by `open`."""
         return self._target
 
     async def open(self) -> None:
         """Prepare a session; nothing is sent.
 
         Raises:
-            ConnectError: the address, or that of the proxy, is none.
+            ConnectError: the URL, or the URL of the proxy, is invalid.
         """
         try:
             given = URL(self._given)
@@ -154,14 +156,15 @@ class HttpClient:
         resume: Resume | None = None,
         heard: Callable[[HttpResponse], None] | None = None,
     ) -> HttpResponse:
-        """Post a message, and give each message that comes back to `receive`, until it is `answered`.
+        """Post a message, and pass each message of the response to `receive` until `answered()` is true.
 
-        `heard` is called with the status and headers before the body is received.
+        `heard` is called with the status and the headers before the body is read. `resume` gives the headers of a GET
+        that resumes a broken stream; without it the stream is not resumed.
 
         Raises:
             ConnectError: there was no connection, and nothing was sent.
-            HttpError: the server answered with something that is no message.
-            TransportError: the connection broke, or the stream ended, before the answer came.
+            HttpError: the response is neither JSON nor an event stream, or a redirect is refused.
+            TransportError: the connection broke, or the stream ended, before the response arrived.
         """
         response = await self.send("POST", headers, body)
         status = response.status
@@ -205,7 +208,9 @@ class HttpClient:
     async def listen(
         self, headers: Headers, receive: Receive, *, opened: Callable[[], None], decoder: EventDecoder
     ) -> HttpResponse:
-        """Get an event stream and receive its messages until it ends; `opened` is called if the response is one.
+        """Open an event stream by GET and receive its messages until it ends.
+
+        `opened` is called if the response is an event stream; otherwise the response is returned.
 
         Raises:
             ConnectError: there was no connection.
@@ -227,7 +232,7 @@ class HttpClient:
         """Send a DELETE, and return the status.
 
         Raises:
-            TransportError: there was no connection, or it broke.
+            TransportError: there was no connection, or the connection broke.
         """
         response = await self.send("DELETE", headers)
         self.release(response, at_once=True)
@@ -242,14 +247,14 @@ class HttpClient:
         url: URL | None = None,
         idle: float | None = None,
     ) -> aiohttp.ClientResponse:
-        """Send a request, follow redirects to the same origin, and return the response; pass it to `release`.
+        """Send a request, follow redirects to the same origin, and return the response; the caller calls `release`.
 
         `idle` is how many seconds the response may be silent.
 
         Raises:
             ConnectError: there was no connection, and nothing was sent.
-            HttpError: it is redirected to where it may not go.
-            InsecureUrl: the author's session would send it elsewhere; nothing was sent.
+            HttpError: the server redirects to another origin, by another status than 307 and 308, or too often.
+            InsecureUrl: the author's session would send the request elsewhere; nothing was sent.
             TransportError: the connection broke.
         """
         target = self._target if url is None else url
@@ -264,7 +269,7 @@ class HttpClient:
                 response = await session.request(
                     method,
                     target,
-                    # aiohttp warns of bytes that are larger than this.
+                    # aiohttp warns about a body of bytes that is larger than this.
                     data=body if body is None or len(body) <= TOO_LARGE_BYTES_BODY else io.BytesIO(body),
                     headers=headers,
                     allow_redirects=False,
@@ -294,7 +299,6 @@ class HttpClient:
         raise HttpError(f"{self.url} redirects in circles, at last to {redacted(str(target))}", status)
 
     def _unanswered_error(self, error: Exception) -> TransportError:
-        """Return the error for a request without a response."""
         match error:
             case (
                 aiohttp.ClientConnectorError()
@@ -410,10 +414,10 @@ class HttpClient:
                 return
 
     def release(self, response: aiohttp.ClientResponse, *, at_once: bool) -> None:
-        """Close the connection, unless the response has ended, or ends within a moment."""
+        """Close the connection of a response, unless the response has ended or ends within LINGER_SECONDS."""
         content = response.content
         if content.is_eof():
-            self._open.discard(response)  # aiohttp has the connection back since the end
+            self._open.discard(response)  # aiohttp took the connection back at the end
         elif at_once or self._session is None or len(self._lingering) >= MAX_LINGERING:
             self._close_lingering(response)
         else:
@@ -444,9 +448,9 @@ def retry_pause(decoder: EventDecoder) -> float:
 
 
 def close_response(response: aiohttp.ClientResponse) -> None:
-    """Close a response; its readers get a new error.
+    """Close a response, and give its readers a new error.
 
-    The error of aiohttp is one object for the whole process, and would collect the tracebacks of all readers.
+    aiohttp raises one error object that the whole process shares. It would collect the tracebacks of all readers.
     """
     if response.content.exception() is None:
         response.content.set_exception(aiohttp.ClientConnectionError("Connection closed"))

@@ -1,7 +1,7 @@
-"""HTTP with server-sent events as in 2024-11-05, for clients: one stream for all messages of the server, and posts.
+"""The HTTP transport of 2024-11-05 for clients: one event stream for all messages of the server, and POSTs.
 
-The server's first event names the address to post to. It must have the origin of the stream, so that a server cannot
-make a client send its credentials elsewhere. The stream is the session: when it ends, the connection has ended.
+The server's first event names the URL to post to. This URL must have the origin of the stream, so that a server cannot
+make a client send its credentials elsewhere. The stream is the session: when the stream ends, the connection has ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORBIDDEN, _NOT_FOUND = frozenset({401, 403}), 404
 
 
 Refusal = Callable[[str, int, Mapping[str, str], Mapping[str, str]], AuthRequired]
-"""Makes the error for missing credentials from the address, the status, and the headers received and sent."""
+"""Makes the error for missing credentials from the URL, the status, and the headers received and sent."""
 
 
 class LegacySse:
@@ -60,7 +60,7 @@ class LegacySse:
         self._closed: Callable[[Exception | None], None] | None = None
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
-        """Open the stream, and receive the address to post to.
+        """Open the stream, and receive the URL to post to.
 
         Raises:
             ConnectError: there is no connection, or the server does not say where to post to.
@@ -136,7 +136,7 @@ class LegacySse:
         return None
 
     def _post_address(self, text: str) -> URL:
-        """Return the address to post to, which the server sends as text or as JSON."""
+        """Return the URL to post to, which the server sends as text or as JSON."""
         try:
             endpoint = self._http.target.join(URL(_address(text)))
             origin = endpoint.origin()
