@@ -1,8 +1,8 @@
 """`DuplexConnection`: the server's side of one duplex connection (stdio, or memory).
 
 `Peer` turns received bytes into events. If `run` returns the response of a request at once, the connection writes it
-without a task. Otherwise a task awaits the response. The task belongs to this request from its first wait on; until
-then one task serves request after request. A cancelled request has its task cancelled, and `Peer` drops its response.
+without a task. Otherwise `run` returns a coroutine, and `EagerRunner` gives it a task of its own when it first waits.
+When the client cancels a request, the connection cancels the task, and `Peer` drops the response.
 
 The connection sends the notification of a change to the session if the client sent `initialize`, and to each
 subscription of a stateless client. It passes a large encoded list to the sink in parts, which saves a copy.
