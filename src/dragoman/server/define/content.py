@@ -159,7 +159,7 @@ def is_block(value: Any) -> bool:
 
 def _block(value: Any) -> types.ContentBlock:
     if isinstance(value, str):
-        # msgspec encodes only `str` itself, so an object of a subclass becomes a plain `str`.
+        # The block holds a plain `str`, because an object of a subclass may have no JSON form.
         return types.TextContent(value if type(value) is str else str.__str__(value))
     if isinstance(value, Image | Audio | File):
         value = value.block()

@@ -101,7 +101,7 @@ class Definition(Generic[Parameters, Returned]):
         """Make a definition from a function.
 
         Example:
-            add = Tool.define(operator.add, name="add", description="Adds two numbers.")
+            weather = Tool.define(api.forecast, name="weather", description="Weather for a city.")
 
         The options are the attributes that a subclass would set; None leaves the default.
 
