@@ -58,7 +58,7 @@ def require_text(option: str, value: Any, *, optional: bool = True) -> None:
 
 
 class ServerIdentity:
-    """The properties of a `Server` that identify it; each response after an assignment carries the new value."""
+    """The properties of a `Server` that identify it; clients receive an assigned value from the assignment on."""
 
     def __init__(self, info: types.Implementation) -> None:
         self._info = info

@@ -105,7 +105,7 @@ class WirePeer:
         self.send({"jsonrpc": "2.0", "id": id, **({"result": result} if error is None else {"error": error})})
 
     def send(self, message: object) -> None:
-        """Send any JSON value as a message, or bytes unchanged."""
+        """Send any JSON value as a message, or bytes as one line or several."""
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         self._connection.receive(data if data.endswith(b"\n") else lines.encode(data))
 

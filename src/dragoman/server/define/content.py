@@ -108,7 +108,7 @@ Piece = str | Image | Audio | File | types.ContentBlock | types.UnknownContent |
 Content = Piece | Sequence[Piece] | None
 """A value that can become content blocks: text, an image, audio, a file, a content block or its dict, or a list."""
 CONTENT_CLASSES = (Image, Audio, File, types.ResourceContents, Block, types.UnknownContent)
-"""The classes whose objects are always content, whatever the return annotation is."""
+"""The classes whose objects are always content; the return annotation does not matter."""
 _BLOCK_TYPES: dict[str, type[Block]] = {kind.type: kind for kind in get_args(types.ContentBlock)}
 
 

@@ -46,7 +46,7 @@ class PostChannel(NoChannel):
     """The channel of a request without a session: the event stream in the response of its POST."""
 
     was_used = False
-    """Whether anything was sent on the channel."""
+    """Whether a notification was queued on the channel, or a subscription began."""
 
     _waiting: deque[bytes] | None = None
     _flushing: asyncio.Task[None] | None = None

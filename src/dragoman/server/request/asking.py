@@ -377,10 +377,10 @@ def _ask_for_pages(
 
 
 def explanation(call: Call, error: BaseException) -> str | None:
-    """Return the text to send for an error that the client caused and for which its version has no error code.
+    """Return the text to send in place of an error; None if the error itself can be sent or is not the client's.
 
-    The errors are those of requests to the client, missing capabilities and required url elicitations. For any other
-    error the function returns None.
+    Errors of requests to the client have a text. A missing capability and a required url elicitation have one if the
+    client's version has no error code for them.
     """
     text = call.client_error(error)
     if text is not None or not isinstance(error, MissingCapability | UrlElicitationRequired):
