@@ -1,7 +1,4 @@
-"""What authors of servers use.
-
-Names are imported when they are first used.
-"""
+"""The public names of the server package, each imported on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""The clients that a server notifies of log messages and of changes, and which of them want to know."""
+"""`Audience`: the connections, sessions and subscriptions that receive the notifications of a server.
+
+`wants_change` decides whether a client of the handshake era receives the notification of a change.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ _CAPABILITIES = {
 
 
 def wants_change(server: Server, session: Session, method: str, subject: str | None) -> bool:
-    """Tell whether a client of the handshake era is notified of a change.
+    """Tell whether a client of the handshake era receives the notification of a change.
 
-    An extension's notification is sent if the client declared the extension and the notification has no subject: in
-    this era a client can subscribe to the URIs of resources alone.
+    A client receives a notification of an extension if the client declared the extension and the notification has no
+    subject. In this era a client can subscribe only to the URIs of resources.
     """
     if method in _CAPABILITIES:
         is_subscribed = subject is None or subject in session.subscribed
@@ -39,7 +42,7 @@ def wants_change(server: Server, session: Session, method: str, subject: str | N
 
 
 def server_notifications(server: Server, method: str) -> list[Method]:
-    """Return the rows of a notification that extensions let the server send, one for each generation."""
+    """Return the rows of a notification that extensions let the server send: one row for each extension generation."""
     return [
         row
         for row in server.offer.table.methods
@@ -48,23 +51,23 @@ def server_notifications(server: Server, method: str) -> list[Method]:
 
 
 def change_params(subject: str | None, params: types.Json | None) -> Any:
-    """Return the parameters of a notification of a change; a subject without parameters is the URI of a resource."""
+    """Return the params of a notification of a change; a subject without params is the URI of a resource."""
     if params is not None:
         return params
     return types.Params() if subject is None else types.ResourceUpdatedNotificationParams(subject)
 
 
 class NotificationListener(Protocol):
-    """A connection, session or subscription that a server notifies."""
+    """A receiver of a server's notifications: a connection, a session, a subscription, or the other processes."""
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Notify of a change, from any thread."""
+        """Send the notification of a change, from any thread, if the client wants it."""
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
-        """Send a log message, from any thread."""
+        """Send a log message, from any thread, if the log level of the client includes it."""
 
     def complete_elicitation(self, id: str) -> None:
-        """Notify, from any thread, that a url elicitation is complete, if this client was sent it."""
+        """Notify the client, from any thread, that a url elicitation is complete, if the client received it."""
 
 
 class Audience:
@@ -85,6 +88,6 @@ class Audience:
             self._listeners.discard(listener)
 
     def members(self) -> list[NotificationListener]:
-        """Return the listeners of this moment."""
+        """Return the current listeners."""
         with self._lock:
             return list(self._listeners)

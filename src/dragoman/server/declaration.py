@@ -1,7 +1,7 @@
-"""What a server declares to its clients: its identity and its capabilities.
+"""The identity and the capabilities that a server declares to its clients.
 
-Clients read both in `initialize` and `server/discover`. Capabilities follow from the functions that are registered; an
-author may add to them, hide some, or replace them all.
+A server sends both in the results of `initialize` and `server/discover`. The capabilities follow from the registered
+functions. An author may add capabilities, hide some, or replace all of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def implementation(name: str, version: str, icons: Icons, **texts: str | None) -
     """Return the identity of a server.
 
     Raises:
-        DefinitionError: an option is missing or no text; the message names the remedy.
+        DefinitionError: a value is not text, or the name or version is empty; the message names the remedy.
     """
     for option, value in {"name": name, "version": version, **texts}.items():
         require_text(option, value, optional=option in texts)
@@ -46,10 +46,10 @@ def implementation(name: str, version: str, icons: Icons, **texts: str | None) -
 
 
 def require_text(option: str, value: Any, *, optional: bool = True) -> None:
-    """Refuse an option of a server that must be text and is not.
+    """Check that the value of a server's option is text; an optional value may be None or empty.
 
     Raises:
-        DefinitionError: it is something else, or missing or empty although it is required.
+        DefinitionError: the value is not text, or a required value is None or empty.
     """
     if (optional and value is None) or (isinstance(value, str) and (optional or value)):
         return
@@ -58,14 +58,14 @@ def require_text(option: str, value: Any, *, optional: bool = True) -> None:
 
 
 class ServerIdentity:
-    """The part of a Server that describes it; clients are sent what is assigned from then on."""
+    """The properties of a `Server` that identify it; clients receive an assigned value from the assignment on."""
 
     def __init__(self, info: types.Implementation) -> None:
         self._info = info
         self.info_bytes = Raw(encode(info))
 
     def _identity_changed(self) -> None:
-        """Check the changed identity, and discard what was made of the earlier one; a Server overrides it."""
+        """Check the changed identity, and discard the lists that carry the earlier one; `Server` overrides this."""
 
     def _describe(self, **changes: Any) -> None:
         before, fields = self._info, ("name", "version", "title", "description", "website_url", "icons")
@@ -104,7 +104,7 @@ class ServerIdentity:
 
     @property
     def title(self) -> str | None:
-        """The server's name as people read it."""
+        """The name of the server to show to people."""
         return self._info.title
 
     @title.setter
@@ -113,7 +113,7 @@ class ServerIdentity:
 
     @property
     def description(self) -> str | None:
-        """What the server is for."""
+        """The description of the server."""
         return self._info.description
 
     @description.setter
@@ -122,7 +122,7 @@ class ServerIdentity:
 
     @property
     def website_url(self) -> str | None:
-        """Where people read more about the server."""
+        """The URL of the server's web site."""
         return self._info.website_url
 
     @website_url.setter
@@ -142,11 +142,11 @@ class ServerIdentity:
 class Declaration:
     """The value that an author gave as `capabilities=`.
 
-    A dict adds to the derived capabilities and overrides their entries: True declares one, False hides it. An object
-    replaces all of them.
+    A dict adds to the derived capabilities and overrides their entries: True declares a capability, False hides it. A
+    `ServerCapabilities` replaces all derived capabilities.
 
     Raises:
-        DefinitionError: there is no such capability, or it does not fit.
+        DefinitionError: there is no such capability, or its value has the wrong type.
     """
 
     def __init__(self, given: GivenCapabilities) -> None:
@@ -164,7 +164,7 @@ class Declaration:
         self._hidden = msgspec.to_builtins(wire_object(hidden, types.ServerCapabilities, "capabilities")).keys()
 
     def over(self, derived: types.ServerCapabilities) -> types.ServerCapabilities:
-        """Return the capabilities to declare, from those that were derived and those that were given."""
+        """Return the capabilities to declare: the derived ones, merged with those that the author gave."""
         extensions = merge_settings(derived.extensions, self.given.extensions) or None
         if self._replaces:
             return msgspec.structs.replace(self.given, extensions=extensions) if derived.extensions else self.given
@@ -177,7 +177,10 @@ class Declaration:
         return msgspec.convert(shown, types.ServerCapabilities)
 
     def undeclared(self, registry: Registry) -> list[str]:
-        """Return the lists that have entries but are not declared, although the author did not hide them by name."""
+        """Return the lists that have entries but that the author's `ServerCapabilities` does not declare.
+
+        A list that the author hid with False is left out.
+        """
         registered: dict[str, Any] = {
             "tools": registry.tools,
             "prompts": registry.prompts,
@@ -187,7 +190,7 @@ class Declaration:
 
 
 def derived_capabilities(*, completes: bool, subscribes: bool) -> types.ServerCapabilities:
-    """Return the capabilities that follow from the functions that are registered."""
+    """Return the capabilities that follow from the registered functions."""
     return types.ServerCapabilities(
         tools=types.ListChangedCapability(list_changed=True),
         prompts=types.ListChangedCapability(list_changed=True),
@@ -198,7 +201,7 @@ def derived_capabilities(*, completes: bool, subscribes: bool) -> types.ServerCa
 
 
 def without_changes(capabilities: types.ServerCapabilities) -> types.ServerCapabilities:
-    """Return the capabilities to declare to a client that cannot receive notifications of changes."""
+    """Return the capabilities without `listChanged` and `subscribe`, for a client that cannot receive changes."""
     entries = msgspec.to_builtins(capabilities)
     for name in ("tools", "prompts", "resources"):
         if name in entries:

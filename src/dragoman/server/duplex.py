@@ -1,16 +1,24 @@
-"""One duplex connection of a server: stdio, or the in-memory wire of tests.
+"""`DuplexConnection`: the server's side of one duplex connection (stdio, or memory).
 
-`Peer` turns bytes into events. A request whose answer is known at once is answered in place; any other is answered by a
-task, which serves that request alone as soon as it waits for something. Cancelling a request cancels its task, and the
-peer drops the answer. Requests to the client wait for their answers here. Changes are sent to the session if the client
-shook hands, and to the subscriptions of stateless clients. A long list, which is encoded already, is sent in parts if
-the sink takes parts, which saves a copy.
+`Peer` turns received bytes into events. If `run` returns the response of a request at once, the connection writes it
+without a task. Otherwise `run` returns a coroutine, and `EagerRunner` gives it a task of its own when it first waits.
+When the client cancels a request, the connection cancels the task, and `Peer` drops the response.
 
-Notifications that belong to no request wait while the client does not read. Equal changes are merged then, and the
-oldest message is dropped if too many wait.
+The connection sends the notification of a change to the session if the client sent `initialize`, and to each
+subscription of a stateless client. It passes a large encoded list to the sink in parts, which saves a copy.
 
-The states are `open`; `ending` once the input has ended, when the client is sent no more requests and those in flight
-go on; and `closed`, when nothing is sent any more. The transport may report the end of the input, and close, twice.
+Notifications that belong to no request are queued while the client does not read. A change replaces an equal change
+that is still queued. If the queue is full, the oldest message is dropped.
+
+A connection has three states:
+
+    open     the connection serves requests and sends requests to the client
+    ending   the input has ended: running requests continue, and the server sends no more requests to the client
+    closed   running requests are cancelled, and nothing is sent
+
+A transport may report the end of the input twice, and may close the connection twice.
+
+A task for each request was rejected: most responses are known at once, and a task costs more than such a response.
 """
 
 from __future__ import annotations
@@ -52,7 +60,7 @@ GONE = "The client is gone, and will not answer"
 
 
 class DuplexConnection:
-    """A server's end of one connection."""
+    """The server's side of one duplex connection."""
 
     lacks_standalone_stream = False
     takes_parts = True
@@ -73,7 +81,7 @@ class DuplexConnection:
         server.audience.add(self)
 
     def receive(self, chunk: bytes) -> None:
-        """Receive a chunk of the stream."""
+        """Receive bytes of the input, which may hold any number of messages and parts of messages."""
         self._runner.run(self._peer.events(chunk))
 
     def receive_message(self, data: bytes) -> None:
@@ -81,7 +89,7 @@ class DuplexConnection:
         self._runner.run(self._peer.receive_message(data))
 
     def receive_end(self) -> None:
-        """Receive the end of the stream; an unterminated last line counts as a line."""
+        """Receive the end of the input; a last line without a newline counts as a message."""
         self._runner.run(self._last_events())
 
     def _last_events(self) -> Iterator[Event | None]:
@@ -89,22 +97,22 @@ class DuplexConnection:
         yield None
 
     def _end(self) -> None:
-        """Fail the requests to the client, and end the subscriptions; every earlier message was received."""
+        """Fail the requests to the client, and end the subscriptions; all messages before the end are received."""
         self._state = LIFE[self._state, "end"]
         self._fail_requests()
         for ended in self._subscriptions.values():
             set_outcome(ended, None)
 
     async def drain(self) -> None:
-        """Wait until nothing is in flight."""
+        """Wait until no request is running."""
         while self._running or self._runner.is_pending:
             tasks = [call.task for call in self._running.values() if call.task is not None]
             await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
 
     def close(self) -> None:
-        """Cancel the requests in flight, and send nothing any more."""
+        """Cancel the running requests; the connection sends nothing after this call."""
         self._state = LIFE[self._state, "close"]
-        self._runner.close()  # it holds a reference to this object
+        self._runner.close()  # the runner holds a reference to this connection
         self._sink = FunctionSink(_discard)
         self._send = _discard
         self._server.audience.discard(self)
@@ -120,10 +128,10 @@ class DuplexConnection:
             set_outcome(waiter, TransportError(GONE))
 
     async def wait_for_room(self) -> None:
-        """Wait until the client has read enough of what it was sent."""
+        """Wait until the client has read enough of the sent messages."""
         await self._sink.wait_for_room()
 
-    # Notifications are encoded in the calling thread: an error is raised there, and later changes have no effect.
+    # The calling thread encodes a notification: the caller gets the error, and may change the params afterwards.
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client, from any thread."""
@@ -132,7 +140,7 @@ class DuplexConnection:
     notify_session = notify
 
     def complete_elicitation(self, id: str) -> None:
-        """Notify the client, from any thread, that a url elicitation is complete, if the client was sent it."""
+        """Notify the client, from any thread, that a url elicitation is complete, if the client received it."""
         params = self._session.end_elicitation(id)
         if params is not None:
             self.notify(ELICITATION_COMPLETE, params)
@@ -143,10 +151,10 @@ class DuplexConnection:
         call_in_loop(self._loop, self._change, RESOURCE_UPDATED, uri, None, message)
 
     async def close_stream(self) -> None:
-        """Keep the connection, because the client has no other to resume on."""
+        """Do nothing: a duplex connection has no stream that the client could resume."""
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Tell the client of a change, from any thread, if it wants to know."""
+        """Send the notification of a change, from any thread, to the session and the subscriptions that want it."""
         message = jsonrpc.encode_notification(method, change_params(subject, params))
         is_announced = wants_change(self._server, self._session, method, subject)
         call_in_loop(self._loop, self._change, method, subject, params, message if is_announced else None)
@@ -167,7 +175,7 @@ class DuplexConnection:
             self._flush()
 
     def _queue(self, key: Any, message: bytes) -> None:
-        """Send a message when the client reads; a message of the same key that still waits is replaced."""
+        """Send a message once the sink has room; the message replaces a queued message with the same key."""
         self._queued[key] = message
         if len(self._queued) > MAX_WAITING:
             del self._queued[next(iter(self._queued))]
@@ -198,9 +206,9 @@ class DuplexConnection:
             self._send(message)
 
     async def listen(self, subscription: Subscription) -> None:
-        """Serve a subscription until the connection ends in good order."""
+        """Serve a subscription until the input ends."""
         ended: asyncio.Future[None] = self._loop.create_future()
-        # MUST NOT send messages for a cancelled request; this one may have been, before its task began.
+        # MUST NOT send messages for a cancelled request. The client may cancel this request before its task begins.
         if not self._running[subscription.id].cancelled:
             self._subscriptions[subscription] = ended
             self._send(subscription.acknowledgement())
@@ -216,16 +224,16 @@ class DuplexConnection:
         """Send a request to the client and return its result.
 
         Raises:
-            RpcError: the client refused.
+            RpcError: the client answered with an error.
             Timeout: the client did not answer in time.
-            TransportError: the client is gone.
+            TransportError: the connection has ended.
         """
         if self._state != "open":
             raise TransportError(GONE)
         return await request_client(self._peer, self._write, method, params, timeout)
 
     def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
-        """Receive an event, or None for the end of the stream; return a coroutine if the event needs one."""
+        """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
         if type(event) is not jsonrpc.Request:
             if type(event) is jsonrpc.Notification:
                 return self._receive_notification(event)
@@ -254,7 +262,7 @@ class DuplexConnection:
                 set_outcome(waiter, outcome)
             case None:
                 self._end()
-            case _:  # progress of requests to the client, and answers that nobody waits for
+            case _:  # progress of requests to the client, and responses that match no request
                 pass
 
     def _receive_notification(self, message: jsonrpc.Notification) -> Coroutine[Any, Any, None] | None:
@@ -284,16 +292,16 @@ class DuplexConnection:
         id = call.request.id
         call.task = self._runner.task
         if call.cancelled:
-            call.cancel()  # once more, because there was no task to cancel before
+            call.cancel()  # again: the earlier call of `cancel` had no task to cancel
         try:
             self._reply(id, await answer)
-        except (asyncio.CancelledError, GeneratorExit):  # the task itself is ended: there is no answer
+        except (asyncio.CancelledError, GeneratorExit):  # other code ended the task: there is no response
             self._reply(id, b"")
         finally:
             self._running.pop(id, None)
 
     def _refuse(self, message: jsonrpc.Request, error: BaseException) -> Coroutine[Any, Any, None] | None:
-        """Refuse a request that cannot be opened, after the middleware ran for it, if there is any."""
+        """Refuse a request that cannot be opened; middleware, if there is any, runs first."""
         server, session = self._server, self._session
         if server.middleware_chain is None:
             self._reply(message.id, refusal(server, error, message.id))
@@ -316,7 +324,7 @@ class DuplexConnection:
 
 
 class _DuplexSession(Session):
-    """The session of a connection; its peer speaks the version that the handshake agreed on."""
+    """The session of a connection; `begin` also sets the version of the connection's `Peer`."""
 
     __slots__ = ("_peer",)
 
@@ -330,4 +338,4 @@ class _DuplexSession(Session):
 
 
 def _discard(_: bytes) -> None:
-    """Send nothing: the connection is closed."""
+    """Drop a message: the connection is closed."""

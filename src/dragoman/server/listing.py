@@ -1,7 +1,7 @@
-"""Pages of lists, encoded once.
+"""`Listing`: one list of a server, in pages that are sealed and encoded once.
 
-The definitions of a server change rarely and are listed often. Each page is therefore cached as the sealed bytes of its
-result, for each version, until the list changes. A cursor is the offset of the first entry of its page.
+Definitions change rarely, and clients list them often. A `Listing` therefore caches the encoded result of each page for
+each protocol version, until the list changes. A cursor is the offset of the first entry of a page.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ class Listing:
         """Return the result of one page, sealed and encoded, without newlines.
 
         Raises:
-            InvalidParams: the cursor is none of this list.
+            InvalidParams: the cursor is not a cursor of this list.
         """
         offset = read_cursor(cursor)
-        pages = self._pages  # another thread may clear the list: the page that is made here is discarded then
+        pages = self._pages  # another thread may call `clear` meanwhile: the page is then stored in the discarded dict
         page = pages.get((version.name, offset))
         if page is None:
             result = paginate(self._result, list(self._entries(version)), offset, self.page_size)
             page = Raw(lines.without_newlines(encode(seal(result, version))))
-            # Only offsets that this list gives out as cursors are cached, or clients could fill the memory.
+            # Only offsets that this list returns as cursors are cached: others would let a client fill the memory.
             if offset == 0 or (self.page_size is not None and offset % self.page_size == 0):
                 pages[version.name, offset] = page
         return page
 
 
 def read_cursor(cursor: str | None) -> int:
-    """Return the offset of a cursor; an empty cursor is the start.
+    """Return the offset of a cursor; a missing or empty cursor is the offset 0.
 
     Raises:
-        InvalidParams: the cursor is no offset.
+        InvalidParams: the cursor is not an offset.
     """
     if not cursor:
         return 0

@@ -1,4 +1,4 @@
-"""A handler for Python's logging that sends its records to clients."""
+"""`LogHandler`: a handler for Python's `logging` that sends log records to clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _Target(Protocol):
 
 
 class LogHandler(logging.Handler):
-    """Sends the records of Python's logging to all clients of a Server, or to the one client of a request's context.
+    """Sends log records to all clients of a `Server`, or to the client of a request if the target is a context.
 
     Example:
         logging.getLogger("weather").addHandler(LogHandler(server))
@@ -21,7 +21,7 @@ class LogHandler(logging.Handler):
 
     def __init__(self, target: _Target, level: int = logging.NOTSET) -> None:
         super().__init__(level)
-        # `log` of a context waits for the loop, and the loop may wait for the lock under which a record is emitted.
+        # `log` of a context waits for the loop, and the loop may wait for the lock that logging holds during `emit`.
         self._send = getattr(target, "_send_log", target.log)
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -1,7 +1,7 @@
-"""One server per request: `asgi(factory)`, whose function builds a server from what the request says.
+"""`asgi(factory)`: an ASGI application that serves each HTTP request with a server of its own.
 
-Every request stands alone: no sessions are kept. The services of requests that are still open, such as subscriptions,
-are known here, so that they end in good order with the application.
+The application keeps no sessions. It keeps the `HttpService` of each open request, such as a subscription, so that
+`close` can end the open requests gracefully.
 """
 
 from __future__ import annotations
@@ -30,20 +30,24 @@ def asgi(
     allowed_hosts: str | Iterable[str] | None = None,
     allowed_origins: str | Iterable[str] | None = None,
 ) -> AsgiApp:
-    """Return an ASGI application that serves each request by the server that `factory` returns for it.
+    """Return an ASGI application that serves each HTTP request with the server that `factory` returns for it.
 
     Example:
         app = asgi(lambda request: Server("mine", tools=tools_of(request.scope["user"])))
 
-    A plain function is called in a thread, an asynchronous one in the loop. Sessions are not kept, as with
-    `server.asgi(stateless=True)`. What the function raises is reported, and answered with status 500.
+    `factory` runs in a thread if it is a `def`, and in the loop if it is an `async def`. The application reports an
+    exception of `factory` and answers the request with status 500. It keeps no sessions, as with
+    `server.asgi(stateless=True)`. `path`, `allowed_hosts` and `allowed_origins` are those of `server.asgi`.
+
+    Raises:
+        DefinitionError: an allowed host or origin is not a string.
     """
     guard = Guard(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
     return AsgiApp(_PerRequestService(factory, guard), path=path)
 
 
 class _PerRequestService:
-    """Serves each exchange by a server of its own."""
+    """Serves each exchange with a server of its own."""
 
     def __init__(self, factory: Factory, guard: Guard) -> None:
         self._factory = factory
@@ -72,5 +76,5 @@ class _PerRequestService:
             self._open.discard(service)
 
     async def close(self, seconds: float | None = None) -> None:
-        """End what is still open in good order: streams at once, requests after this time."""
+        """End the open exchanges gracefully: subscriptions at once, requests when they are done or the time is up."""
         await asyncio.gather(*(service.close(seconds) for service in list(self._open)))

@@ -1,4 +1,4 @@
-"""The methods of a Server with which authors register tools, prompts, resources, methods, hooks and middleware."""
+"""`Registration`: the part of `Server` that registers tools, prompts, resources, methods, hooks and middleware."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate
 
 
 class Registration:
-    """The part of a Server with which authors register."""
+    """The registering methods of a `Server`, and the functions that they register."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -38,13 +38,13 @@ class Registration:
         self.unsubscriber: Hook | None = None
         self._roots_hooks: list[Callable[[], Any]] = []
         self.middlewares: tuple[Middleware, ...] = ()
-        """In the order of their registration, the first outermost."""
+        """The middleware in the order of registration; the first is the outermost."""
         self.middleware_chain: Chain | None = None
-        """The middleware and hooks around every request, composed; None if there are none."""
+        """One function that runs a request within all middleware and hooks; None if there are none."""
         self.handlers = dict(HANDLERS)
-        """The handler of each method: of the protocol, of extensions, and of the server's own."""
+        """Maps each method of the protocol, of the extensions and of `server.method` to its handler."""
         self.own_methods: tuple[Method, ...] = ()
-        """The rows of the server's own methods, which need no capability."""
+        """The rows of the methods that `server.method` registered; they need no capability."""
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
@@ -76,12 +76,12 @@ class Registration:
             @server.tool(annotations={"readOnlyHint": True})
             def add(a: int, b: int) -> int: ...
 
-        `@server.tool("plus")` and `@server.tool(name="plus")` give it another name than the function's. Further options
-        are those of the server's extensions.
+        `@server.tool("plus")` and `@server.tool(name="plus")` register the tool under the name "plus". `further` are
+        the options of the server's extensions.
 
         Raises:
             DefinitionError: the function cannot be a tool; the message says why.
-            ToolNotUnique: there is a tool of that name.
+            ToolNotUnique: the server already has a tool of this name.
         """
         return decorated(self._define_tool, given, options_among(locals(), ToolOptions) | further)
 
@@ -138,7 +138,7 @@ class Registration:
         inline: bool = False,
         unsafe_paths: bool = False,
     ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
-        """Register a function as the reader of a resource, or of a template when the URI has variables.
+        """Register a function that reads a resource, or a resource template if the URI has variables.
 
         Example:
             @server.resource("users://{user_id}/profile")
@@ -157,17 +157,18 @@ class Registration:
         return register
 
     def method(self, name: str) -> Callable[[Function], Function]:
-        """Serve a JSON-RPC method of your own: parameters by name, or all of them as one `params`.
+        """Register a function as a JSON-RPC method of the server's own.
 
         Example:
             @server.method("acme/add")
             def add(a: int, b: int) -> int:
                 return a + b
 
-        A client may also send it as a notification: the function runs, its result is dropped, and its error reported.
+        The function takes the params by name, or all of them as one parameter `params`. A client may also send the
+        method as a notification: the server runs the function, drops its result, and reports its error.
 
         Raises:
-            MethodAlreadyDefined: the protocol or this server has a method of that name.
+            MethodAlreadyDefined: the protocol, an extension or this server already has a method of this name.
         """
         if name in self.handlers or any(name == known.name for known in METHODS):
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
@@ -181,39 +182,57 @@ class Registration:
         return register
 
     def on_complete(self, function: Function) -> Function:
-        """Complete every argument without a completion of its own, by a function of `(ref, argument, arguments)`."""
+        """Register a function of `(ref, argument, arguments)` that completes arguments without a completer.
+
+        Example:
+            @server.on_complete
+            def complete(ref, argument, arguments):
+                return [word for word in WORDS if word.startswith(argument.value)]
+        """
         self.completer = Hook(function)
         self.registry.changed()
         return function
 
     def on_read_resource(self, function: Function) -> Function:
-        """Read every resource by one function of `(uri)`, instead of the registered ones."""
+        """Register a function of `(uri)` that reads every resource in place of the registered functions.
+
+        Example:
+            @server.on_read_resource
+            def read(uri: str) -> str:
+                return store[uri]
+        """
         self.resource_reader = Hook(function)
         return function
 
     def on_list_resources(self, function: Function) -> Function:
-        """List resources by a function, called for each request; the server adds pages and cache hints."""
+        """Register a function that lists the resources for each request; the server adds pages and cache hints.
+
+        Example:
+            @server.on_list_resources
+            def resources() -> list[dict]:
+                return [{"uri": uri, "name": uri} for uri in store]
+        """
         self.resource_lister = Hook(function)
         return function
 
     def on_subscribe(self, function: Function) -> Function:
-        """Call a function of `(uri)` when a client subscribes to a resource (until 2025-11-25)."""
+        """Register a function of `(uri)` to call when a client subscribes to a resource (until 2025-11-25)."""
         self.subscriber = Hook(function)
         self.registry.changed()
         return function
 
     def on_unsubscribe(self, function: Function) -> Function:
-        """Call a function of `(uri)` when a client unsubscribes from a resource (until 2025-11-25)."""
+        """Register a function of `(uri)` to call when a client unsubscribes from a resource (until 2025-11-25)."""
         self.unsubscriber = Hook(function)
         return function
 
     def on_roots_changed(self, function: Function) -> Function:
-        """Call a function of no parameters when a client notifies that its roots changed (until 2025-11-25)."""
+        """Register a function without parameters to call when the roots of a client changed (until 2025-11-25)."""
         self._roots_hooks.append(function)
         return function
 
     def middleware(self, function: OwnMiddleware) -> OwnMiddleware:
-        """Run an `async def (ctx, call_next)` around every request, including those that are refused.
+        """Register an `async def (ctx, call_next)` that runs around every request, including refused requests.
 
         Example:
             @server.middleware
@@ -224,9 +243,9 @@ class Registration:
                     log.warning("%s: %s was refused: %s", ctx.principal, ctx.method, error)
                     raise
 
-        `call_next()` returns the result as an object of `dragoman.types`, or raises the RpcError that the request is
-        answered with. The function returns the result to send: that one, another one or a dict. Its exceptions are
-        answered like those of handlers. The first middleware that is registered is the outermost.
+        `call_next()` returns the result as an object of `dragoman.types`, or raises the RpcError of the error response.
+        The middleware returns the result to send: the same result, another one or a dict. The server answers its
+        exceptions like those of handlers. The middleware that is registered first is the outermost.
 
         Raises:
             DefinitionError: the function is not async.
@@ -241,15 +260,15 @@ class Registration:
         return function
 
     def renew(self) -> None:
-        """Derive lists and capabilities again, after an extension changed what it adds to them."""
+        """Derive the lists and the capabilities again; an extension calls this after it changed its part of them."""
         self.registry.changed()
 
     @property
     def tools(self) -> list[AnyTool]:
-        """The tools; assigning a list replaces them.
+        """The tools; assigning a list replaces all of them.
 
         Raises:
-            DefinitionError: by setting it, for what cannot be a tool; the tools stay as they are.
+            DefinitionError: on assignment, if an entry cannot be a tool; the tools then stay as they are.
         """
         return list(self.registry.tools.values())
 
@@ -259,7 +278,7 @@ class Registration:
 
     @property
     def prompts(self) -> list[AnyPrompt]:
-        """The prompts; assigning a list replaces them."""
+        """The prompts; assigning a list replaces all of them."""
         return list(self.registry.prompts.values())
 
     @prompts.setter
@@ -268,7 +287,7 @@ class Registration:
 
     @property
     def resources(self) -> list[AnyResource]:
-        """The resources at fixed URIs; assigning a list replaces them."""
+        """The resources at fixed URIs; assigning a list replaces all of them."""
         return list(self.registry.resources.values())
 
     @resources.setter
@@ -277,7 +296,7 @@ class Registration:
 
     @property
     def resource_templates(self) -> list[AnyTemplate]:
-        """The resource templates; assigning a list replaces them."""
+        """The resource templates; assigning a list replaces all of them."""
         return list(self.registry.templates.values())
 
     @resource_templates.setter
@@ -289,10 +308,11 @@ class Registration:
     @overload
     def add_tool(self, tool: Callable[P, R]) -> Tool[P, R]: ...
     def add_tool(self, tool: Callable[..., object]) -> AnyTool:
-        """Register a Tool, a Tool class or a function.
+        """Register a Tool, a Tool class or a function, and return the Tool.
 
         Raises:
-            ToolNotUnique: there is a tool of that name.
+            DefinitionError: the object cannot be a tool; the message says why.
+            ToolNotUnique: the server already has a tool of this name.
         """
         return self.registry.add_tool(tool)
 
@@ -301,23 +321,43 @@ class Registration:
     @overload
     def add_prompt(self, prompt: Callable[P, R]) -> Prompt[P, R]: ...
     def add_prompt(self, prompt: Callable[..., object]) -> AnyPrompt:
-        """Register a Prompt, a Prompt class or a function."""
+        """Register a Prompt, a Prompt class or a function, and return the Prompt.
+
+        Raises:
+            DefinitionError: the object cannot be a prompt, or the server already has a prompt of this name.
+        """
         return self.registry.add_prompt(prompt)
 
     def add_resource(self, definition: OwnResource | type[OwnResource]) -> OwnResource:
-        """Register a Resource or ResourceTemplate, or a class of either."""
+        """Register a Resource, a ResourceTemplate or a class of either, and return the object.
+
+        Raises:
+            DefinitionError: the object cannot be a resource, or the server already has one with this URI.
+        """
         return cast("OwnResource", self.registry.add_resource(definition))
 
     def remove_tool(self, tool: AnyTool | str) -> None:
-        """Remove a tool, by itself or by its name."""
+        """Remove a tool; `tool` is the Tool or its name.
+
+        Raises:
+            DefinitionError: the tool is not registered.
+        """
         self.registry.remove(self.registry.tools, tool)
 
     def remove_prompt(self, prompt: AnyPrompt | str) -> None:
-        """Remove a prompt, by itself or by its name."""
+        """Remove a prompt; `prompt` is the Prompt or its name.
+
+        Raises:
+            DefinitionError: the prompt is not registered.
+        """
         self.registry.remove(self.registry.prompts, prompt)
 
     def remove_resource(self, definition: AnyResource | AnyTemplate | str) -> None:
-        """Remove a resource or template, by itself or by its URI."""
+        """Remove a resource or a template; `definition` is the object or its URI.
+
+        Raises:
+            DefinitionError: the resource is not registered.
+        """
         tables: tuple[dict[str, Any], ...] = (self.registry.templates, self.registry.resources)
         found = next((table for table in tables if definition in table or definition in table.values()), tables[1])
         self.registry.remove(found, definition)

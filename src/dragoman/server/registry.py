@@ -1,4 +1,4 @@
-"""The registry of a server: its tools, prompts, resources and templates, by name or URI, and their lists."""
+"""`Registry`: the tools, prompts, resources and templates of a server, by name or URI, and their lists."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dragoman.server.define.tools import Tool
 from dragoman.server.listing import Listing
 
 Definitions = Iterable[object]
-"""Tools, prompts, resources or templates. The type is no closer, because mypy infers a list of objects for a list of
-tools with different parameters."""
+"""Tools, prompts, resources or templates. The element type is `object`, because mypy infers `list[object]` for a list
+of tools with different parameters."""
 PageSize = int | Mapping[str, int] | None
 Kind = TypeVar("Kind", bound=Definition[..., Any])
 
@@ -39,7 +39,8 @@ LISTS: dict[str, tuple[str, type[types.PaginatedResult]]] = {
 class Registry:
     """The definitions of one server.
 
-    `require_servable` raises for a definition that the server cannot serve; `notify` is called after each change.
+    `require_servable` raises for a definition that the server cannot serve. The registry calls `notify` after each
+    change.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Registry:
         notify: Callable[[], None] | None = None,
     ) -> None:
         self.entry_of: Callable[[str, Definition[..., Any], Version], Any] | None = None
-        """Returns the entry of a definition in a list; set if extensions add fields to entries."""
+        """Returns the entry of a definition in a list; set if the server has extensions, which may add fields."""
         self._require_servable = require_servable
         self._notify = notify
         self.tools: dict[str, AnyTool] = {}
@@ -61,11 +62,11 @@ class Registry:
         self._page_size: PageSize = None
 
     def _entries(self, method: str, name: str, version: Version) -> list[Any]:
-        # `list` copies in one step, because another thread may register at the same time.
+        # `list` copies the table in one step, because another thread may register at the same time.
         return self.entries(method, list(getattr(self, _table(name)).values()), version)
 
     def entries(self, method: str, definitions: Iterable[Definition[..., Any]], version: Version) -> list[Any]:
-        """Return the entries of a list in a version."""
+        """Return the entries of definitions in the list of a method, for a protocol version."""
         if self.entry_of is None:
             return [definition.definition for definition in definitions]
         return [self.entry_of(method, definition, version) for definition in definitions]
@@ -104,7 +105,7 @@ class Registry:
         return definition
 
     def _watch(self, definition: Definition[..., Any]) -> None:
-        """Count a completion that a prompt or template is given later as a change."""
+        """Call `changed` when a completer is added to a registered prompt or template."""
         if isinstance(definition, Completable):
             definition.completers.watchers.add(self.changed)
 
@@ -116,7 +117,7 @@ class Registry:
         resources: Iterable[Any] = (),
         resource_templates: Iterable[Any] = (),
     ) -> None:
-        """Register all of these."""
+        """Register several definitions."""
         for tool in _several(tools, "tools"):
             self.add_tool(tool)
         for prompt in _several(prompts, "prompts"):
@@ -125,7 +126,7 @@ class Registry:
             self.add_resource(one)
 
     def replace(self, **lists: Iterable[Any]) -> None:
-        """Replace whole lists; if one definition cannot be registered, nothing changes."""
+        """Replace whole lists; if one definition cannot be registered, every list stays as it is."""
         fresh = Registry(self._require_servable)
         fresh.extend(**lists)
         if ("resources" not in lists and fresh.resources) or ("resource_templates" not in lists and fresh.templates):
@@ -137,15 +138,15 @@ class Registry:
         self.changed()
 
     def definitions(self) -> list[Definition[..., Any]]:
-        """Return everything that is registered."""
+        """Return all registered definitions."""
         tables: tuple[dict[str, Any], ...] = (self.tools, self.prompts, self.resources, self.templates)
         return [definition for table in tables for definition in list(table.values())]
 
     def remove(self, table: dict[str, Any], key: Any) -> None:
-        """Remove a definition, by its name or URI or by itself.
+        """Remove a definition from a table; `key` is its name, its URI or the definition.
 
         Raises:
-            DefinitionError: it is not registered.
+            DefinitionError: the definition is not registered.
         """
         name = next((known for known, definition in table.items() if definition is key), key)
         if table.pop(name, None) is None:
@@ -153,7 +154,7 @@ class Registry:
         self.changed()
 
     def changed(self) -> None:
-        """Discard the encoded lists, and notify the server."""
+        """Discard the cached pages of all lists, and call `notify`."""
         for listing in self.listings.values():
             listing.clear()
         if self._notify is not None:
@@ -166,13 +167,13 @@ class Registry:
 
     @property
     def completes(self) -> bool:
-        """Whether an argument of a prompt or template has a completion."""
+        """Whether an argument of a prompt or template has a completer."""
         owners: Iterable[Any] = (*self.prompts.values(), *self.templates.values())
         return any(owner.completers for owner in owners)
 
     @property
     def page_size(self) -> PageSize:
-        """How many entries a page has: for all lists, or for each by name; None lists everything."""
+        """The number of entries on a page, for all lists or for each list by name; None: one page for all entries."""
         return self._page_size
 
     @page_size.setter

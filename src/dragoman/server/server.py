@@ -1,8 +1,9 @@
-"""The `Server`: the object that authors make, register functions with, and serve.
+"""`Server`: the class whose objects authors create, register functions with, and serve.
 
-It keeps the state that its parts share, and delegates the work: `registration` and `declaration` are base classes,
-`serving` and `http` serve it, `dispatch` runs its requests. What follows from its registrations and its configuration
-(the offer of versions and methods, the capabilities, the middleware chain) is derived again after each change.
+A `Server` keeps the state that its parts share and delegates the work. `registration` and `declaration` hold its base
+classes, `serving` and `http` serve it, and `dispatch` runs its requests. A `Server` derives its settings, its
+capabilities, its middleware chain and its offer of versions and methods from the registrations and the configuration.
+It derives them again after each change.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class Server(ServerIdentity, Registration):
-    """An MCP server of every protocol version.
+    """An MCP server that speaks every protocol version.
 
     Example:
         server = Server("sums")
@@ -64,12 +65,16 @@ class Server(ServerIdentity, Registration):
 
         server.run()
 
-    `extensions` are objects of `dragoman.server.ServerExtension`, or a dict that maps the ids of extensions to their
-    settings, which are only declared. `max_message_bytes` is the size of the largest message that is read, on every
-    carrier.
+    `name`, `title`, `version`, `description`, `website_url` and `icons` identify the server to clients; `instructions`
+    tell the model how to use it. `tools`, `prompts`, `resources` and `resource_templates` are definitions, classes or
+    functions to register. `server_context` is any object; handlers read it as `ctx.server_context`. `ttl_ms` and
+    `cache_scope` are the cache hints of results that have none. `extensions` are objects of
+    `dragoman.server.ServerExtension`, or a dict that maps the id of an extension to its settings; the server only
+    declares the extensions of a dict. `secret` seals request states and session ids. `strict_arguments` refuses
+    arguments that a tool does not have. `max_message_bytes` limits the size of a message on every transport.
 
     Raises:
-        DefinitionError: what is registered cannot be served; the message says why.
+        DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
     """
 
     def __init__(
@@ -105,7 +110,7 @@ class Server(ServerIdentity, Registration):
         self.limits = checked_limits(max_message_bytes)
         self._configuration = checked_configuration(configuration)
         self.settings = self._merged(self._configuration)
-        """The configuration of this server over that of the process."""
+        """The configuration of this server, merged over the defaults of the process."""
         Registration.__init__(self, Registry(self._require_servable, self._derive))
         self.audience = Audience()
         self._background: set[Any] = set()
@@ -113,17 +118,17 @@ class Server(ServerIdentity, Registration):
         self._key_ring: KeyRing | None = None
         self._declaration = Declaration(capabilities)
         self.installed: InstalledExtensions | None = None if extensions is None else self._install(extensions)
-        """The extensions that were given to the server."""
+        """The extensions of the server; None if the author gave none."""
         self._warned = False
         self.cache_hints = checked_cache_hints(ttl_ms, cache_scope)
         self._require_pinned_version(self.settings)
         self._deriving = Lock()
         self._offer_inputs: tuple[Any, ...] = ()
-        """The values that the offer was made of."""
+        """The inputs of the current offer; `_derive` makes a new offer only if they changed."""
         self.offer: eras.Offer
-        """The versions and methods that are served."""
+        """The versions and methods that the server serves."""
         self._notification_offer: eras.Offer | None = None
-        """The same for notifications of clients, if an extension handles some."""
+        """The offer that opens notifications of clients; None if no extension handles a notification."""
         if self.installed is not None:
             self.installed.bind(self)
         self.registry.page_size = page_size
@@ -147,7 +152,7 @@ class Server(ServerIdentity, Registration):
 
     @property
     def instructions(self) -> str | None:
-        """How the server is used, for the model."""
+        """The text that tells the model how to use the server."""
         return self._instructions
 
     @instructions.setter
@@ -157,7 +162,7 @@ class Server(ServerIdentity, Registration):
 
     @property
     def page_size(self) -> PageSize:
-        """How many entries a page of a list has: an integer, a mapping such as {"tools": 50}, or None for all."""
+        """The number of entries on a page of a list: an integer, a mapping such as {"tools": 50}, or None for all."""
         return self.registry.page_size
 
     @page_size.setter
@@ -166,10 +171,10 @@ class Server(ServerIdentity, Registration):
 
     @property
     def configuration(self) -> Configuration:
-        """The configuration of this server; `configure` sets the defaults of the process for what it leaves out.
+        """The configuration of this server; an option that it leaves out has the default of the process (`configure`).
 
         Raises:
-            DefinitionError: by setting it, for a protocol version that is unknown or lacks what is registered.
+            DefinitionError: on assignment, if the protocol version is unknown or cannot carry a registered definition.
         """
         return self._configuration
 
@@ -198,14 +203,17 @@ class Server(ServerIdentity, Registration):
             definition.require_options_known(())
 
     def _require_pinned_version(self, settings: ServerSettings) -> None:
-        """Refuse a pinned version that lacks something that the server declares."""
+        """Refuse a pinned version that cannot carry the identity, the capabilities or the extensions of the server."""
         settings.require_carried(f"The server {self.name!r}", self._info)
         settings.require_carried(f"What the server {self.name!r} declares", self._declaration.given)
         if settings.pinned is not None and self.installed is not None:
             self.installed.require_carried(settings.pinned)
 
     def _derive(self) -> None:
-        """Derive the settings, the capabilities, the middleware chain and the offer again; any thread may register."""
+        """Derive the settings, the middleware chain, the capabilities and the offer.
+
+        A lock guards this method, because any thread may register a definition.
+        """
         with self._deriving:
             self.settings = self._merged(self._configuration)
             self.middleware_chain = composed(self.middlewares, self.settings)
@@ -235,11 +243,11 @@ class Server(ServerIdentity, Registration):
         Example:
             server.capabilities = {"resources": {"subscribe": True}, "prompts": False}
 
-        They follow from what is registered. A dict adds to them, and False hides an entry. A `ServerCapabilities`
-        replaces all of them.
+        By default the capabilities follow from the registered functions. Assign a dict to add capabilities; the value
+        False hides one. Assign a `ServerCapabilities` to replace all of them.
 
         Raises:
-            DefinitionError: by setting it, for a capability that does not exist or that a pinned version lacks.
+            DefinitionError: on assignment, if a capability does not exist or the pinned version lacks it.
         """
         return self._capabilities
 
@@ -255,7 +263,7 @@ class Server(ServerIdentity, Registration):
         self._derive()
 
     def warn_of_unserved(self) -> None:
-        """Warn the author, once, of what is registered and not declared."""
+        """Log one warning if definitions are registered whose capability the server does not declare."""
         undeclared = self._declaration.undeclared(self.registry)
         if undeclared and not self._warned:
             import logging
@@ -278,13 +286,13 @@ class Server(ServerIdentity, Registration):
         return self._key_ring
 
     def has_method(self, name: str) -> bool:
-        """Tell whether the server has a method of its own by that name."""
+        """Tell whether the author registered a method of this name with `server.method`."""
         return any(method.name == name for method in self.own_methods)
 
     def offer_for_notification(self, method: str) -> eras.Offer | None:
-        """Return the offer in which a notification is looked up; None if nothing handles it.
+        """Return the offer that opens a notification of a client; None if the server does not handle the notification.
 
-        Methods of the server's own may be sent as notifications, and extensions may handle notifications.
+        A client may send a method of `server.method` as a notification, and an extension may handle notifications.
         """
         if self.has_method(method):
             return self.offer
@@ -292,7 +300,7 @@ class Server(ServerIdentity, Registration):
         return self._notification_offer if is_handled else None
 
     def notified(self, method: str) -> None:
-        """Receive a notification of a client."""
+        """Run the `on_roots_changed` hooks if the notification of a client says that its roots changed."""
         if method == "notifications/roots/list_changed":
             for hook in self._roots_hooks:
                 self._run_in_background(hook, method)
@@ -311,7 +319,10 @@ class Server(ServerIdentity, Registration):
         task.add_done_callback(self._background.discard)
 
     def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
-        """Send a log message to every client whose log level includes it, from any thread.
+        """Send a log message, from any thread, to every client whose log level includes it.
+
+        Example:
+            server.log("warning", {"disk": "full"}, "storage")
 
         Raises:
             ValueError: there is no such level.
@@ -334,17 +345,17 @@ class Server(ServerIdentity, Registration):
         self._tell(RESOURCES_CHANGED)
 
     def notify_resource_updated(self, uri: str) -> None:
-        """Notify every client that subscribed to a resource, from any thread, that it was updated."""
+        """Notify every client that subscribed to a resource, from any thread, that the resource was updated."""
         self._tell(RESOURCE_UPDATED, uri)
 
     def notify(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Send an extension's notification to the clients that asked for it, from any thread.
+        """Send a notification of an extension, from any thread, to the clients that subscribed to it.
 
         Example:
             server.notify("notifications/prices", "apple", {"item": "apple", "price": 3})
 
-        The clients that subscribed to the subject, or to all subjects, are notified by all processes of the server.
-        Without a subject, clients of the handshake era that declared the extension are notified too.
+        Every process of the server notifies its clients that subscribed to the subject, or to all subjects. Without a
+        subject, the server also notifies the clients of the handshake era that declared the extension.
 
         Raises:
             DefinitionError: no extension of the server has such a notification.
@@ -357,14 +368,15 @@ class Server(ServerIdentity, Registration):
         self._tell_each(method, lambda member: member.notify_change(method, subject, given))
 
     def notify_elicitation_complete(self, elicitation_id: str) -> None:
-        """Notify the client whose user was sent to a page, from any thread, that the visit is complete (2025-11-25).
+        """Notify a client, from any thread, that its user completed a url elicitation (2025-11-25).
 
         Example:
             @app.get("/signed-in")
             def signed_in(state: str):
                 server.notify_elicitation_complete(state)
 
-        Only the client that received this id, by `ctx.elicit_url` or `UrlElicitationRequired`, is notified, once.
+        Only the client that received this id, from `ctx.elicit_url` or `UrlElicitationRequired`, receives the
+        notification, and receives it once.
         """
         self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
 
@@ -379,13 +391,20 @@ class Server(ServerIdentity, Registration):
                 self.report(error, None, {"notification": notification})
 
     def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
-        """Report an error that no client is told of, to the exception reporter or the log; this never fails."""
+        """Report an error to the exception reporter, or to the log if there is none; this method raises nothing."""
         from dragoman.server.dispatch.reporting import report
 
         report(self.settings.configuration.exception_reporter, error, call, info)
 
     def connect(self, send: Callable[[bytes], None] | Sink) -> DuplexConnection:
-        """Serve one duplex connection: messages come in by `receive` and go out by `send`, a function or a sink."""
+        """Return the server's side of one duplex connection.
+
+        Example:
+            connection = server.connect(sent.append)
+            connection.receive(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\\n')
+
+        The caller passes received bytes to `receive`. The server writes messages with `send`, a function or a `Sink`.
+        """
         from dragoman.server.duplex import DuplexConnection
         from dragoman.transports.contract import FunctionSink
 
@@ -396,7 +415,7 @@ class Server(ServerIdentity, Registration):
     @overload
     def run(self, transport: Http, **options: Unpack[HttpOptions]) -> None: ...
     def run(self, transport: str = "stdio", **options: Unpack[HttpOptions]) -> None:
-        """Serve until the client or a signal ends it: stdin and stdout, or HTTP.
+        """Serve stdio or HTTP until the client or a signal ends the server.
 
         Example:
             server.run("http", port=8000, workers=4)
@@ -404,9 +423,9 @@ class Server(ServerIdentity, Registration):
         HTTP takes `host`, `port`, `workers` and the options of `asgi`; stdio takes none.
 
         Raises:
-            DefinitionError: there is no such transport, or the value of an option makes no sense.
+            DefinitionError: there is no such transport, or an option has an invalid value.
             TypeError: the transport has no such option.
-            DragomanError: called where an event loop runs.
+            DragomanError: an event loop runs in this thread.
         """
         from dragoman.server.serving import run
 
@@ -427,18 +446,21 @@ class Server(ServerIdentity, Registration):
         auth: Auth | None = None,
         store: Store | None = None,
     ) -> AsgiApp:
-        """Return an ASGI application that serves Streamable HTTP, to be served alone or mounted anywhere.
+        """Return an ASGI application that serves Streamable HTTP; serve it alone or mount it.
 
         Example:
             app = Starlette(routes=[*routes, Mount("/", server.asgi())])
 
-        `stateless` keeps no sessions for clients before 2026-07-28, which then cannot be asked; `json_response` answers
-        their requests by JSON alone. `max_event_bytes` bounds the events that are kept for clients that resume their
-        streams. `auth` verifies the sender of a request (see `Auth`). The processes that serve the same server on one
-        machine find each other, unless another `store` is given.
+        `stateless` keeps no sessions for clients before 2026-07-28, so handlers cannot ask these clients anything.
+        `json_response` answers the requests of these clients with JSON only, never with an event stream.
+        `session_idle_timeout` is the number of seconds after which an idle session expires. `max_event_bytes` bounds
+        the events that the server keeps for clients that resume their streams. `allowed_hosts` are the values of
+        `Host` to serve beside loopback names, and `allowed_origins` the origins of web pages that may send requests.
+        `auth` verifies the sender of a request (see `Auth`). `store` connects the processes that serve the same
+        server; by default it connects those of one machine.
 
         Raises:
-            DefinitionError: the value of an option makes no sense.
+            DefinitionError: an option has an invalid value.
         """
         from dragoman.server.serving import HttpOptions, asgi_app
 
@@ -452,13 +474,13 @@ class Server(ServerIdentity, Registration):
         allowed_origins: str | Iterable[str] | None = None,
         server_context: Callable[[Environ], object] | object = None,
     ) -> WsgiApp:
-        """Return a WSGI application, to be served alone or mounted, that answers each request alone by JSON.
+        """Return a WSGI application that answers each request with one JSON body; serve it alone or mount it.
 
         Example:
             app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/mcp": server.wsgi()})
 
-        Streams, sessions and questions to clients before 2026-07-28 need `asgi`. A `server_context` that can be called
-        gets the WSGI environ and returns the context of that request.
+        Streams, sessions and questions to clients before 2026-07-28 need `asgi`. If `server_context` is callable, the
+        application calls it with the WSGI environ of each request and uses the returned object as the context.
         """
         from dragoman.server.http.views import wsgi_app
 
@@ -467,38 +489,38 @@ class Server(ServerIdentity, Registration):
     async def handle_http_async(
         self, method: str, headers: Headers, body: bytes | str, server_context: object = None
     ) -> HttpReply:
-        """Answer one HTTP request, for an asynchronous view; as `handle_http`."""
+        """Answer one HTTP request in an asynchronous view, as `handle_http` does in a blocking one."""
         from dragoman.server.http.views import answer_view
 
         return await answer_view(self, method, headers, body, server_context)
 
     def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: object = None) -> HttpReply:
-        """Answer one HTTP request, blocking, for a view of a web framework; each request stands alone, without streams.
+        """Answer one HTTP request in a blocking view of a web framework, without streams and sessions.
 
         Example:
             reply = server.handle_http(request.method, request.headers, request.get_data(), server_context=user)
             return Response(reply.body, reply.status, reply.headers)
 
-        The hosts that are served are the framework's to know (`ALLOWED_HOSTS` of Django, `TRUSTED_HOSTS` of Flask); a
-        page of another origin than the host is refused unless `DRAGOMAN_ALLOWED_ORIGINS` names it.
+        The framework checks the host (`ALLOWED_HOSTS` of Django, `TRUSTED_HOSTS` of Flask). The server refuses a web
+        page whose origin differs from the host, unless `DRAGOMAN_ALLOWED_ORIGINS` names that origin.
 
         Raises:
-            DragomanError: called where an event loop runs; await `handle_http_async` there.
+            DragomanError: an event loop runs in this thread; await `handle_http_async` instead.
         """
         from dragoman.runtime.portal import run_blocking
 
         return run_blocking(self.handle_http_async(method, headers, body, server_context))
 
     async def handle_json_async(self, body: bytes | str, server_context: object = None) -> bytes | None:
-        """Answer one JSON-RPC message; None for what is not answered."""
+        """Return the response to one JSON-RPC message; None if the message has no response."""
         from dragoman.server.serving import answer_message
 
-        # A lone surrogate becomes bytes that are not UTF-8, which is answered as such.
+        # A lone surrogate becomes bytes that are not UTF-8. The decoder then refuses the message with a parse error.
         data = body.encode(errors="surrogatepass") if isinstance(body, str) else body
         return await answer_message(self, data, server_context)
 
     def handle_json(self, body: bytes | str, server_context: object = None) -> bytes | None:
-        """Answer one JSON-RPC message, blocking; None for what is not answered.
+        """Return the response to one JSON-RPC message, blocking; None if the message has no response.
 
         Example:
             server.handle_json('{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
@@ -508,11 +530,11 @@ class Server(ServerIdentity, Registration):
         return run_blocking(self.handle_json_async(body, server_context))
 
     async def handle_async(self, message: types.Json, server_context: object = None) -> types.Json | None:
-        """Answer one parsed JSON-RPC message; None for what is not answered."""
+        """Return the response to one parsed JSON-RPC message; None if the message has no response."""
         return _parsed(await self.handle_json_async(encode(message), server_context))
 
     def handle(self, message: types.Json, server_context: object = None) -> types.Json | None:
-        """Answer one parsed JSON-RPC message, blocking; None for what is not answered."""
+        """Return the response to one parsed JSON-RPC message, blocking; None if the message has no response."""
         return _parsed(self.handle_json(encode(message), server_context))
 
 

@@ -1,7 +1,6 @@
-"""How a server is served: `server.run()`, `server.asgi()` and single messages (`server.handle()` and its variants).
+"""The implementation of `server.run()`, `server.asgi()` and `server.handle()` with its variants for single messages.
 
-The names of the transports and the options of HTTP are checked here. The transports themselves are imported when they
-are used.
+This module checks the names of transports and the options of HTTP. It imports a transport when the transport is used.
 """
 
 from __future__ import annotations
@@ -27,51 +26,51 @@ Http = Literal["http", "streamable-http", "streamable_http"]
 
 
 class HttpOptions(TypedDict, total=False):
-    """The options of `server.run("http")`: where it listens, and those of `server.asgi()`."""
+    """The options of `server.run("http")`: the address to listen on, and the options of `server.asgi()`."""
 
     host: str
-    """The address that it listens on ("127.0.0.1")."""
+    """The address to listen on ("127.0.0.1")."""
     port: int
-    """The port that it listens on (8000); 0 lets the system choose."""
+    """The port to listen on (8000); 0 lets the operating system choose one."""
     workers: int
-    """How many processes serve (1)."""
+    """The number of processes (1)."""
     path: str
-    """The path that is served ("/mcp")."""
+    """The path of the endpoint ("/mcp")."""
     stateless: bool
-    """Keep no sessions for clients before 2026-07-28, which then cannot be asked."""
+    """Keep no sessions for clients before 2026-07-28; handlers then cannot ask these clients anything."""
     json_response: bool
-    """Answer requests of sessions by JSON alone."""
+    """Answer the requests of clients before 2026-07-28 with JSON only, never with an event stream."""
     session_idle_timeout: float | None
-    """Seconds after which a session that is not used ends (1800); None: no such limit."""
+    """The seconds after which an idle session expires (1800); None: no such limit."""
     max_sessions: int | None
-    """How many sessions there may be (10,000); None: no limit."""
+    """The greatest number of sessions (10,000); None: no limit."""
     max_event_bytes: int
-    """How many bytes of events are kept for clients that resume their streams (64 MiB)."""
+    """The number of bytes of events that the server keeps for clients that resume their streams (64 MiB)."""
     allowed_hosts: str | Iterable[str] | None
-    """The values of `Host` that are served beside loopback addresses."""
+    """The values of `Host` to serve beside loopback names."""
     allowed_origins: str | Iterable[str] | None
-    """The pages that may call."""
+    """The origins of web pages that may send requests."""
     max_subscriptions: int | None
-    """How many subscriptions there may be (10,000); None: no limit."""
+    """The greatest number of subscriptions (10,000); None: no limit."""
     auth: Auth | None
-    """Tells who sends a request."""
+    """Verifies the sender of a request."""
     store: Store | None
-    """How processes reach each other."""
+    """Connects the processes that serve the same server."""
 
 
 _TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamablehttp": "http"}
 _LISTEN_DEFAULTS: Mapping[str, Any] = {"host": "127.0.0.1", "port": 8000, "workers": 1}
 _MINIMUMS = {"workers": 1, "port": 0, "max_sessions": 1, "max_event_bytes": 0, "max_subscriptions": 0}
 _UNLIMITED = ("max_sessions", "max_subscriptions")
-"""The numbers that may be None, which stands for no limit."""
+"""The options that may be None, which means no limit."""
 _MAX_PORT = 65_535
 
 
 def run(server: Server, transport: str, options: HttpOptions) -> None:
-    """Serve until the client or a signal ends it.
+    """Serve stdio or HTTP until the client or a signal ends the server.
 
     Raises:
-        DefinitionError: there is no such transport, or the value of an option makes no sense.
+        DefinitionError: there is no such transport, or an option has an invalid value.
         TypeError: the transport has no such option.
         DragomanError: an event loop runs in this thread.
     """
@@ -133,10 +132,10 @@ def _refuse_running_loop(transport: str) -> None:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse values of options that make no sense.
+    """Check the values of HTTP options.
 
     Raises:
-        DefinitionError: one does not.
+        DefinitionError: an option has an invalid value.
     """
     for name, value in options.items():
         expected = _expected(name, value)
@@ -145,7 +144,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def _expected(name: str, value: Any) -> str | None:
-    """Return what the value of an option must be, or None if it is that."""
+    """Return the description of the values that an option takes, or None if this value is one of them."""
     match name:
         case "stateless" | "json_response" if not isinstance(value, bool):
             return "True or False"
@@ -180,10 +179,10 @@ def _is_auth(value: Any) -> bool:
 
 
 def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
-    """Return the ASGI application of a server; every option of `server.asgi()` is given.
+    """Return the ASGI application of a server; `options` has every option of `server.asgi()`.
 
     Raises:
-        DefinitionError: the value of an option makes no sense.
+        DefinitionError: an option has an invalid value.
     """
     check_options(options)
     from dragoman.server.http.head import Guard
@@ -218,7 +217,7 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
 
 
 async def answer_message(server: Server, body: bytes, server_context: Any) -> bytes | None:
-    """Return the answer to one message that came without a connection or session; None if it is not answered."""
+    """Return the response to one message without a connection and session; None if the message has no response."""
     message = jsonrpc.decode(body, server.limits)
     context = server.server_context if server_context is None else server_context
     if isinstance(message, jsonrpc.Request):

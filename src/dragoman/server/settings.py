@@ -1,7 +1,7 @@
-"""The settings of a server: the options of `Server(...)`, checked, and its configuration over that of the process.
+"""The settings of a server: its configuration, merged over the defaults of the process, and checks of its options.
 
-A server may pin one protocol version. An author's definition that has a field which the pinned version lacks is refused
-when it is registered, because the field would be lost silently.
+A server may pin one protocol version. Registration then refuses a definition with a field that the pinned version
+lacks, because the server could not send that field.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class ServerSettings(Struct, frozen=True):
-    """The configuration of a server over the defaults of the process, and what follows from it."""
+    """The configuration of a server, merged over the defaults of the process, and the values derived from it."""
 
     configuration: Configuration
     pinned: Version | None
     is_observed: bool
     validates_arguments: bool
-    """Whether arguments are compared with a schema that the author gave."""
+    """Whether the server validates arguments against an input schema that the author gave."""
     validates_results: bool
-    """Whether structured results are compared with the output schema."""
+    """Whether the server validates structured content against the output schema."""
     strict_arguments: bool = False
-    """Whether arguments that a tool does not have are refused."""
+    """Whether the server refuses arguments that a tool does not have."""
 
     @classmethod
     def of(cls, own: Configuration, defaults: Configuration, *, strict_arguments: bool = False) -> ServerSettings:
@@ -54,11 +54,11 @@ class ServerSettings(Struct, frozen=True):
 
     @property
     def versions(self) -> tuple[Version, ...]:
-        """The versions that are served, newest first."""
+        """The versions that the server serves, newest first."""
         return VERSIONS if self.pinned is None else (self.pinned,)
 
     def require_carried(self, what: str, value: Struct | None) -> None:
-        """Refuse a value that the pinned version cannot carry whole.
+        """Refuse a value with a field that the pinned version lacks; `what` names the value in the error.
 
         Raises:
             DefinitionError: the version lacks a field, which the message names.
@@ -73,14 +73,14 @@ class ServerSettings(Struct, frozen=True):
             )
 
     def require_definition_carried(self, definition: Definition[..., Any]) -> None:
-        """Refuse a tool, prompt, resource or template that the pinned version cannot carry whole.
+        """Refuse a tool, prompt, resource or template with a field that the pinned version lacks.
 
         Raises:
             DefinitionError: the version lacks a field, which the message names.
         """
         given = definition.definition
         if getattr(definition, "output_schema", None) is None and getattr(given, "output_schema", None) is not None:
-            # The schema was derived from the return annotation. The author did not ask for it, so it may be lost.
+            # The schema was derived from the return annotation, so the pinned version may drop it without an error.
             given = msgspec.structs.replace(given, output_schema=None)
         kind = type(given).__name__
         kind = "resource template" if kind == "ResourceTemplate" else kind.lower()
@@ -95,7 +95,7 @@ def _pinned(name: str | None) -> Version | None:
 
 
 def _lost(before: Any, after: Any) -> Iterator[str]:
-    """Yield the paths of the fields that one value has and the other lacks; a field that is renamed is not lost."""
+    """Yield the paths of the fields that `before` has and `after` lacks; a renamed field does not count as lost."""
     if isinstance(before, list) and isinstance(after, list):
         for index, (held, kept) in enumerate(zip(before, after, strict=True)):
             yield from (f"[{index}].{path}" for path in _lost(held, kept))
@@ -113,7 +113,7 @@ def checked_configuration(configuration: Configuration | None) -> Configuration:
     """Return the configuration that an author gave, or an empty one.
 
     Raises:
-        DefinitionError: it is no Configuration.
+        DefinitionError: the value is not a Configuration.
     """
     if configuration is not None and not isinstance(configuration, Configuration):
         raise DefinitionError(f"configuration must be a Configuration(...), not {configuration!r}")
@@ -124,7 +124,7 @@ def checked_limits(max_message_bytes: int) -> Limits:
     """Return the limits of messages.
 
     Raises:
-        DefinitionError: the size is no positive integer.
+        DefinitionError: the size is not a positive integer.
     """
     if type(max_message_bytes) is not int or max_message_bytes < 1:
         raise DefinitionError(f"max_message_bytes must be an integer of at least 1, not {max_message_bytes!r}")
@@ -132,10 +132,10 @@ def checked_limits(max_message_bytes: int) -> Limits:
 
 
 def checked_cache_hints(ttl_ms: int | None, cache_scope: str | None) -> tuple[int | None, Any]:
-    """Return the cache hints of results that have none of their own.
+    """Return the cache hints for results that have none.
 
     Raises:
-        DefinitionError: a hint makes no sense.
+        DefinitionError: a hint has an invalid value.
     """
     if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 0):
         raise DefinitionError(f"ttl_ms must be an integer of at least 0, not {ttl_ms!r}")

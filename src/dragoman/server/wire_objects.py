@@ -1,6 +1,6 @@
-"""Wire objects that authors give as structs or as plain dicts, such as icons, annotations and capabilities.
+"""Conversion of structs and plain dicts that authors give, such as icons and annotations, to structs of the wire.
 
-A dict may spell its keys as Python does or as the wire does, at every depth. A key that the struct lacks, or a number
+A dict may spell its keys as in Python or as on the wire, at every depth. A key that the struct lacks, or a number
 outside the bounds of the protocol, raises a DefinitionError.
 """
 
@@ -21,16 +21,16 @@ _WITHIN_ONE: dict[type[Struct], tuple[str, ...]] = {
     types.Annotations: ("priority",),
     types.ModelPreferences: ("cost_priority", "speed_priority", "intelligence_priority"),
 }
-"""The fields whose numbers the protocol bounds by 0 and 1."""
+"""The fields whose numbers must be from 0 to 1."""
 
 
 def wire_object(value: Any, kind: type[Wire], what: str, *, is_open: bool = False) -> Wire:
-    """Return a wire object that an author gave as such or as a plain dict.
+    """Return the struct of a value that is a struct or a plain dict; `what` names the value in errors.
 
-    `is_open` leaves out keys that the object does not have, instead of refusing them.
+    With `is_open`, a key that the struct lacks is dropped. Without it, such a key is refused.
 
     Raises:
-        DefinitionError: the value does not fit, or has a key that the object does not have.
+        DefinitionError: the value does not fit, or has a key that the struct lacks.
     """
     if not isinstance(value, dict | kind):
         raise DefinitionError(f"{what} must be a {kind.__name__} or a dict, not {type(value).__name__}")
@@ -43,12 +43,12 @@ def wire_object(value: Any, kind: type[Wire], what: str, *, is_open: bool = Fals
 
 
 def optional_wire_object(value: Any, kind: type[Wire], what: str) -> Wire | None:
-    """Return a wire object as `wire_object` does, or None for None."""
+    """Return the struct of a value as `wire_object` does; None stays None."""
     return None if value is None else wire_object(value, kind, what)
 
 
 def wire_objects(values: Iterable[Any] | None, kind: type[Wire], what: str) -> list[Wire] | None:
-    """Return a list of wire objects, or None if there are none."""
+    """Return the structs of several values; None if there are no values."""
     if values is None:
         return None
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
@@ -57,7 +57,7 @@ def wire_objects(values: Iterable[Any] | None, kind: type[Wire], what: str) -> l
 
 
 def _wire_keys(value: Any, annotation: Any, what: str, is_open: bool) -> Any:  # noqa: FBT001
-    """Return a value whose dicts have the keys of the wire, at every depth that the annotation has a type for."""
+    """Return the value with the keys of its dicts spelled as on the wire, as deep as the annotation names structs."""
     members = _union_members(annotation)
     if isinstance(value, list | tuple):
         items = [get_args(member)[0] for member in members if get_origin(member) is list]
@@ -87,7 +87,7 @@ def _union_members(annotation: Any) -> list[Any]:
 
 
 def _struct_of(value: types.Json, members: list[Any]) -> type[Struct] | None:
-    """Return the struct that a dict is: the one with its tag, or the first one without a tag."""
+    """Return the struct class of a dict: the first class that has no tag or has the tag of the dict."""
     for member in members:
         if isinstance(member, type) and issubclass(member, Struct):
             config = member.__struct_config__

@@ -1,6 +1,6 @@
-"""For tests: connected clients, raw wire peers, scripted models, and checks of schemas and transports.
+"""Test helpers: connected clients, wire peers, scripted models, and checks of schemas and transports.
 
-Names are imported when they are first used.
+Each name is imported on first use.
 """
 
 from typing import TYPE_CHECKING

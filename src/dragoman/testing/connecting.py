@@ -1,4 +1,4 @@
-"""Clients that are connected to a server for the duration of a test."""
+"""`connected`: a client that is connected to a server for the duration of a test."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ERAS = ("handshake", "stateless")
 async def connected(
     server: Target, era: str | None = None, **options: Unpack[ClientOptions]
 ) -> AsyncIterator[AsyncClient]:
-    """Connect an asynchronous client to a server for as long as the block lasts.
+    """Connect an asynchronous client to a server for the duration of an `async with` block.
 
     Example:
         async with connected(server, "stateless") as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
 
-    `server` is a `Server`, or anything else that a client can be pointed at. `era` is "handshake", "stateless", or the
-    name of a protocol version; without it the client asks the server. The options are those of `AsyncClient`.
+    `server` is a `Server`, or any other target of a client. `era` is "handshake", "stateless", or the name of a
+    protocol version; by default the client negotiates the version. The options are those of `AsyncClient`.
 
     Raises:
         ValueError: there is no such era or version.
@@ -39,7 +39,7 @@ async def connected(
 
 
 def era_options(era: str | None) -> ClientOptions:
-    """Return the client options for an era or a version."""
+    """Return the options of a client for an era or a protocol version."""
     if era is None:
         return {}
     return cast("ClientOptions", {"mode": era} if era in ERAS else {"protocol_version": era})

@@ -1,7 +1,7 @@
-"""The pytest plugin of dragoman: a client of your server in every test that asks for one.
+"""The pytest plugin of dragoman: fixtures for a server under test, its clients, wire peers and scripted models.
 
-pytest loads this module into every run on a machine where dragoman is installed. So it imports nothing of dragoman
-until a fixture is used.
+pytest loads this module in every run if dragoman is installed. The module therefore imports nothing of dragoman until a
+test uses a fixture.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UPDATE = "--dragoman-update"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the ini option and the option of the command line."""
+    """Add the ini option `dragoman_server` and the command line option `--dragoman-update`."""
     parser.addini(_SERVER, 'The server that is tested, as "file.py:object", relative to the root of the tests.')
     parser.getgroup("dragoman").addoption(
         _UPDATE, action="store_true", help="Write the snapshots of schemas anew (assert_schemas_unchanged)."
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Pass the option of the command line on."""
+    """Set `snapshots.is_updating` if the command line has `--dragoman-update`."""
     if config.getoption(_UPDATE):
         from dragoman.testing import snapshots
 
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Reset the option for another run in this process."""
+    """Reset `snapshots.is_updating`, because the process may run pytest again."""
     if config.getoption(_UPDATE):
         from dragoman.testing import snapshots
 
@@ -48,9 +48,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def mcp_server(pytestconfig: pytest.Config) -> Any:
-    """The server that is tested: the one of the ini option `dragoman_server`.
+    """The server under test, from the ini option `dragoman_server`.
 
-    Override it to build the server in code, or to point at anything else that a client can be pointed at.
+    Override this fixture to build the server in code, or to return any other target of a client.
+
+    Raises:
+        UsageError: the ini option is missing, or names no object.
     """
     given = str(pytestconfig.getini(_SERVER) or "")
     if not given:
@@ -63,19 +66,22 @@ def mcp_server(pytestconfig: pytest.Config) -> Any:
 
 @pytest.fixture(params=["handshake", "stateless"])
 def mcp_era(request: pytest.FixtureRequest) -> str:
-    """The era that clients speak, one after the other; override it with one era, or the name of one version."""
+    """The era of the client; a test runs once for each era.
+
+    Override this fixture to return one era, or the name of one protocol version.
+    """
     return str(request.param)
 
 
 @pytest.fixture
 def mcp_client_options() -> dict[str, Any]:
-    """The options of `mcp_client`, none; override it to give handlers, a timeout, and so on."""
+    """The options of `mcp_client`; override this fixture to return handlers, a timeout and so on."""
     return {}
 
 
 @pytest.fixture
 def mcp_client(mcp_server: Any, mcp_era: str, mcp_client_options: dict[str, Any]) -> Iterator[Client]:
-    """A blocking client that is connected to the server, in each era."""
+    """A blocking client that is connected to `mcp_server`; a test runs once for each era."""
     from dragoman.client.blocking import Client
     from dragoman.testing.connecting import era_options
 
@@ -85,7 +91,7 @@ def mcp_client(mcp_server: Any, mcp_era: str, mcp_client_options: dict[str, Any]
 
 @pytest.fixture
 def mcp_connected(mcp_server: Any, mcp_era: str) -> Callable[..., Any]:
-    """`dragoman.testing.connected` for the server and the era: `async with mcp_connected() as client`."""
+    """`dragoman.testing.connected` with the server and the era: `async with mcp_connected() as client`."""
     from dragoman.testing.connecting import connected
 
     return partial(connected, mcp_server, mcp_era)
@@ -93,7 +99,7 @@ def mcp_connected(mcp_server: Any, mcp_era: str) -> Callable[..., Any]:
 
 @pytest.fixture
 def wire_peer(mcp_server: Any, mcp_era: str) -> Callable[..., WirePeer]:
-    """`dragoman.testing.WirePeer` for the server and the era: `async with wire_peer() as peer`."""
+    """`dragoman.testing.WirePeer` with the server and the era: `async with wire_peer() as peer`."""
     from dragoman.testing.wire import WirePeer
 
     return partial(WirePeer, mcp_server, mcp_era)
@@ -101,7 +107,7 @@ def wire_peer(mcp_server: Any, mcp_era: str) -> Callable[..., WirePeer]:
 
 @pytest.fixture
 def check_transport() -> Callable[..., None]:
-    """`dragoman.testing.check_transport`, blocking: `check_transport(lambda: MyTransport(...))`."""
+    """A blocking `dragoman.testing.check_transport`: `check_transport(lambda: MyTransport(...))`."""
     import asyncio
 
     from dragoman.testing import transports
@@ -114,7 +120,7 @@ def check_transport() -> Callable[..., None]:
 
 @pytest.fixture
 def scripted_model() -> Iterator[Callable[..., ScriptedModel]]:
-    """`dragoman.testing.ScriptedModel`; at the end of the test every answer must have been asked for."""
+    """`dragoman.testing.ScriptedModel`; the test fails if an answer of the script was not used."""
     from dragoman.testing.scripted import ScriptedModel
 
     models: list[tuple[ScriptedModel, int]] = []
@@ -134,7 +140,7 @@ def _load(root: Path, given: str) -> Any:
     """Return the object that "file.py:object" names.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the text is malformed, or there is no such file or object.
     """
     file, _, name = given.rpartition(":")
     path = root / file
@@ -149,7 +155,7 @@ def _load(root: Path, given: str) -> Any:
 
 
 def _module(path: Path) -> Any:
-    """Return the module of a file: the one that tests import, if they do."""
+    """Return the module of a file; if a test imported the file already, return that module."""
     import sys
     from importlib.util import module_from_spec, spec_from_file_location
 

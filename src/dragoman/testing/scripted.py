@@ -1,4 +1,4 @@
-"""A model for tests, which gives scripted answers."""
+"""`ScriptedModel`: a model for tests that returns scripted answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIECE_CHARACTERS = 5
 
 
 class ScriptedRequest(msgspec.Struct, frozen=True):
-    """What a scripted model was asked."""
+    """One request to a scripted model: the messages, the tools and the options."""
 
     messages: list[Message]
     tools: list[ToolSpec]
@@ -27,16 +27,19 @@ class ScriptedRequest(msgspec.Struct, frozen=True):
 
 
 class ScriptedModel:
-    """A model for tests: it gives the answers of its script, one for each time that it is asked.
+    """A model for tests that returns one answer of its script for each request.
 
     Example:
         model = ScriptedModel(ToolCall("1", "forecast", {"city": "Oslo"}), "Wear a coat.")
         assert str(Chat(model).with_tools(client).ask("What should I wear?")) == "Wear a coat."
         assert model.requests[1].messages[-1].role == "tool"
 
-    An answer is a text, a call or several, a whole message, an exception to raise, or a function of the messages and
-    the tools that returns one of these; it may be async. Answers come in small pieces, as those of real models do.
-    `requests` holds what was asked. Raises ModelError when the script is over.
+    An answer is a text, one tool call or several, a message, or an exception to raise. It may also be a function of the
+    messages and the tools, `def` or `async def`, that returns one of these. The model streams an answer in small
+    pieces, as real models do. `requests` holds the requests that the model received.
+
+    Raises:
+        ModelError: in `generate`, if the script has no more answers.
     """
 
     def __init__(self, *answers: Answer | Answers, name: str = "scripted") -> None:
@@ -49,13 +52,17 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """The name of the model."""
         return self._name
 
     async def generate(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: ModelOptions
     ) -> AsyncIterator[Delta]:
-        """Yield the next answer of the script, piece by piece."""
+        """Yield the next answer of the script in small pieces.
+
+        Raises:
+            ModelError: the script has no more answers.
+        """
         self.requests.append(ScriptedRequest(copy.deepcopy(list(messages)), list(tools), options))
         message = await self._next(messages, tools)
         for delta in _pieces(message):

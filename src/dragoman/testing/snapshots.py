@@ -1,8 +1,8 @@
-"""Snapshots of schemas: a check that a server still offers what its clients know.
+"""`assert_schemas_unchanged`: checks the schemas of a server against a snapshot.
 
-A snapshot is a JSON file with the schemas of all tools, the arguments of all prompts and the templates of resources,
-sorted by name, to be kept with the tests. Differences are reported by tool and argument, because a difference of JSON
-texts does not show what a caller must change.
+A snapshot is a JSON file with the schemas of all tools, the arguments of all prompts and the MIME types of all resource
+templates, sorted by name. The author keeps it with the tests. The check reports differences by tool and argument,
+because a text diff of JSON does not show what a caller must change.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ Snapshot = dict[str, dict[str, Any]]
 _ABSENT = object()
 
 is_updating = False
-"""Whether this run writes snapshots anew; set by the pytest plugin."""
+"""Whether this run writes the snapshots; the pytest plugin sets it."""
 
 
 def assert_schemas_unchanged(server: Server, path: str | Path, *, update: bool | None = None) -> None:
-    """Check that the schemas of a server are those of a snapshot.
+    """Check that the schemas of a server equal those of a snapshot.
 
     Example:
         assert_schemas_unchanged(server, Path(__file__).with_name("schemas.json"))
 
-    The snapshot is written when pytest is run with `--dragoman-update`, or when `update` says so.
+    `path` is the file of the snapshot. With `update=True`, or with `pytest --dragoman-update`, the function writes the
+    snapshot and checks nothing; `update=False` always checks.
 
     Raises:
-        AssertionError: something was added, removed or changed, or there is no snapshot; the message says what.
+        AssertionError: a schema was added, removed or changed, or there is no snapshot; the message names it.
     """
     file = Path(path)
     found = snapshot_of(server)
@@ -63,7 +64,7 @@ def _read(file: Path) -> Snapshot:
 
 
 def snapshot_of(server: Server) -> Snapshot:
-    """Return what a snapshot of a server holds."""
+    """Return the snapshot of a server."""
     registry = server.registry
     return {
         "tools": _wire(registry.tools, ("inputSchema", "outputSchema")),
@@ -80,7 +81,7 @@ def _wire(table: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def differences(old: Snapshot, new: Snapshot) -> Iterator[str]:
-    """Yield a line for each difference."""
+    """Yield a line of text for each difference between two snapshots."""
     for kind, noun, compare in (
         ("tools", "tool", _tool_changes),
         ("prompts", "prompt", _prompt_changes),

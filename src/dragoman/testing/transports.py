@@ -1,7 +1,7 @@
-"""A check that a transport keeps the contract that clients rely on.
+"""`check_transport`: checks that a transport keeps the contract of `transports.contract`.
 
-Each step opens a new transport and sends pings. The other side may be a `Server`, or a program that sends each message
-back: both answer a ping with a message that has its id.
+Each step opens a new transport and sends pings. The other side is a `Server`, or a program that echoes each message:
+both answer a ping with a message that has the same id.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ async def check_transport(
     large: int = LARGE,
     timeout: float = 10,
 ) -> None:
-    """Check that a transport carries messages whole, once and in order, and ends as a client expects it to.
+    """Check that a transport delivers each message once, complete and in order, and opens and closes correctly.
 
     Example:
         await check_transport(lambda: Memory(server.connect))
 
-    `make` returns a transport that is not open yet; `break_off` ends the other side of an open one, so that its end is
-    checked too. `large` is the size of the largest message that is tried, `timeout` what each step may take.
+    `make` returns a transport that is not open. `break_off` ends the other side of an open transport; with it, the
+    check covers this end too. `large` is the size of the largest message in bytes, and `timeout` the limit in seconds
+    for each operation.
 
     Raises:
-        AssertionError: it does not keep the contract; the message says where.
+        AssertionError: the transport breaks the contract; the message says how.
     """
     for check in (_one_by_one, _in_order, _side_by_side, _large, _closing, _closing_while_sending, _opening_again):
         probe = _Probe(make(), timeout, large)
@@ -47,7 +48,7 @@ async def check_transport(
 
 
 class _Probe:
-    """A transport under test, and what it received."""
+    """A transport under test, with the ids and the ends that it reported."""
 
     def __init__(self, transport: Transport, timeout: float, large: int) -> None:
         self.transport = transport

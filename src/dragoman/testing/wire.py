@@ -1,4 +1,4 @@
-"""A raw wire peer: real JSON bytes to and from a server, without a transport."""
+"""`WirePeer`: a client for tests that exchanges raw JSON-RPC messages with a server, without a transport."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Era = Literal["handshake", "stateless", "none"]
 
 
 class WirePeer:
-    """A client's end of a connection to a server, message by message.
+    """The client's side of a connection to a server; a test sends and receives single messages.
 
     Example:
         async with WirePeer(server, era="stateless") as peer:
@@ -25,8 +25,12 @@ class WirePeer:
             assert response["result"]["content"][0]["text"] == "3"
 
     `era` is "handshake", "stateless", the name of a protocol version, or "none" for a peer that sends no version and no
-    capabilities. Messages of the server that answer no request are in `received`. The answers of a batch are received
-    one by one.
+    capabilities. `capabilities` are those of the client. `timeout` is the number of seconds that `response` and
+    `receive` wait. `received` holds the server's requests and notifications, and responses that match no request of the
+    peer. The responses of a batch are received one by one.
+
+    Raises:
+        ValueError: there is no such era or protocol version.
     """
 
     def __init__(
@@ -69,12 +73,12 @@ class WirePeer:
         await asyncio.wait_for(self._connection.drain(), self._timeout)
 
     async def request(self, method: str, params: types.Json | None = None, *, id: object = None) -> types.Json:
-        """Send a request and return the whole response message."""
+        """Send a request, wait for its response, and return the complete message of the response."""
         number = self.start(method, params, id=id)
         return await self.response(number)
 
     def start(self, method: str, params: types.Json | None = None, *, id: object = None) -> Any:
-        """Send a request and return its id."""
+        """Send a request, and return its id without waiting for the response."""
         self._last_id += 1
         number = self._last_id if id is None else id
         self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -85,7 +89,11 @@ class WirePeer:
         return number
 
     async def response(self, id: object) -> types.Json:
-        """Wait for the response to a request."""
+        """Wait for the response to a request of `start`, and return it.
+
+        Raises:
+            TimeoutError: the server did not answer in time.
+        """
         return await asyncio.wait_for(self._waiting[id], self._timeout)
 
     def notify(self, method: str, params: types.Json | None = None) -> None:
@@ -93,16 +101,22 @@ class WirePeer:
         self.send({"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})})
 
     def answer(self, id: object, result: object = None, *, error: types.Json | None = None) -> None:
-        """Answer a request of the server's."""
+        """Answer a request of the server with a result or an error."""
         self.send({"jsonrpc": "2.0", "id": id, **({"result": result} if error is None else {"error": error})})
 
     def send(self, message: object) -> None:
-        """Send any message, or bytes as they are."""
+        """Send any JSON value as a message, or bytes as one line or several."""
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         self._connection.receive(data if data.endswith(b"\n") else lines.encode(data))
 
     async def receive(self, method: str | None = None) -> types.Json:
-        """Wait for a message that answers no request, of one method if given, and take it out of `received`."""
+        """Wait for a message that is not a response, remove it from `received`, and return it.
+
+        `method` limits the wait to messages of one method.
+
+        Raises:
+            TimeoutError: no such message arrived in time.
+        """
         async with asyncio.timeout(self._timeout):
             while True:
                 for index, message in enumerate(self.received):

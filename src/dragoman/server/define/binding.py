@@ -1,8 +1,8 @@
-"""Where each parameter of an author's function comes from.
+"""The binding of an author's function: which parameters are arguments of the client, and which have a source.
 
-A parameter is an argument, which the client sends, unless it has a source: a function that makes its value from the
-call. `Signature` decodes the arguments, leaves parameters with a source out of the schema, and binds both kinds.
-`_Sources` finds the source of a parameter. The context is the only source so far; another one is one more rule there.
+A parameter is an argument that the client sends, unless the parameter has a source. A source is a function that makes
+the value from the `Call`. `_Sources` finds the source of a parameter; the context is the only source. `Signature`
+leaves parameters with a source out of the schema, and binds both kinds.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _CONTEXTS: dict[str, Source] = {"Context": Context, "BlockingContext": BlockingC
 
 
 def signature_of(function: Callable[..., Any]) -> Signature:
-    """Inspect a function whose parameters are arguments, except for those that have a source.
+    """Return the signature of a function; a parameter that has a source is not an argument.
 
     Raises:
-        DefinitionError: a parameter cannot be given; the message names it and the remedy.
+        DefinitionError: a parameter cannot be bound; the message names the parameter and the remedy.
     """
     return Signature.of(function, source_of=_Sources())
 
 
 class Hook:
-    """An author's function that is called with values by position, as many as it takes, and with its sources."""
+    """An author's function that the server calls with positional values, at most as many as the function takes."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._signature = signature_of(function)
         self._start = starter(function, in_place=self._signature.is_async)
 
     async def invoke(self, call: Call, *values: Any) -> Any:
-        """Call the function, in a thread if it blocks."""
+        """Call the function with the values and the context, in a thread if it is a `def`."""
         args, kwargs = self._signature.bind_values(values, call)
         return await resolved(self._start(*args, **kwargs))
 
 
 class _Sources:
-    """Finds the sources of the parameters of one function."""
+    """Finds the sources of the parameters of one function, which may take the context once."""
 
     def __init__(self) -> None:
         self._takes_context: str | None = None
@@ -53,7 +53,7 @@ class _Sources:
     def __call__(self, parameter: inspect.Parameter, *, is_async: bool) -> Source | None:
         annotation = parameter.annotation
         fitting = "Context" if is_async else "BlockingContext"
-        # A parameter that is called `ctx` needs no annotation.
+        # A parameter named `ctx` needs no annotation.
         is_bare = annotation is parameter.empty and parameter.name == "ctx" and parameter.default in (annotation, None)
         context = fitting if is_bare else _context_class(annotation)
         if context is None:
@@ -68,7 +68,7 @@ class _Sources:
 
 
 def _context_class(annotation: Any) -> str | None:
-    """Return the name of the context that an annotation is, also within Optional or Annotated; None if it is none."""
+    """Return the name of the context class in an annotation, Optional or Annotated; None if there is no context."""
     if get_origin(annotation) in {Annotated, Union, UnionType}:
         found = {_context_class(argument) for argument in get_args(annotation)} - {None}
         return found.pop() if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""Completion of the arguments of prompts and of the variables of resource templates."""
+"""`Completers`: the functions that complete arguments of prompts and variables of resource templates."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Completer = TypeVar("Completer", bound=Callable[..., object])
 
 
 class Completers:
-    """The completers of one prompt or template, by argument: functions of `(value, arguments)`, or of the value.
+    """The completers of one prompt or template, by argument.
 
-    `known` are the names of the arguments.
+    A completer is a function of `(value, arguments)` or of `(value)`. `known` holds the names of the arguments.
     """
 
     def __init__(self, owner: str = "", known: Iterable[str] = ()) -> None:
         self.watchers = Watchers()
-        """Notified of each completer that is added."""
+        """The methods to call after a completer is added."""
         self._owner = owner
         self._known = list(known)
         self._by_argument: dict[str, Hook] = {}
@@ -39,10 +39,10 @@ class Completers:
         return self._by_argument.get(argument)
 
     def decorator(self, argument: str) -> Callable[[Completer], Completer]:
-        """Return a decorator that lets a function complete an argument.
+        """Return a decorator that registers a function as the completer of an argument.
 
         Raises:
-            DefinitionError: the owner has no such argument.
+            DefinitionError: the prompt or template has no such argument.
         """
         if argument not in self._known:
             raise DefinitionError(f"The {self._owner} has no argument {argument!r} to complete; it has {self._known}")
@@ -56,12 +56,12 @@ class Completers:
 
 
 class Completable:
-    """What prompts and templates share: arguments that can be completed."""
+    """The base class of prompts and templates, whose arguments can have completers."""
 
     completers: Completers
 
     def complete(self, argument: str) -> Callable[[Completer], Completer]:
-        """Complete an argument of the prompt, or a variable of the template, by the decorated function.
+        """Return a decorator that registers a function as the completer of an argument or variable.
 
         Example:
             @review.complete("tone")
@@ -75,9 +75,9 @@ class Completable:
 
 
 def completion_result(found: Any) -> types.CompleteResult:
-    """Return the result for the value of a completer: at most 100 values, with their total number.
+    """Return the result for the value of a completer, with at most 100 values.
 
-    A completer returns values, one value, a Completion, a whole result, a dict of the fields of either, or None.
+    A completer returns a list of values, one value, a Completion, a CompleteResult, a dict like either, or None.
     """
     if isinstance(found, dict) and "completion" in found:
         found = wire_object(found, types.CompleteResult, "The result of a completion")

@@ -1,4 +1,4 @@
-"""Content that tools and prompts return: text, images, sound, files and content blocks, and the blocks they become."""
+"""`Image`, `Audio` and `File`, and the conversion of the values of tools and prompts to content blocks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Image(_Media, frozen=True):
 
 
 class Audio(_Media, frozen=True):
-    """Sound that a tool or prompt returns.
+    """An audio clip that a tool or prompt returns.
 
     Example:
         return Audio(wav_bytes, "audio/wav")
@@ -64,9 +64,9 @@ class File(Struct, frozen=True):
         return File(Path("report.pdf"))
         return File(pdf_bytes, "application/pdf", name="report.pdf")
 
-    `data` is bytes, or the path of a file, which is read when the file is returned. Left out, `mime_type` follows from
-    the name, `name` is the last part of the path, and `uri` is made of the name: the client does not learn the path.
-    Text is sent as text if it is UTF-8, and everything else as base64.
+    `data` is bytes, or the path of a file; the server reads the file when the tool returns. `name` is by default the
+    last part of the path. `mime_type` is by default derived from the name. `uri` is by default made from the name, so
+    the client does not see the path. UTF-8 data of a text type is sent as text, and other data as base64.
     """
 
     data: bytes | str | PathLike[str]
@@ -106,9 +106,9 @@ class File(Struct, frozen=True):
 
 Piece = str | Image | Audio | File | types.ContentBlock | types.UnknownContent | types.ResourceContents | types.Json
 Content = Piece | Sequence[Piece] | None
-"""What content is made of: text, images, sounds, files, content blocks or plain dicts of them; one or several."""
+"""A value that can become content blocks: text, an image, audio, a file, a content block or its dict, or a list."""
 CONTENT_CLASSES = (Image, Audio, File, types.ResourceContents, Block, types.UnknownContent)
-"""The classes whose objects are content in every place."""
+"""The classes whose objects are always content; the return annotation does not matter."""
 _BLOCK_TYPES: dict[str, type[Block]] = {kind.type: kind for kind in get_args(types.ContentBlock)}
 
 
@@ -116,7 +116,7 @@ def content_blocks(value: Any) -> list[types.ContentBlock]:
     """Return the content blocks of a value that an author returned.
 
     Raises:
-        TypeError: the value is nothing that content can be made of.
+        TypeError: the value cannot become content.
         ValueError: a block does not fit its type.
     """
     if value is None:
@@ -125,9 +125,10 @@ def content_blocks(value: Any) -> list[types.ContentBlock]:
 
 
 def is_content(value: Any) -> bool:
-    """Tell whether a value is content where no annotation says what it is.
+    """Tell whether a value without a return annotation is content or data.
 
-    Text, blocks, and lists with a block are content. A list of text alone is data, as is an empty list.
+    Text, blocks, and lists with at least one block are content. A list that holds only text, and an empty list, are
+    data.
     """
     if isinstance(value, list | tuple):
         return holds_content(value) or (any(map(is_block, value)) and all(map(_is_piece, value)))
@@ -135,7 +136,7 @@ def is_content(value: Any) -> bool:
 
 
 def holds_content(value: Any) -> bool:
-    """Tell whether a value is an object made for content, or a list with one: content whatever an annotation says."""
+    """Tell whether a value is, or is a list with, an object of `CONTENT_CLASSES`; the return annotation is ignored."""
     if isinstance(value, list | tuple):
         return any(isinstance(item, CONTENT_CLASSES) for item in value)
     return isinstance(value, CONTENT_CLASSES)
@@ -146,7 +147,7 @@ def _is_piece(value: Any) -> bool:
 
 
 def is_block(value: Any) -> bool:
-    """Tell whether a value is a dict in the shape of a content block."""
+    """Tell whether a value is a dict that fits a content block."""
     if not isinstance(value, dict) or not isinstance(value.get("type"), str) or value["type"] not in _BLOCK_TYPES:
         return False
     try:
@@ -158,7 +159,7 @@ def is_block(value: Any) -> bool:
 
 def _block(value: Any) -> types.ContentBlock:
     if isinstance(value, str):
-        # Of a subclass of str, only the text is known to have a JSON form.
+        # The block holds a plain `str`, because an object of a subclass may have no JSON form.
         return types.TextContent(value if type(value) is str else str.__str__(value))
     if isinstance(value, Image | Audio | File):
         value = value.block()

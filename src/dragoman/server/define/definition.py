@@ -1,8 +1,9 @@
-"""`Definition`, the base class of tools, prompts, resources and templates: an author's function with its description.
+"""`Definition`: the base class of tools, prompts, resources and templates.
 
-There are three ways to define each: a class with a method, an object made of a function (`Tool.define`, or the free
-decorators), and a decorator on the server. All of them make one object whose function is inspected once. The object can
-be registered with any number of servers, and called like the function.
+A definition is an author's function with its name, description and schema. There are three ways to make one: a class
+with a method, an object made from a function (`Tool.define`, `@tool`), and a decorator of the server (`@server.tool`).
+All of them make one object that inspects the function once. The object can be registered with several servers, and
+called like the function.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 if TYPE_CHECKING:
-    # Defaults let `class Weather(Tool)` pass a strict type checker; before Python 3.13 `typing` has none.
+    # Defaults let `class Weather(Tool)` pass a strict type checker. `typing` has them from Python 3.13 on.
     import typing_extensions
 
     Parameters = typing_extensions.ParamSpec("Parameters", default=...)
@@ -45,21 +46,21 @@ class DefinitionOptions(TypedDict, total=False):
     """The options that every definition has."""
 
     name: str | None
-    """By default the name of the function."""
+    """The name in lists; by default the name of the function."""
     title: str | None
-    """The name that people are shown."""
+    """The name to show to people."""
     description: str | None
-    """By default the docstring of the function."""
+    """The description in lists; by default the docstring of the function."""
     meta: types.Json | None
-    """The `_meta` of its entry in lists."""
+    """The `_meta` of the entry in lists."""
     icons: Iterable[types.Icon | types.Json]
-    """The icons that people are shown."""
+    """The icons to show to people."""
     inline: bool
     """Run a `def` in the event loop, because it is quick and does not block."""
 
 
 class Definition(Generic[Parameters, Returned]):
-    """A function of the author's, described for clients."""
+    """An author's function with its description for clients."""
 
     name: str = ""
     title: str | None = None
@@ -70,12 +71,12 @@ class Definition(Generic[Parameters, Returned]):
     """Run a `def` in the event loop, because it is quick and does not block."""
 
     _method: ClassVar[str]
-    """The method that a class defines."""
+    """The name of the method that a subclass implements, such as `call`."""
 
     definition: Any
     """The entry in lists."""
     start: Callable[..., Any]
-    """Calls the function, in a thread if it may block; returns its value, or a coroutine that gives it."""
+    """Calls the function, in a thread if it may block; returns its value, or a coroutine that returns the value."""
 
     def __init__(self, **options: Any) -> None:
         kind = type(self)
@@ -97,7 +98,12 @@ class Definition(Generic[Parameters, Returned]):
 
     @classmethod
     def define(cls, function: Callable[Parameters, Returned], /, **options: Any) -> Self:
-        """Make a definition of a function; the options are the attributes that a class would set, and None sets none.
+        """Make a definition from a function.
+
+        Example:
+            weather = Tool.define(api.forecast, name="weather", description="Weather for a city.")
+
+        The options are the attributes that a subclass would set; None leaves the default.
 
         Raises:
             DefinitionError: the function cannot be served; the message names the remedy.
@@ -110,7 +116,7 @@ class Definition(Generic[Parameters, Returned]):
         return made
 
     def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        """Call the function as it is."""
+        """Call the function directly, without the checks for clients."""
         return self._function(*args, **kwargs)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
@@ -129,10 +135,10 @@ class Definition(Generic[Parameters, Returned]):
         self._refuse_unlistable()
 
     def _compile(self) -> None:
-        """Make the entry for lists; a subclass overrides this."""
+        """Set `definition`, the entry in lists; a subclass overrides this."""
 
     def _refuse_unlistable(self) -> None:
-        """Refuse an entry that would make the whole list fail."""
+        """Refuse an entry that a client could not decode, because it would make the whole list fail."""
         definition = getattr(self, "definition", None)
         try:
             types.decode(encode(definition), type(definition))
@@ -140,13 +146,13 @@ class Definition(Generic[Parameters, Returned]):
             raise DefinitionError(f"{self.name!r} cannot be listed: {error}") from None
 
     def _described(self, kind: Callable[..., Listed], **fields: Any) -> Listed:
-        """Return the entry for lists, from the fields that every kind has and from others."""
+        """Return the entry in lists: the fields that every definition has, and `fields`."""
         icons = wire_objects(self.icons, types.Icon, f"An icon of {self.name!r}")
         texts = {"name": self.name, "title": self.title, "description": self.description}
         return kind(**texts, icons=icons, meta=self.meta, **fields)
 
     def begin(self, call: Call) -> Any:
-        """Call the function with a client's arguments; return its value, or a coroutine that gives it, for `result`.
+        """Call the function with a client's arguments; return its value, or a coroutine that returns the value.
 
         Raises:
             RpcError: the arguments do not fit.
@@ -161,12 +167,12 @@ class Definition(Generic[Parameters, Returned]):
         return rejected.refusal()
 
     def result(self, call: Call, value: object) -> object:  # noqa: ARG002
-        """Return the result for the function's value, not sealed; a subclass overrides this."""
+        """Return the unsealed result for the function's value; a subclass overrides this."""
         return value
 
 
 def snake_case(name: str) -> str:
-    """Return a class or function name in the spelling of tool names: `HTTPFetch` is `http_fetch`."""
+    """Return the name of a class or function in snake case: `HTTPFetch` becomes `http_fetch`."""
     return _WORD_STARTS.sub("_", name).replace("-", "_").lower()
 
 
@@ -180,10 +186,10 @@ Defined = TypeVar("Defined")
 
 
 def options_among(names: dict[str, Any], kind: type[Any]) -> Any:
-    """Return the options of a TypedDict that a function has among its local names.
+    """Return those of a function's local variables that are options of the TypedDict `kind`.
 
-    A public function has each option as a parameter, so that `help` lists them; this passes them on without a second
-    list.
+    A public function has each option as a parameter, so that `help` lists them. This function collects them without a
+    second list of their names.
     """
     return {option: names[option] for option in kind.__annotations__ if option in names}
 
@@ -191,7 +197,7 @@ def options_among(names: dict[str, Any], kind: type[Any]) -> Any:
 def decorated(
     make: Callable[..., Defined], given: Callable[P, R] | str | None, options: dict[str, Any]
 ) -> Defined | Callable[[Callable[P, R]], Defined]:
-    """Return a definition of a function, or a decorator if a name or options were given.
+    """Return a definition of a function, or a decorator if `given` is a name or None.
 
     Raises:
         DefinitionError: two names are given, or the function cannot be served.

@@ -1,4 +1,4 @@
-"""Prompts: messages that a user picks, with arguments filled in, and the results of their functions."""
+"""`Prompt`: a template of messages that a user picks, its arguments, and the results of its function."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dragoman.server.wire_objects import wire_object, wire_objects
 
 
 class Prompt(Completable, Definition[Parameters, Returned]):
-    """A prompt: a class with a `render` method, or what the decorators make of a function.
+    """A prompt: a class with a `render` method, or an object that a decorator made from a function.
 
     Example:
         class Review(Prompt):
@@ -44,12 +44,12 @@ class Prompt(Completable, Definition[Parameters, Returned]):
     """
 
     arguments: Iterable[types.PromptArgument | types.Json] | None = None
-    """Declared arguments; left out, they are those of the signature."""
+    """The declared arguments; by default those of the function's signature."""
 
     _method: ClassVar[str] = "render"
 
     def render(self, *_: Any, **__: Any) -> Any:
-        """What the prompt says; a class defines it."""
+        """Return the messages of the prompt; a subclass overrides this."""
 
     def _compile(self) -> None:
         declared = wire_objects(self.arguments, types.PromptArgument, f"An argument of prompt {self.name!r}")
@@ -76,7 +76,7 @@ class Prompt(Completable, Definition[Parameters, Returned]):
             )
 
     def begin(self, call: Call) -> Any:
-        """Call the function with a client's arguments; return its value, or a coroutine that gives it, for `result`.
+        """Call the function with a client's arguments; return its value, or a coroutine that returns the value.
 
         Raises:
             InvalidParams: an argument is missing or wrong.
@@ -85,11 +85,11 @@ class Prompt(Completable, Definition[Parameters, Returned]):
         return super().begin(call)
 
     def result(self, call: Call, value: object) -> object:  # noqa: ARG002
-        """Return the result for the function's value, or the questions that it asks."""
+        """Return the result for the function's value, or the value itself if it is `InputRequired`."""
         return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
 
     def _refuse_missing(self, arguments: Raw | UnsetType) -> None:
-        """Refuse arguments without one that is declared as required, even if the function has a default for it."""
+        """Refuse arguments that lack a declared required argument, even if the function has a default for it."""
         if self.arguments is None or not self._required:
             return
         try:
@@ -102,7 +102,7 @@ class Prompt(Completable, Definition[Parameters, Returned]):
 
 
 def prompt_result(value: Any, description: str | None) -> types.GetPromptResult:
-    """Return the result for what a prompt returned: messages, a whole result, or a dict in the shape of one."""
+    """Return the result for the value of a prompt's function: messages, a result, or a dict like a result."""
     if isinstance(value, types.GetPromptResult):
         return msgspec.structs.replace(value, messages=prompt_messages(value.messages))
     if isinstance(value, dict) and "messages" in value:
@@ -114,11 +114,11 @@ def prompt_result(value: Any, description: str | None) -> types.GetPromptResult:
 
 
 def prompt_messages(value: Any) -> list[types.PromptMessage]:
-    """Return the messages for what a prompt returned; what has no role is the user's.
+    """Return the messages for the value of a prompt's function; content without a role has the role "user".
 
     Raises:
-        TypeError: the value is nothing that messages can be made of.
-        ValueError: a role is none of the protocol's, or a block does not fit its type.
+        TypeError: the value cannot become messages.
+        ValueError: the protocol does not have a role, or a block does not fit its type.
     """
     if isinstance(value, list | tuple):
         return [message for item in value for message in prompt_messages(item)]
@@ -131,10 +131,10 @@ def prompt_messages(value: Any) -> list[types.PromptMessage]:
 
 
 class PromptOptions(DefinitionOptions, total=False):
-    """The options of a prompt that is made of a function."""
+    """The options of a prompt that is made from a function."""
 
     arguments: Iterable[types.PromptArgument | types.Json] | None
-    """Declared arguments; left out, they are those of the signature."""
+    """The declared arguments; by default those of the function's signature."""
 
 
 @overload
@@ -155,7 +155,7 @@ def prompt(
     icons: Iterable[types.Icon | types.Json] = (),
     inline: bool = False,
 ) -> Prompt[P, R] | Callable[[Callable[P, R]], Prompt[P, R]]:
-    """Make a prompt of a function, for any server.
+    """Make a prompt from a function; any server can register it.
 
     Example:
         @prompt

@@ -1,4 +1,4 @@
-"""Resources that clients read, at a fixed URI or at URIs that follow a template, and the results of their functions."""
+"""`Resource` and `ResourceTemplate`: resources at a fixed URI or at the URIs of a template, and their results."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _DRIVE = r"[A-Za-z]:/"
 _SCHEME = r"(?s)[A-Za-z][A-Za-z0-9+.-]*:.+"
 
 
-# Without a docstring, which would become the description of every resource without a reader.
+# This function has no docstring, because the docstring would become the description of each resource that uses it.
 def _read_nothing(**_: Any) -> None:
     return
 
 
 class _Readable(Definition[Parameters, Returned]):
-    """What fixed and templated resources share."""
+    """The base class of `Resource` and `ResourceTemplate`."""
 
     mime_type: str | None = None
     annotations: types.Annotations | types.Json | None = None
@@ -57,21 +57,21 @@ class _Readable(Definition[Parameters, Returned]):
             super().__init__(**options)
 
     def read(self, *_: Any, **__: Any) -> Any:
-        """What the resource holds; a class defines it, and without it the resource is empty."""
+        """Return the contents of the resource; a subclass overrides this, and otherwise the resource is empty."""
 
     def _described(self, kind: Callable[..., Listed], **fields: Any) -> Listed:
         annotations = optional_wire_object(self.annotations, types.Annotations, f"The annotations of {self.name!r}")
         return super()._described(kind, mime_type=self.mime_type, annotations=annotations, **fields)
 
     def result(self, call: Call, value: object) -> object:
-        """Return the result for the function's value, or the questions that it asks."""
+        """Return the result for the function's value, or the value itself if it is `InputRequired`."""
         if isinstance(value, InputRequired):
             return value
         return resource_result(value, call.request.params.uri, self.mime_type)
 
 
 class Resource(_Readable[Parameters, Returned]):
-    """A resource at a fixed URI: a class with a `read` method, or what the decorators make of a function.
+    """A resource at a fixed URI: a class with a `read` method, or an object that a decorator made from a function.
 
     Example:
         class Config(Resource):
@@ -106,7 +106,9 @@ class Resource(_Readable[Parameters, Returned]):
             )
 
     def complete(self, argument: str) -> Callable[[Completer], Completer]:
-        """Refuse to complete a variable, as a fixed URI has none; a resource may be of either kind.
+        """Raise DefinitionError: a fixed URI has no variable to complete.
+
+        The method exists because `@resource` returns a Resource or a ResourceTemplate.
 
         Raises:
             DefinitionError: always.
@@ -115,7 +117,7 @@ class Resource(_Readable[Parameters, Returned]):
 
 
 class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
-    """Resources whose URIs follow an RFC 6570 template: its variables are the function's parameters.
+    """Resources whose URIs match an RFC 6570 template; the variables are the parameters of the function.
 
     Example:
         class Profile(ResourceTemplate):
@@ -125,19 +127,19 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
 
         server = Server("app", resource_templates=[Profile])
 
-    A variable never holds a path that leaves its folder: `..` segments, absolute paths, backslashes and NUL are not
-    found, and neither is a slash, except in a query and in `{+name}` and `{#name}`. `unsafe_paths = True` lets them
-    through.
+    A variable never holds a path that leaves its folder. A URI does not match if a variable has a `..` segment, an
+    absolute path, a backslash or NUL. A slash matches only in a query, in `{+name}` and in `{#name}`. With
+    `unsafe_paths = True` all of these match.
 
     Raises:
-        DefinitionError: the template cannot be matched, or its variables are not the function's parameters.
+        DefinitionError: the template is not supported, or its variables are not the function's parameters.
     """
 
     uri_template: str = ""
     unsafe_paths: bool = False
 
     def _compile(self) -> None:
-        from dragoman.protocol.uritemplate import UriTemplate  # which servers without templates do not need
+        from dragoman.protocol.uritemplate import UriTemplate  # servers without templates do not import it
 
         self.template = UriTemplate(self.uri_template)
         self.completers = Completers(f"template {self.uri_template!r}", self.template.variables)
@@ -160,7 +162,7 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
             )
 
     def match(self, uri: str) -> Raw | None:
-        """Return the variables of a URI as arguments, or None when it does not follow the template."""
+        """Return the variables of a URI as encoded arguments, or None if the URI does not match the template."""
         variables = self.template.match(uri)
         if variables is None or not (self.unsafe_paths or all(self._is_safe(*item) for item in variables.items())):
             return None
@@ -179,7 +181,7 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
 
 
 def resource_result(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
-    """Return the result for what a reader returned: contents, a whole result, or a dict in the shape of one."""
+    """Return the result for the value of a `read` function: contents, a result, or a dict like a result."""
     if isinstance(value, types.ReadResourceResult):
         return msgspec.structs.replace(value, contents=[_contents(contents) for contents in value.contents])
     given = value.get("contents") if isinstance(value, dict) else None
@@ -189,10 +191,10 @@ def resource_result(value: Any, uri: str, mime_type: str | None) -> types.ReadRe
 
 
 def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[types.ResourceContents]:
-    """Return the contents for what a reader returned.
+    """Return the contents for the value of a `read` function.
 
-    Text and bytes are what they are; contents, as objects or as dicts in their shape, and lists with contents stay;
-    anything else is JSON.
+    Text becomes text contents, and bytes become a blob. Contents, dicts like contents, and lists with contents stay as
+    they are. Any other value is encoded as JSON text.
     """
     if value is None:
         return []
@@ -224,12 +226,12 @@ def _is_contents(value: Any) -> bool:
 
 
 class ResourceOptions(DefinitionOptions, total=False):
-    """The options of a resource or template that is made of a function."""
+    """The options of a resource or template that is made from a function."""
 
     mime_type: str | None
     """The MIME type of the contents."""
     annotations: types.Annotations | types.Json | None
-    """Hints for clients: its audience and its priority."""
+    """Hints for clients, such as the audience and the priority of the resource."""
     size: int | None
     """The number of bytes; only for a fixed URI."""
     unsafe_paths: bool
@@ -251,7 +253,7 @@ def resource(
     inline: bool = False,
     unsafe_paths: bool = False,
 ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
-    """Make a resource, or a template when the URI has variables, of a function, for any server.
+    """Make a resource from a function, or a resource template if the URI has variables; any server can register it.
 
     Example:
         @resource("users://{user_id}/profile")

@@ -1,8 +1,9 @@
-"""Results of tools: what a tool returned, as content and as structured content.
+"""`Output`: converts the value of a tool to a result with content and structured content.
 
-A return annotation of text, media or content blocks has no output schema. Any other annotation has one, and its values
-travel as structured content, with their JSON as text beside it; a value is encoded once for both. A value is compared
-with the annotation before it is sent. Values of exact plain types, which most tools return, skip the comparison.
+A return annotation of text, media or content blocks has no output schema. Any other annotation has an output schema.
+Its values are sent as structured content, and the same JSON is sent as text content; a value is encoded once for both.
+The server validates a value against the annotation before it sends the value. It skips the validation for values whose
+exact type cannot violate the schema, such as an `int` for `-> int`.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from dragoman.types.content import Block
 
 
 class ToolResult(Struct):
-    """The full form of what a tool returns.
+    """A result of a tool with all its parts: content, structured content, error flag and `_meta`.
 
     Example:
         return ToolResult("3 files", structured={"count": 3}, meta={"example.com/took": 12})
 
-    `content` takes what a tool may return; left out, structured content is mirrored as JSON text, and an empty list
-    stays empty. `is_error` marks a failure that the model should read.
+    `content` is text, an image, audio, a file, content blocks or a list of them; by default it is the JSON text of
+    `structured`. An empty list sends no content. `is_error` marks a failure that the model should read.
     """
 
     content: Content | UnsetType = UNSET
@@ -59,9 +60,9 @@ _EXACT_TYPES: dict[str, frozenset[type]] = {
     "boolean": frozenset({bool}),
     "object": frozenset({dict}),
 }
-"""The exact types whose values fit a schema that has no keyword but `type`."""
+"""Maps a JSON type to the exact Python types whose values fit a schema with `type` as its only constraint."""
 _DESCRIPTIONS = frozenset({"title", "description", "examples", "default"})
-"""The keywords that no value can violate."""
+"""The keywords that constrain no value."""
 _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 
 Allows = Callable[[Any], bool]
@@ -70,20 +71,20 @@ Allows = Callable[[Any], bool]
 class Output:
     """Makes the results of one tool.
 
-    Structured content that is no object travels as `{"result": value}`. A bare output is wrapped so only before
-    2026-07-28, where the protocol demands an object; its schema and its values are then wrapped when they are sent.
+    Structured content that is not an object is sent as `{"result": value}`. A bare output sends the value itself from
+    2026-07-28 on. Earlier versions require an object, so the server wraps a bare schema and value when it sends them.
     """
 
     def __init__(self, tool: str, schema: OutputSchema | None = None, *, is_bare: bool = False) -> None:
         self._tool = tool
         self._schema = schema
         self._is_compared = False
-        """Whether results are compared with the schema: only if it was derived from the return annotation."""
+        """Whether every value is validated against the schema: true if the return annotation is its source."""
         self._allows: Allows | None = None
-        """Tells whether the return annotation allows a value as content; None allows every value."""
+        """Tells whether a value fits the return annotation of content; None if every value fits."""
         self._lists_content = False
         self._exact_types = frozenset((str,) if schema is None else (str, int, float, bool, dict))
-        """The exact types whose values need no comparison."""
+        """The exact types whose values need no validation."""
         self.is_bare = is_bare
         self.wraps = schema is not None and needs_wrapping(schema.document)
         self.schema = None if schema is None else schema.document
@@ -141,7 +142,7 @@ class Output:
         return self._structured_result(value)
 
     def plain_result(self, value: Any) -> types.CallToolResult | None:
-        """Return the result for a value of an exact plain type, or None if the value must be compared."""
+        """Return the result for a value of an exact plain type, or None if the value needs validation."""
         kind = type(value)
         if kind not in self._exact_types or (kind is float and not isfinite(value)):
             return None
@@ -174,7 +175,7 @@ class Output:
         return result
 
     def _encode(self, value: Any, *, is_error: bool) -> bytes:
-        """Encode structured content, and compare it with the schema unless it is that of an error."""
+        """Encode structured content, and validate it against the schema unless the result is an error."""
         data = _encoder.encode(value)
         if not is_error and self._is_compared and self._schema is not None:
             misfit = self._schema.misfit(msgspec.json.decode(data))
@@ -183,7 +184,7 @@ class Output:
         return data
 
     def _held(self, data: bytes) -> Any:
-        """Return encoded structured content as it travels."""
+        """Return encoded structured content, wrapped in `{"result": ...}` if needed."""
         held = Raw(data)
         is_object = not self.wraps and data.startswith(b"{")
         return held if self.is_bare or is_object else {"result": held}
@@ -196,10 +197,10 @@ class Output:
         )
 
     def check(self, result: types.CallToolResult) -> None:
-        """Compare a result with the output schema.
+        """Validate a result against the output schema.
 
         Raises:
-            ValidationError: its structured content does not fit, or is missing.
+            ValidationError: the structured content does not fit, or is missing.
         """
         if self._schema is None:
             return
@@ -216,7 +217,7 @@ def _type_names(value: Any) -> str:
 
 
 def _exact_types(schema: types.Json) -> frozenset[type]:
-    """Return the exact types whose values fit a schema without a comparison."""
+    """Return the exact types whose values always fit a schema."""
     constraints = {keyword: value for keyword, value in schema.items() if keyword not in _DESCRIPTIONS}
     kind = constraints.pop("type", None)
     return _EXACT_TYPES.get(kind, frozenset()) if isinstance(kind, str) and not constraints else frozenset()
@@ -225,8 +226,8 @@ def _exact_types(schema: types.Json) -> frozenset[type]:
 def _data_of(annotation: Any) -> Any:
     """Return the part of an annotation that describes structured content.
 
-    UNSET stands for an annotation of content, and for one that says nothing. A full result may carry anything, so it
-    does not count beside data.
+    UNSET: the annotation describes content, or nothing. In a union, the classes of full results are ignored, because a
+    full result may hold any value.
     """
     if get_origin(annotation) not in (Union, UnionType):
         return UNSET if _is_content_type(annotation) else annotation
@@ -236,7 +237,7 @@ def _data_of(annotation: Any) -> Any:
 
 
 def _is_content_type(annotation: Any) -> bool:
-    """Tell whether values of an annotation are content, or the annotation says nothing of them."""
+    """Tell whether the values of an annotation are content; also true for an annotation that describes nothing."""
     annotation = _unwrapped(annotation)
     if annotation in (UNSET, Any, object, None, NoneType, str, *_SEQUENCES) or isinstance(annotation, UnresolvedName):
         return True
@@ -260,7 +261,7 @@ def _is_subclass(annotation: Any, kinds: tuple[type[Any], ...]) -> bool:
 
 
 def _allowing(annotation: Any) -> Allows | None:
-    """Return a function that tells whether a value is of an annotation of content; None if every value is."""
+    """Return a function that tells whether a value fits an annotation of content; None if every value fits."""
     annotation = _unwrapped(annotation)
     origin = get_origin(annotation)
     if origin in (Union, UnionType):

@@ -1,4 +1,4 @@
-"""Tools: functions that a model may call, with the checks of their arguments and results."""
+"""`Tool`: a function that a model may call, with the validation of its arguments and results."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _NULL = Raw(b"null")
 _OTHER_PLACES = frozenset(
     {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"}
 )
-"""The keywords that may name properties elsewhere than in `properties`."""
+"""The keywords under which a schema may define properties outside of `properties`."""
 _FURTHER_OPTIONS: set[str] = set()
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class Tool(Definition[Parameters, Returned]):
-    """A tool: a class with a `call` method, or what the decorators make of a function.
+    """A tool: a class with a `call` method, or an object that a decorator made from a function.
 
     Example:
         class Weather(Tool):
@@ -61,11 +61,11 @@ class Tool(Definition[Parameters, Returned]):
     annotations: types.ToolAnnotations | types.Json | None = None
     scopes: Sequence[str] = ()
     wrap_result: bool = True
-    """Send structured content that is no object as `{"result": value}`, also from 2026-07-28 on."""
+    """Send structured content that is not an object as `{"result": value}`, also from 2026-07-28 on."""
 
     _method: ClassVar[str] = "call"
     _further: tuple[str, ...] = ()
-    """The options of extensions that the tool was given."""
+    """The names of the extension options that the author gave to the tool."""
 
     def _takes(self, option: str) -> bool:
         if super()._takes(option):
@@ -76,10 +76,10 @@ class Tool(Definition[Parameters, Returned]):
         return is_further
 
     def require_options_known(self, known: Container[str]) -> None:
-        """Refuse the tool if an option belongs to an extension that the server lacks.
+        """Refuse the tool if it has an option of an extension that the server lacks.
 
         Raises:
-            DefinitionError: one does.
+            DefinitionError: an option is not in `known`.
         """
         for option in self._further:
             if option not in known:
@@ -89,7 +89,7 @@ class Tool(Definition[Parameters, Returned]):
                 )
 
     def call(self, *_: Any, **__: Any) -> Any:
-        """What the tool does; a class defines it."""
+        """Run the tool; a subclass overrides this."""
         raise TypeError(f"{type(self).__name__} must define a method `call`")
 
     def _compile(self) -> None:
@@ -111,12 +111,12 @@ class Tool(Definition[Parameters, Returned]):
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
 
     def _compare_parameters(self, schema: types.Json) -> str | None:
-        """Compare an author's schema with the function; return the parameter that takes all arguments, if there is one.
+        """Check that an author's schema fits the function; return the parameter that takes all arguments, if any.
 
-        The only parameter of a function takes all arguments if the schema does not name it and it may be a dict.
+        If a function has one parameter, the schema does not name it, and it may be a dict, it takes all arguments.
 
         Raises:
-            DefinitionError: the function needs an argument that the schema does not name.
+            DefinitionError: the function requires an argument that the schema does not have.
         """
         properties = schema.get("properties", {})
         parameters = self.signature.parameters
@@ -133,7 +133,10 @@ class Tool(Definition[Parameters, Returned]):
         return None
 
     def begin(self, call: Call) -> Any:
-        """Call the tool with a client's arguments; return its value, or a coroutine that gives it, for `result`."""
+        """Call the tool with a client's arguments; return its value, or a coroutine that returns the value.
+
+        If the arguments do not fit, the value is a result with `isError`.
+        """
         arguments = call.request.params.arguments
         try:
             if self._given_schema is not None:
@@ -146,12 +149,12 @@ class Tool(Definition[Parameters, Returned]):
         return self.start(*args, **kwargs)
 
     def result(self, call: Call, value: object) -> object:
-        """Return the result for the tool's value, or the questions that it asks.
+        """Return the result for the tool's value, or the value itself if it is `InputRequired`.
 
         Raises:
             TypeError: the value has no JSON form.
             ValidationError: the value does not fit the return annotation.
-            InternalError: the value does not fit the output schema, if results are compared with it.
+            InternalError: the value does not fit the output schema, and the server validates results.
         """
         output = self.output
         if not output.is_bare and not call.settings.validates_results:
@@ -169,7 +172,7 @@ class Tool(Definition[Parameters, Returned]):
 
 
 def add_options(names: Iterable[str]) -> None:
-    """Let tools take the options of an extension; a server without the extension refuses such tools."""
+    """Let tools take the options of an extension; a server without the extension refuses a tool with such options."""
     _FURTHER_OPTIONS.update(name for name in names if not hasattr(Tool, name))
 
 
@@ -178,7 +181,7 @@ def _may_be_object(schema: types.Json) -> bool:
 
 
 def failure(message: str) -> types.CallToolResult:
-    """Return a result with `isError`, whose message the model reads."""
+    """Return a result with `isError` and a message for the model."""
     return types.CallToolResult([types.TextContent(message)], is_error=True)
 
 
@@ -187,7 +190,7 @@ def _schema(given: Any, kind: type[Any]) -> Any:
 
 
 def _fitting(schema: InputSchema, arguments: Raw | UnsetType, *, validate: bool) -> Raw:
-    """Return arguments that fit an author's schema: as received, or coerced if they fit only so.
+    """Return arguments that fit an author's schema: as received, or coerced if the received ones do not fit.
 
     Raises:
         ValidationError: an argument is missing or does not fit.
@@ -224,18 +227,18 @@ def _problems(schema: InputSchema, value: Any, *, validate: bool) -> str:
 
 
 class ToolOptions(DefinitionOptions, total=False):
-    """The options of a tool that is made of a function."""
+    """The options of a tool that is made from a function."""
 
     input_schema: InputSchema | types.Json | None
-    """By default derived from the parameters."""
+    """The schema of the arguments; by default derived from the parameters."""
     output_schema: OutputSchema | types.Json | None
-    """By default derived from the return annotation."""
+    """The schema of the structured content; by default derived from the return annotation."""
     annotations: types.ToolAnnotations | types.Json | None
     """Hints for clients, such as `{"readOnlyHint": True}`."""
     scopes: Sequence[str]
-    """The scopes that a caller needs."""
+    """The OAuth scopes that a caller must have."""
     wrap_result: bool
-    """Send structured content that is no object as `{"result": value}`, also from 2026-07-28 on."""
+    """Send structured content that is not an object as `{"result": value}`, also from 2026-07-28 on."""
 
 
 @overload
@@ -261,7 +264,7 @@ def tool(
     wrap_result: bool = True,
     **further: object,
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
-    """Make a tool of a function, for any server.
+    """Make a tool from a function; any server can register it.
 
     Example:
         @tool
@@ -270,7 +273,7 @@ def tool(
 
         server = Server("sums", tools=[add])
 
-    `@tool("plus")` and `@tool(name="plus")` give it another name than the function's.
+    `@tool("plus")` and `@tool(name="plus")` set the name "plus" instead of the function's name.
 
     Raises:
         DefinitionError: the function cannot be a tool; the message says why.

@@ -1,8 +1,8 @@
-"""The handlers of the protocol's methods: one table from method to function.
+"""`HANDLERS`: the table that maps each method of the protocol to its handler.
 
-A handler receives the server and the call. It returns a result that is not sealed, or a coroutine that gives one; a
-page of a list is bytes that were sealed before. If a function of the author's serves the request, the handler finds it
-and sets `call.target` and `call.arguments`. Only the runner calls handlers.
+A handler receives the server and the call. It returns an unsealed result, the sealed bytes of a list's page, or a
+coroutine that returns a result. If an author's function serves the request, the handler sets `call.target` and
+`call.arguments` instead. Only the runner calls handlers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def acknowledge(_server: Server, _call: Call) -> types.Result:
 
 
 def set_level(_server: Server, call: Call) -> types.Result:
-    """Set the lowest level of log messages that this client is sent."""
+    """Set the lowest level of the log messages that this client receives."""
     call.session.set_level(call.request.params.level)
     return types.Result()
 
@@ -78,7 +78,7 @@ def list_page(server: Server, call: Call) -> Any:
 
 
 def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
-    """Return a page of the tools that the caller may call."""
+    """Return a page of the tools whose scopes the caller has."""
     permitted = [tool for tool in list(server.registry.tools.values()) if scopes.issuperset(tool.scopes)]
     tools = server.registry.entries("tools/list", permitted, call.request.caller.version)
     size = server.registry.listings["tools/list"].page_size
@@ -89,7 +89,7 @@ def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
 
 
 def list_resources(server: Server, call: Call) -> Any:
-    """Return a page of resources; the author's function lists them, if there is one."""
+    """Return a page of resources: those of the `on_list_resources` function, if there is one."""
     lister = server.resource_lister
     return list_page(server, call) if lister is None else _list_by_author(server, call, lister)
 
@@ -105,7 +105,7 @@ async def _list_by_author(server: Server, call: Call, lister: Hook) -> Any:
 
 
 def _listed(given: Any) -> types.ListResourcesResult:
-    """Return the result for what an author listed: resources, a whole result, or a dict in the shape of one."""
+    """Return the result for the value of `on_list_resources`: resources, a result, or a dict like a result."""
     if isinstance(given, dict):
         result = wire_object({**given, "resources": []}, types.ListResourcesResult, "A list of resources")
         entries = given.get("resources")
@@ -120,13 +120,13 @@ def _listed(given: Any) -> types.ListResourcesResult:
 
 
 MAX_COMPARED = 1000
-"""The number of known names that an unknown name is compared with."""
+"""The greatest number of registered names that an unknown name is compared with."""
 MAX_COMPARED_LENGTH = 128
-"""The length of the longest name of a tool; a longer name is not compared."""
+"""The greatest length of a tool's name; a longer name is not compared."""
 
 
 def _unknown(kind: str, name: str, known: list[str]) -> InvalidParams:
-    """Return the refusal of an unknown name, with a hint at a similar one."""
+    """Return the error for an unknown name; its message suggests a similar name."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, known[:MAX_COMPARED], 1) if len(name) <= MAX_COMPARED_LENGTH else []
@@ -136,7 +136,7 @@ def _unknown(kind: str, name: str, known: list[str]) -> InvalidParams:
 
 
 def call_tool(server: Server, call: Call) -> None:
-    """Call a tool."""
+    """Set the tool of a `tools/call` request as its target."""
     params, scopes = call.request.params, call.scopes
     tool = server.registry.tools.get(params.name)
     if tool is None:
@@ -149,7 +149,7 @@ def call_tool(server: Server, call: Call) -> None:
 
 
 def get_prompt(server: Server, call: Call) -> None:
-    """Fill in a prompt."""
+    """Set the prompt of a `prompts/get` request as its target."""
     params = call.request.params
     call.target, call.arguments = _prompt(server, params.name), params.arguments
 
@@ -162,7 +162,7 @@ def _prompt(server: Server, name: str) -> AnyPrompt:
 
 
 def read_resource(server: Server, call: Call) -> Any:
-    """Read a resource."""
+    """Set the resource or template of a `resources/read` request as its target, or call `on_read_resource`."""
     uri = call.request.params.uri
     if server.resource_reader is not None:
         return _read_by_author(server.resource_reader, call, uri)
@@ -209,7 +209,7 @@ def _completers(server: Server, ref: types.PromptReference | types.ResourceTempl
 
 
 async def subscribe(server: Server, call: Call) -> Any:
-    """Subscribe this client to a resource, after the author's function for it."""
+    """Call the `on_subscribe` function, and then subscribe this client to a resource."""
     if call.channel.lacks_standalone_stream:
         raise MethodNotFound("resources/subscribe is not served here: there is no stream to tell of changes")
     result = await _run_hook(call, server.subscriber)
@@ -218,7 +218,7 @@ async def subscribe(server: Server, call: Call) -> Any:
 
 
 async def unsubscribe(server: Server, call: Call) -> Any:
-    """Unsubscribe this client from a resource, after the author's function for it."""
+    """Call the `on_unsubscribe` function, and then unsubscribe this client from a resource."""
     result = await _run_hook(call, server.unsubscriber)
     call.session.unsubscribe(call.request.params.uri)
     return result
@@ -231,7 +231,7 @@ async def _run_hook(call: Call, hook: Hook | None) -> types.Result:
 
 
 async def listen(server: Server, call: Call) -> Any:
-    """Notify a stateless client of changes, until it or the connection ends."""
+    """Serve a subscription of a stateless client until the client cancels it or the connection ends."""
     wanted, fields = call.request.params.notifications, server.offer.table.subscription_fields()
     require_fields_declared(wanted, call.request.caller.capabilities, fields)
     honoured = honoured_filter(wanted, server.capabilities, fields)
@@ -262,7 +262,7 @@ HANDLERS: dict[str, Handler] = {
 
 
 class CustomMethod(Definition[..., Any]):
-    """A method of the server's own; its function takes parameters by name, or all of them as `params`."""
+    """A method of `server.method`; its function takes the params by name, or all of them as `params`."""
 
     def handle(self, _server: Server, call: Call) -> None:
         """Set the function as the target of a request."""
@@ -271,5 +271,5 @@ class CustomMethod(Definition[..., Any]):
         call.target, call.arguments = self, Raw(encode({"params": raw})) if takes_all else raw
 
     def result(self, call: Call, value: Any) -> Any:  # noqa: ARG002
-        """Return the value of the function: a result, or any other value that can be JSON."""
+        """Return the value of the function, converted to JSON types unless it is a `Result`."""
         return value if isinstance(value, types.Result) else msgspec.to_builtins(value)

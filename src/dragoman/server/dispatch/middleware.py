@@ -1,20 +1,21 @@
-"""Middleware around requests: that of the author, and the hooks of the configuration.
+"""`composed`: one function that runs a request within the author's middleware and the hooks of the configuration.
 
-Middleware is `async def (ctx, call_next)`. It runs once for each request, also for one that is refused before any
-handler: `call_next()` raises the refusal then. All middleware is composed into one function when it is registered or
-configured, the first outermost; the runner calls that function, or nothing if there is none.
+A middleware is an `async def (ctx, call_next)`. It runs once for each request, including a request that is refused
+before its handler; `call_next()` then raises the refusal. The server composes all middleware into one function at each
+registration and each change of the configuration. The first middleware is the outermost. The runner calls this function
+if there is one.
 
-Middleware receives objects. A page of a list, which is cached as bytes, is decoded for it; the bytes are sent if the
-page comes back unchanged. An exception is turned into the outcome that it is answered with, a result or an RpcError, as
-soon as it leaves a handler or a middleware, so that the middleware around it sees that outcome. If a middleware asks
-the client, in the stateless era, its outcome is the `input_required` result.
+Middleware receives objects. A cached page of a list is decoded for middleware; if middleware returns it unchanged, the
+server sends the cached bytes. An exception that leaves a handler or a middleware is converted at once into a result or
+an RpcError, so that the outer middleware sees the outcome that the client will receive. If a middleware asks the client
+a question in the stateless era, its outcome is the `input_required` result.
 
-The hooks `around_request` and `instrumentation_callback` are a middleware around all others. They receive a dict that
-belongs to the request alone. It has the method before the request is served, and its subject and outcome afterwards. A
-hook that fails is reported, and never fails the request. The `exception_reporter` is no middleware, because it also
-receives errors from outside of requests.
+The hooks `around_request` and `instrumentation_callback` run around all middleware. They receive a dict for each
+request, with the method before the request runs, and with its subject and outcome afterwards. The server reports an
+exception of a hook; the request does not fail. The `exception_reporter` is not a middleware, because it also receives
+errors that belong to no request.
 
-A chain that is built for each request was rejected: every request would pay for what is known at registration.
+Rejected: composing the middleware for each request. Every request would repeat work that registration can do once.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ if TYPE_CHECKING:
     from dragoman.server.settings import ServerSettings
 
 CallNext = Callable[[], Awaitable[object]]
-"""Serves the request: returns its result as an object of `dragoman.types`, or raises the RpcError that is answered.
+"""Runs the rest of the chain: returns the result as an object of `dragoman.types`, or raises the RpcError to send.
 
-A method of the server's own may have any other result.
+The result of a method of `server.method` may be any value.
 """
 Middleware = Callable[[Context, CallNext], Awaitable[object]]
 Chain = Callable[[Call], Coroutine[Any, Any, Any]]
-"""Serves a request within all middleware and hooks."""
+"""Runs a request within all middleware and hooks."""
 _Serve = Callable[[Context], Coroutine[Any, Any, Any]]
 UNSUPPORTED = "unsupported_method"
-"""The label of a method that neither the protocol nor the server has."""
+"""The label of a method that the server does not offer."""
 
 
 def composed(middlewares: tuple[Middleware, ...], settings: ServerSettings) -> Chain | None:
-    """Return the function that serves a request within the middleware and the hooks; None if there are none."""
+    """Return the function that runs a request within the middleware and the hooks; None if there are none."""
     if not middlewares and not settings.is_observed:
         return None
     inner: _Serve = _serve_objects if middlewares else _serve
@@ -72,7 +73,7 @@ async def _serve(ctx: Context) -> Any:
 
 
 async def _serve_objects(ctx: Context) -> Any:
-    """Serve a request for middleware: return its result as an object, or raise the error that it is answered with."""
+    """Serve a request for middleware: return its result as an object, or raise the error to send."""
     call = ctx._call
     try:
         result = await serve(call)
@@ -83,7 +84,7 @@ async def _serve_objects(ctx: Context) -> Any:
     if type(result) is Raw:
         call.encoded_page = result
     elif call.target is None and type(result) is kind:
-        # The result may hold objects of the server, such as its capabilities, which middleware must not change.
+        # The result may hold objects of the server, such as its capabilities. Middleware gets a copy to change.
         result = encode(result)
     else:
         return result
@@ -112,9 +113,9 @@ async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> 
 
 
 async def _serve_cached_page(inner: _Serve, ctx: Context) -> Any:
-    """Serve a request within all middleware, and return the cached bytes of a page that comes back unchanged.
+    """Run a request within all middleware; return the cached bytes of a page that middleware left unchanged.
 
-    A session does not begin if middleware refuses `initialize` after its handler.
+    If middleware refuses `initialize` after its handler ran, the session does not begin.
     """
     call = ctx._call
     caller = call.session.caller
@@ -130,9 +131,9 @@ async def _serve_cached_page(inner: _Serve, ctx: Context) -> Any:
 
 
 async def _observe(configuration: Configuration, inner: _Serve, ctx: Context) -> Any:
-    """Serve a request within the hooks of the configuration."""
+    """Run a request within the hooks of the configuration."""
     call = ctx._call
-    # A method that a client made up must not become a label, because there would be no bound on labels.
+    # An unknown method must not become a label: clients could create any number of labels.
     data: dict[str, Any] = {"method": ctx.method if ctx.method in call.server.offer.client_methods else UNSUPPORTED}
     if configuration.instrument_server_context:
         data["server_context"] = ctx.server_context
@@ -150,7 +151,7 @@ async def _observe(configuration: Configuration, inner: _Serve, ctx: Context) ->
 
 
 class _Observation:
-    """The outcome of one request, kept apart from what the hook around it does with it."""
+    """The outcome of one request; the hook around the request cannot replace it."""
 
     def __init__(self, ctx: Context, inner: _Serve, data: dict[str, Any]) -> None:
         self._ctx = ctx
@@ -160,7 +161,7 @@ class _Observation:
         self.failure: BaseException | None = None
 
     async def call_next(self) -> Any:
-        """Serve the request once, however often the hook calls this."""
+        """Run the request once; a further call returns or raises the recorded outcome."""
         if self.failure is not None:
             raise self.failure
         if self.result is not UNSET:
@@ -197,7 +198,7 @@ async def _around(call: Call, observation: _Observation, configuration: Configur
                 raise
     if observation.failure is not None:
         raise observation.failure
-    # The request is served even if the hook failed before it, or did not call `call_next`.
+    # The request runs even if the hook failed before `call_next`, or did not call it.
     return await observation.call_next() if observation.result is UNSET else observation.result
 
 
@@ -209,7 +210,7 @@ def _facts(call: Call, error: str | None) -> dict[str, Any]:
     facts: dict[str, Any] = {} if info is None else {"client": {"name": info.name, "version": info.version}}
     if call.rejection is not None:
         return facts
-    # Only registered names become labels, because there would be no bound on those that clients make up.
+    # Only registered names become labels: clients could create any number of other names.
     match request.method.name:
         case "tools/call" if params.name in call.server.registry.tools:
             arguments = {} if params.arguments is UNSET else readable(params.arguments) or {}

@@ -1,4 +1,4 @@
-"""Reports of errors that no client is told of: to the author's `exception_reporter`, or to the log."""
+"""`report`: passes an error that is not sent to a client to the author's `exception_reporter`, or to the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _logger = logging.getLogger("dragoman.server")
 
 
 def report(reporter: Reporter | None, error: BaseException, call: Call | None, info: dict[str, Any] | None) -> None:
-    """Report an error of a call, or of the place that `info` names; this itself never fails."""
+    """Report an error of a call, or of the place that `info` names; this function raises nothing."""
     with suppress(Exception):
         place = _place(call, info)
         if reporter is None:

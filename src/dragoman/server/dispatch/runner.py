@@ -1,20 +1,20 @@
-"""The runner: the one place in which a request becomes an answer, whatever transport received it.
+"""The runner: turns every request into its response, for all transports.
 
-A transport opens a request, makes a `Call` of it and gives it to `run`. The stages are: middleware and hooks (skipped
-if there are none), the handler, questions to the client (`asking.settle`), seal, encode. Errors are turned into error
-responses here, and cancelled requests end here without an answer. A request that cannot be opened is refused by
-`refusal`; if there is middleware, the transport makes a `Call` of it too and gives it to `run_refused`.
+The code that receives a request (`duplex`, `http`, `serving`) opens it, makes a `Call`, and passes the call to `run`.
+The stages are: middleware and hooks, if there are any; the handler; questions to the client (`asking.settle`); seal;
+encode. The runner converts exceptions into error responses. A cancelled request has no response. `refusal` makes the
+response to a request that cannot be opened; if there is middleware, `run_refused` runs the middleware first.
 
-`run` returns bytes if the answer is known at once, and otherwise a coroutine that gives them, for the transport to
-await. The outcome is recorded in the call: `refusal` is the error that it was answered with, and `failure_label` names
-the failure of a result with `isError`.
+`run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. The
+runner records the outcome in the call: `refusal` is the error that was sent, and `failure_label` labels a result with
+`isError`.
 
-A handler returns a result that is not sealed, bytes that were sealed and cached (`Raw`), or a coroutine that gives
-either. A handler that leads to a function of the author's sets `call.target` and `call.arguments` instead; the runner
-calls the target and makes a result of its value. So a definition has one way to finish, for `def` and `async def`.
+A handler returns an unsealed result, sealed and cached bytes (`Raw`), or a coroutine that returns either. A handler
+whose request is served by an author's function sets `call.target` and `call.arguments` instead. The runner then calls
+`target.begin` and passes its value to `target.result`, in the same way for a `def` and an `async def`.
 
-A coroutine for every request was rejected: most answers are known at once, and a coroutine and its task cost more than
-such an answer.
+Rejected: a coroutine for every request. Most responses are known at once, and a coroutine with its task costs more than
+such a response.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 Answer = bytes | tuple[bytes, Raw, bytes]
-"""A message to send: whole, or in parts if the channel takes parts and the result is large. Empty: no message."""
+"""A response to write: one piece, or parts if the channel takes parts and the result is large. Empty: no response."""
 LARGE_BYTES = 64 * 1024
-"""From this size on, an encoded result is not copied into its answer."""
+"""An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
 INTERNAL_ERROR = "Internal error occurred"
 NO_ID = ""
-"""The id of a notification, which has none on the wire."""
+"""Stands for the missing id of a notification."""
 
 
 def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
-    """Run a request, and return its answer, or a coroutine that gives it.
+    """Run a request; return its response, or a coroutine that returns the response.
 
     Raises:
-        CancelledError: the task that serves the request was cancelled, although the request was not.
+        CancelledError: other code cancelled the task, and the request itself was not cancelled.
     """
     server = call.server
     call.settings = server.settings
@@ -72,9 +72,9 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
 
 
 def run_refused(call: Call, error: BaseException) -> Coroutine[Any, Any, Answer]:
-    """Run the middleware of a request that is refused before any handler, and return its answer.
+    """Run the middleware for a request that is refused before its handler, and return the response.
 
-    The answer is the error, unless middleware replaces it; `call.refusal` is the error that was sent.
+    The response is the error, unless middleware replaces it. `call.refusal` is the error that was sent.
     """
     server = call.server
     call.settings = server.settings
@@ -85,7 +85,7 @@ def run_refused(call: Call, error: BaseException) -> Coroutine[Any, Any, Answer]
 
 
 async def whole_answer(call: Call) -> bytes:
-    """Run a request to its end, for a transport that waits for the answer and takes no parts."""
+    """Run a request and return its response in one piece; the channel of the call must not take parts."""
     answer: Any = run(call)
     return await answer if type(answer) is CoroutineType else answer  # type: ignore[no-any-return]
 
@@ -100,7 +100,7 @@ async def _answer_later(call: Call, outcome: Coroutine[Any, Any, Any]) -> Answer
 
 
 def _begin(call: Call) -> tuple[Any, BaseException | None]:
-    """Call the handler; return its value, which may be a coroutine, or the exception that it raised."""
+    """Call the handler and, if it set one, the target; return the value or coroutine, and the exception."""
     server = call.server
     try:
         value = server.handlers[call.request.method.name](server, call)
@@ -115,12 +115,16 @@ def _begin(call: Call) -> tuple[Any, BaseException | None]:
 
 
 def _asks(value: Any, error: BaseException | None) -> bool:
-    """Tell whether a run ended with a question to the client."""
+    """Tell whether the value or the exception of a handler asks the client a question."""
     return isinstance(value, InputRequired) or isinstance(error, UrlElicitationRequired)
 
 
 async def serve(call: Call) -> Any:
-    """Return the result of a request, not sealed, or raise the exception that it is refused with."""
+    """Run the handler of a request, within the extensions, and return the unsealed result.
+
+    Raises:
+        BaseException: the exception of the handler, or the error of a request that was refused before its handler.
+    """
     if call.rejection is not None:
         raise call.rejection
     installed = call.server.installed
@@ -139,7 +143,7 @@ async def _serve_handler(call: Call) -> Any:
 
 
 async def _settle(call: Call, value: Any, error: BaseException | None, *, answers: bool = True) -> Any:
-    """Await a handler, and run it again until no question is left; return the answer, or only the result."""
+    """Await a handler, and run it again while it has questions; return the response, or the result if not `answers`."""
     while True:
         if type(value) is CoroutineType:
             try:
@@ -166,7 +170,7 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
 
 
 def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
-    """Return the result of a tool that failed, for the model to read; raise any other failure."""
+    """Return the result with `isError` for the exception of a tool; re-raise any other exception."""
     if call.request.method.name == "tools/call":
         text = str(error) if isinstance(error, ToolError) else explanation(call, error)
         if text is not None:
@@ -185,7 +189,7 @@ def _answer(call: Call, result: Any) -> Answer:
     version = request.caller.version
     try:
         if result is not call.plain_result or not eras.leaves_tool_results_unchanged[version]:
-            if type(result) is types.CallToolResult:  # it has no cache hints, which `seal` would add
+            if type(result) is types.CallToolResult:  # `seal` adds cache hints, which this result does not have
                 if result.result_type is not None:
                     _check_result_type(call, result)
                 result = eras.seal(result, version, call.server.info_bytes)
@@ -201,12 +205,12 @@ def _answer(call: Call, result: Any) -> Answer:
 
 
 def _check_result_type(call: Call, result: Any) -> None:
-    """Refuse a result whose type no extension that the client declared has for this method.
+    """Check the `resultType` of a result: it belongs to the protocol, or to an extension that the client declared.
 
-    A method of the server's own may return any type.
+    A method of `server.method` may return any result type.
 
     Raises:
-        InternalError: the type may not answer the request.
+        InternalError: the method cannot return this result type to this client.
     """
     given = result.get("resultType") if isinstance(result, dict) else getattr(result, "result_type", None)
     if given is None or given in CORE_RESULT_TYPES or call.request.method in call.server.own_methods:
@@ -220,7 +224,7 @@ def _check_result_type(call: Call, result: Any) -> None:
 
 
 def _fail(call: Call, error: BaseException) -> Answer:
-    """Answer for a handler that failed, or for a result that cannot be sent."""
+    """Return the response for the exception of a handler, or for a result that cannot be encoded."""
     try:
         return _answer(call, _failure_result(call, error))
     except BaseException as raised:
@@ -228,12 +232,12 @@ def _fail(call: Call, error: BaseException) -> Answer:
 
 
 def seal(server: Server, result: Any, version: Version) -> Any:
-    """Return a result as a version carries it; the server's cache hints fill in those that it lacks."""
+    """Return a result in the form of a version; missing cache hints are those of the server."""
     if not isinstance(result, types.Result):
         return eras.seal_value(result, version, server.info_bytes)
     if version.stateless and isinstance(result, types.CacheableResult):
         ttl_ms, cache_scope = server.cache_hints
-        # A copy, because an author may return the same object every time.
+        # The result is copied, because an author may return the same object for every request.
         result = msgspec.structs.replace(
             result,
             ttl_ms=ttl_ms if result.ttl_ms is None else result.ttl_ms,
@@ -243,7 +247,7 @@ def seal(server: Server, result: Any, version: Version) -> Any:
 
 
 def _refuse(call: Call, error: BaseException) -> bytes:
-    """Answer with an error, or with nothing if the request was cancelled."""
+    """Return the error response, or the response of a cancelled request."""
     if call.is_cancelled_by(error):
         return _answer_cancelled(call, error)
     call.refusal = _error_to_send(call, error)
@@ -251,18 +255,18 @@ def _refuse(call: Call, error: BaseException) -> bytes:
 
 
 def _error_to_send(call: Call, error: BaseException) -> RpcError:
-    # A rejection stays as it is, because it may be about the version itself.
+    # A rejection is not sealed for the version, because the error may be about the version itself.
     if call.rejection is not None and error is call.rejection:
         return call.rejection
     return eras.seal_error(_rpc_error(call.server, error, call), call.request.caller.version)
 
 
 def outcome_of(call: Call, error: BaseException) -> types.CallToolResult:
-    """Return the result that an exception is answered with: that of a failed tool, for a ToolError.
+    """Convert an exception to the outcome that the client receives: a result with `isError` for a ToolError.
 
     Raises:
-        RpcError: the error that the exception is answered with.
-        BaseException: the exception itself, if the request was cancelled.
+        RpcError: the error to send for any other exception.
+        BaseException: the exception itself, if it comes from the cancellation of the request.
     """
     if call.is_cancelled_by(error):
         raise error
@@ -276,12 +280,17 @@ def outcome_of(call: Call, error: BaseException) -> types.CallToolResult:
 
 
 def label_of(error: BaseException) -> str:
-    """Return the label of a failure for hooks, from a small set."""
+    """Return the label that hooks receive for an exception."""
     return error.label if isinstance(error, RpcError | ToolError) else "internal_error"
 
 
 def _answer_cancelled(call: Call, error: BaseException) -> bytes:
-    """Answer nothing, or that the server stopped the request; re-raise a cancellation that has another cause."""
+    """Return no response, or the error of a request that the server stopped.
+
+    Raises:
+        BaseException: the error, if the request was not cancelled.
+        CancelledError: the task was also cancelled by other code.
+    """
     if not call.cancelled:
         raise error
     from asyncio import CancelledError
@@ -294,7 +303,7 @@ def _answer_cancelled(call: Call, error: BaseException) -> bytes:
 
 
 def stopped(call: Call) -> bytes:
-    """Return the answer to a request that was stopped because the server, or its session, ends."""
+    """Return the error response to a request that was stopped because the server or the session ends."""
     assert call.stopped is not None
     return refusal(call.server, call.stopped, call.request.id)
 
@@ -307,14 +316,17 @@ def refusal(
     null_id: bool = False,
     place: str | None = None,
 ) -> bytes:
-    """Return an error response; an error in a `place` of the server's own is reported and not sent."""
+    """Return an error response; `place` names the part of the server that failed.
+
+    With a `place`, the error is reported, and the client receives only "Internal error".
+    """
     if isinstance(error, MethodNotFound):
         server.warn_of_unserved()
     return _encoded_error(server, id, _rpc_error(server, error, place=place), null_id=null_id)
 
 
 def _rpc_error(server: Server, error: BaseException, call: Call | None = None, *, place: str | None = None) -> RpcError:
-    """Return the error to answer with; an exception that was not meant for the client is reported and not sent."""
+    """Return the error to send; an exception that is not meant for clients is reported and replaced."""
     text = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
     if text is not None:
         return InternalError(text)
@@ -338,14 +350,15 @@ def _encoded_error(
 def open_notification(
     server: Server, message: jsonrpc.Notification, caller: eras.Caller | None
 ) -> eras.McpRequest | None:
-    """Return a notification as a request to a method of the server's own or of an extension; None if none handles it.
+    """Return a notification as a request without an id; None if the server does not handle it.
 
-    A notification that cannot be opened is reported, because it has no answer.
+    The handler is a method of `server.method`, or a handler of an extension. An error of the notification is reported,
+    because a notification has no response.
     """
     offer = server.offer_for_notification(message.method)
     if offer is None:
         return None
-    # Only requests must name their version.
+    # A notification need not name its version.
     caller = caller or offer.default_caller or eras.Caller(offer.versions[0])
     try:
         return eras.open(jsonrpc.Request(NO_ID, message.method, message.params), offer, caller)
@@ -355,7 +368,7 @@ def open_notification(
 
 
 async def run_notification(call: Call) -> None:
-    """Run the handler of a notification; an exception is reported, because there is no answer."""
+    """Run the handler of a notification; an exception is reported, because a notification has no response."""
     server = call.server
     call.settings = server.settings
     try:

@@ -1,7 +1,7 @@
-"""The contract of an extension of a server: the class that authors of extensions subclass.
+"""`ServerExtension`: the base class of extensions for servers.
 
-The rows of an extension say what it adds to the wire, and its methods say what the server does for that. Every method
-has a default, so an author overrides only what is needed.
+The rows of an extension list the methods, fields and capabilities that it adds to the wire. Its Python methods
+implement them on the server. Every Python method has a default.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Wanted = bool | list[str]
 
 
 class ServerExtension:
-    """An extension of the protocol, as a server has it.
+    """The server side of an extension of the protocol.
 
     Example:
         class Prices(ServerExtension):
@@ -44,8 +44,9 @@ class ServerExtension:
 
         server = Server("shop", extensions=[Prices()])
 
-    `rows` has one row, or several that are generations of the same extension. `tool_options` maps the names of further
-    options of tools to their types: `@server.tool(...)`, `Tool.define` and the attributes of Tool classes take them.
+    `rows` has one row, or several rows with the same id: one for each generation of the extension. `tool_options` maps
+    the name of each option that the extension adds to tools to its type. `@server.tool(...)`, `Tool.define` and Tool
+    classes (as attributes) take these options.
     """
 
     rows: tuple[ExtensionRow, ...] = ()
@@ -53,60 +54,67 @@ class ServerExtension:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # A tool may be defined before it is registered with a server, so all tools take the options.
+        # An author may define a tool before a server has the extension, so all tools take the options.
         add_options(cls.tool_options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(dict.fromkeys(row.id for row in self.rows))}>"
 
     def settings(self) -> types.Json | None:
-        """Return the settings to declare under the id of the extension: by default those of its row.
+        """Return the settings that the server declares under the id of the extension; by default those of its row.
 
-        None declares nothing, so that nothing of the extension is offered. The server calls this again after each
-        registration, and by `server.renew()`. A row whose `capability` is another path is declared there, with the
-        settings of that row.
+        If the method returns None, the server does not declare or offer the extension. The server calls this method
+        after each registration and in `server.renew()`. A row with a `capability` path is declared at that path, with
+        the settings of the row.
         """
         return next((dict(row.settings) for row in self.rows if not row.capability), {})
 
     def bind(self, server: Server) -> None:
-        """Receive the server, once, before any other call; the extension may register tools and resources."""
+        """Receive the server; the extension may register tools and resources.
+
+        The constructor of the server calls `handlers` first and then this method, once.
+        """
 
     def handlers(self) -> Mapping[str, ExtensionHandler]:
-        """Return an `async def (ctx, params)` for each request that the rows let a client send.
+        """Return an `async def (ctx, params)` for each request that a client may send according to the rows.
 
-        `params` have the type that the row says. A handler runs like every other, with the same middleware and errors.
-        A notification that the rows let a client send may have a handler too, whose result is dropped.
+        `params` has the type that the row of the method names. A handler has the same middleware and error handling as
+        the handlers of the protocol. A notification that a client may send may have a handler too; its result is
+        dropped.
         """
         return {}
 
     def define_tool(self, tool: Tool[..., Any], options: Mapping[str, Any]) -> None:
-        """Receive a tool that is being registered with some of `tool_options`.
+        """Check a tool at its registration; `options` holds the values of those `tool_options` that the tool has.
 
         Raises:
-            DefinitionError: the options make no sense for this tool; it is not registered.
+            DefinitionError: the options do not fit the tool; the tool is then not registered.
         """
 
     def entry(self, definition: Definition[..., Any]) -> Struct | None:  # noqa: ARG002
-        """Return the fields that are added to the entry of a list, as the row's Struct has them; None adds nothing.
+        """Return the fields to add to the entry of a definition in a list, as the Struct of the row; None adds none.
 
-        This is called for the lists in the row's `entries`, in versions in which the row exists. Lists are cached until
-        the next registration or `server.renew()`.
+        The server calls this for the lists in `entries` of the row, in the versions in which the row exists. It caches
+        lists until the next registration or `server.renew()`.
         """
         return None
 
     async def around_call(self, ctx: Context, call_next: CallNext) -> Outcome:  # noqa: ARG002
         """Return the result of `tools/call`; `call_next` runs the tool.
 
-        `ctx.params` are the parameters, with those that the row adds. A result with a `result_type` of the row is sent
-        only to a client that declared the extension.
+        `ctx.params` holds the params, including the fields that the row adds. The server sends a result with a
+        `result_type` of the row only to a client that declared the extension.
 
         Raises:
-            MissingCapability: the client must have declared something.
+            MissingCapability: the client did not declare a capability that the extension requires.
         """
         return await call_next()
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
-        """Return the part of a subscription field that the server honours; None honours nothing of it."""
+        """Return the part of a subscription field that the server honours; None if it honours no part.
+
+        `wanted` is the value of the field in the client's `subscriptions/listen` request.
+        """
         return wanted
 
 

@@ -1,4 +1,4 @@
-"""The extensions of one server: checked, and combined into what the server and the runner ask of them."""
+"""`InstalledExtensions`: the checked extensions of one server, behind one interface for the server and the runner."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Extensions = Iterable[ServerExtension] | Mapping[str, types.Json]
 
 
 class InstalledExtensions:
-    """The extensions that were given to a server; those of a dict are only declared.
+    """The extensions of a server; the server only declares the extensions of a dict.
 
     Raises:
-        DefinitionError: an object is no extension, or two extensions do not fit together.
+        DefinitionError: an object is not an extension, or two extensions conflict.
     """
 
     def __init__(self, given: Extensions) -> None:
@@ -43,7 +43,7 @@ class InstalledExtensions:
             name: _handler(function) for one in self._extensions for name, function in _checked_handlers(one).items()
         }
         self.notifications = frozenset(self.handlers.keys() & _sent_by_client(self.rows, is_notification=True))
-        """The notifications of clients that extensions handle."""
+        """The methods of the client notifications that extensions handle."""
         default = ServerExtension.around_call
         self._around = tuple(one for one in self._extensions if type(one).around_call is not default)
         self._options = frozenset(name for one in self._extensions for name in one.tool_options)
@@ -52,20 +52,20 @@ class InstalledExtensions:
         }
 
         self.wraps_calls = bool(self._around)
-        """Whether an extension has an `around_call` for tools."""
+        """Whether an extension overrides `around_call`."""
 
     def bind(self, server: Server) -> None:
-        """Give the server to the extensions."""
+        """Pass the server to each extension."""
         for one in self._extensions:
             one.bind(server)
 
     def declared(
         self, derived: types.ServerCapabilities, configured: Mapping[str, types.Json]
     ) -> types.ServerCapabilities:
-        """Return the capabilities of a server with those of its extensions added.
+        """Return the derived capabilities of a server, with those of its extensions added.
 
-        Settings stand under the id of the extension and take precedence over configured ones. A row with a capability
-        path of its own is declared at that path.
+        The settings of an extension are declared under its id and override the configured settings. A row with a
+        `capability` path is declared at that path.
         """
         active = [(one, settings) for one in self._extensions if (settings := one.settings()) is not None]
         own = {_id(one): settings for one, settings in active if any(not row.capability for row in one.rows)}
@@ -79,10 +79,10 @@ class InstalledExtensions:
         return msgspec.convert(entries, types.ServerCapabilities)
 
     def require_carried(self, pinned: Version) -> None:
-        """Refuse extensions that do not exist in the only version that is served.
+        """Refuse extensions that do not exist in the pinned version.
 
         Raises:
-            DefinitionError: one does not.
+            DefinitionError: an extension does not exist in the pinned version.
         """
         for one in self._extensions:
             if not any(row.exists_in(pinned) for row in one.rows):
@@ -92,10 +92,10 @@ class InstalledExtensions:
                 )
 
     def define_tool(self, definition: Definition[..., Any]) -> None:
-        """Give the further options of a tool to the extensions that they belong to; other definitions have none.
+        """Pass the extension options of a tool to the extensions that own them; other definitions have no such options.
 
         Raises:
-            DefinitionError: an option belongs to no extension, has another type, or does not fit the tool.
+            DefinitionError: an option belongs to no extension, has the wrong type, or does not fit the tool.
         """
         if not isinstance(definition, Tool):
             return
@@ -110,7 +110,7 @@ class InstalledExtensions:
                 one.define_tool(definition, options)
 
     def entry(self, method: str, definition: Definition[..., Any], version: Version) -> Struct:
-        """Return the entry of a definition in a list, with the fields that extensions add in a version."""
+        """Return the entry of a definition in the list of a method, with the fields that extensions add to it."""
         listed: Struct = definition.definition
         added: dict[str, Any] = {}
         for one in self._extensions:
@@ -123,7 +123,7 @@ class InstalledExtensions:
         return kind(**msgspec.structs.asdict(listed), **added)
 
     async def around(self, call: Call, serve: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a tool call within the `around_call` of the extensions, the first one outermost."""
+        """Run a tool call within the `around_call` of the extensions; the first extension is the outermost."""
         for one in reversed(self._around):
             serve = partial(one.around_call, Context(call), serve)
         result = await serve()
@@ -132,7 +132,7 @@ class InstalledExtensions:
         return result
 
     async def honour(self, call: Call, honoured: types.SubscriptionFilter) -> types.SubscriptionFilter:
-        """Return the part of a subscription filter that is honoured, as the extensions decide on their fields."""
+        """Return a subscription filter in which each extension has reduced its own fields."""
         decided: dict[str, Any] = {}
         for name, one in self._honouring.items():
             wanted = getattr(honoured, name)
@@ -171,7 +171,11 @@ def _checked(given: Any) -> Iterable[ServerExtension]:
 
 
 def _checked_handlers(extension: ServerExtension) -> Mapping[str, ExtensionHandler]:
-    """Return the handlers of an extension: one for each request of clients, and some for their notifications."""
+    """Return the handlers of an extension.
+
+    Raises:
+        DefinitionError: a request has no handler, a method is in no row, or a handler is not an `async def`.
+    """
     given = extension.handlers()
     requests = _sent_by_client(extension.rows, is_notification=False)
     notifications = _sent_by_client(extension.rows, is_notification=True)

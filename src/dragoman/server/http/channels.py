@@ -1,9 +1,18 @@
-"""The ways from a request that is served over HTTP back to its client.
+"""The channels of requests and notifications over HTTP: how the server sends messages to the client.
 
-`PostChannel` serves a request that stands alone: its messages are written to the response of its POST, which becomes an
-event stream. `SubscriptionStream` is the `subscriptions/listen` of such a request. `SessionChannel` serves a request in
-a session: its messages go to a stream of the session, which outlives the connection; a request that is answered by one
-body before it sends a message is given no stream. `StandaloneChannel` serves a notification in a session.
+`PostChannel` is the channel of a request without a session. Its messages are written to the response of the POST, which
+becomes an event stream. `SubscriptionStream` carries a subscription on such a response. `SessionChannel` is the channel
+of a request in a session. Its messages go to an event stream of the session, which outlives the connection. The stream
+is opened only if the request sends a message before its response. `StandaloneChannel` is the channel of a notification
+in a session.
+
+A `SessionChannel` has three states:
+
+    unopened   no stream: the exchange of the POST waits for the response
+    opened     the request has a stream, and messages go to this stream
+    over       `answer` or `close` was called: a notification of the session goes to the standalone stream
+
+The alternative is a stream for each request. It would cost memory, and most requests send only a response.
 """
 
 from __future__ import annotations
@@ -34,10 +43,10 @@ MAX_WAITING = 1000
 
 
 class PostChannel(NoChannel):
-    """The channel of a request that stands alone: the event stream that answers its POST."""
+    """The channel of a request without a session: the event stream in the response of its POST."""
 
     was_used = False
-    """Whether anything was sent on the channel."""
+    """Whether a notification was queued on the channel, or a subscription began."""
 
     _waiting: deque[bytes] | None = None
     _flushing: asyncio.Task[None] | None = None
@@ -60,9 +69,9 @@ class PostChannel(NoChannel):
         self._thread = get_ident()
 
     def notify(self, method: str, params: Any) -> None:
-        """Queue a notification, from any thread, to be sent by `room` or in the next turn of the loop.
+        """Queue a notification, from any thread; `wait_for_room` or the next turn of the loop sends it.
 
-        A client that does not accept a stream is sent nothing. The oldest is dropped when too many wait.
+        A client that does not accept a stream receives none. If the queue is full, the oldest notification is dropped.
         """
         if not self._can_stream:
             return
@@ -81,20 +90,20 @@ class PostChannel(NoChannel):
             self._flushing = self._exchange.loop.create_task(self.wait_for_room())
 
     async def wait_for_room(self) -> None:
-        """Send the notifications that wait."""
+        """Send the queued notifications, and wait until the client has read enough."""
         while self._waiting:
             waiting = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))
             await self._exchange.stream(waiting)
 
     async def stop(self, data: bytes) -> None:
-        """Send a response in place of a handler that does not end."""
+        """Send a response while the handler still runs, because the server ends."""
         if self._exchange.streaming:
             await self._exchange.stream(sse.encode(data), last=True)
         else:
             await self._exchange.reply(OK, data, JSON_HEADERS)
 
     async def close(self) -> None:
-        """Send nothing any more."""
+        """Stop sending notifications and changes."""
         if self._subscription is not None:
             self._subscriptions.discard(self._subscription)
         if self._flushing is not None and not self._flushing.done():
@@ -102,7 +111,7 @@ class PostChannel(NoChannel):
             await asyncio.wait([self._flushing])
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
-        """Refuse: without a session the client cannot answer."""
+        """Raise DragomanError: without a session the client cannot answer."""
         raise DragomanError(f"{method} cannot be asked here: the request came without a session")
 
     async def listen(self, subscription: Subscription) -> None:
@@ -118,12 +127,12 @@ class PostChannel(NoChannel):
             self._server.audience.discard(stream)
 
     def notify_updated(self, uri: str) -> None:
-        """Notify the subscribers of a resource: the stream of this request carries no changes."""
+        """Notify all subscribers of a resource, because the stream of this request carries no changes."""
         self._server.notify_resource_updated(uri)
 
 
 class SubscriptionStream:
-    """One subscription (`subscriptions/listen`) and the event stream that carries it."""
+    """A subscription (`subscriptions/listen`) and the event stream that carries its notifications."""
 
     def __init__(self, subscription: Subscription, exchange: Exchange) -> None:
         self._subscription = subscription
@@ -132,7 +141,7 @@ class SubscriptionStream:
         self._ended = False
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Send a change, from any thread, if the client subscribed to it."""
+        """Send the notification of a change, from any thread, if the client subscribed to it."""
         call_in_loop(self._exchange.loop, self._queue, method, subject, params)
 
     def _queue(self, method: str, subject: str | None, params: types.Json | None) -> None:
@@ -143,15 +152,15 @@ class SubscriptionStream:
         """Send nothing: a subscription carries no log messages."""
 
     def complete_elicitation(self, id: str) -> None:
-        """Send nothing: a stateless client was sent to no page by a request of the server."""
+        """Send nothing: the stateless era has no notification for a complete url elicitation."""
 
     def end(self) -> None:
-        """End the subscription in good order."""
+        """End the subscription; `run` returns, and the server sends the result of the request."""
         self._ended = True
         self._changed.set()
 
     async def run(self) -> None:
-        """Send the acknowledgement and then changes, until the end."""
+        """Send the acknowledgement, and then changes until `end` is called."""
         await self._exchange.stream(sse.encode(self._subscription.acknowledgement()))
         while not self._ended:
             await self._changed.wait()
@@ -174,15 +183,15 @@ class StandaloneChannel(NoChannel):
     notify_session = notify
 
     def notify_updated(self, uri: str) -> None:
-        """Notify this client, from any thread, that a resource changed."""
+        """Notify this client, from any thread, that a resource was updated."""
         self._session.send_standalone(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
 
 
 class SessionChannel(StandaloneChannel):
-    """The channel of a request in a session: the stream of the request, which is opened when anything needs it."""
+    """The channel of a request in a session: the stream of the request, which opens on first use."""
 
     opened: EventStream | None = None
-    """The stream, once it is opened."""
+    """The stream; None if it is not open yet."""
     _is_over = False
 
     def __init__(self, session: HttpSession, exchange: Exchange, *, can_stream: bool) -> None:
@@ -194,11 +203,11 @@ class SessionChannel(StandaloneChannel):
 
     @property
     def stream(self) -> EventStream:
-        """The stream of the request, which is opened when it is first asked for."""
+        """The stream of the request; the first access opens it."""
         return self.open() if self.opened is None else self.opened
 
     def open(self, released: asyncio.Future[None] | None = None) -> EventStream:
-        """Open the stream; `released` is done as soon as the stream does not need the exchange any more."""
+        """Open the stream; the stream resolves `released` when it no longer needs the exchange."""
         stream = self.opened = self._session.new_stream()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -211,7 +220,10 @@ class SessionChannel(StandaloneChannel):
         return self._exchange if self.opened is None else self.opened.reader
 
     def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
-        """Send the response, or none: as one body, if the client accepts JSON and nothing was streamed before."""
+        """Send the response; empty `data` means that there is none.
+
+        The response is one JSON body if `json` is true and no event was sent. Otherwise it is the last event.
+        """
         self._is_over = True
         stream = self.opened
         reader = self._exchange if stream is None else None if stream.sequence else stream.reader
@@ -226,18 +238,18 @@ class SessionChannel(StandaloneChannel):
         if data and (reader is not None or stream.assigned_name):
             stream.add(data, last=True)
             await stream.flush()
-        else:  # the request was cancelled, or no client can come back for the response
+        else:  # the request was cancelled, or no client can resume the stream
             stream.streams.forget(stream)
             if reader is not None:
                 await end_without_response(reader)
 
     async def stop(self, data: bytes) -> None:
-        """Send a response in place of a handler that does not end."""
+        """Send a response while the handler still runs, because the server ends."""
         await self.answer(OK, data, json=True)
         self.close()
 
     def close(self) -> None:
-        """Let go of the exchange that waits for the response."""
+        """Detach the exchange that waits for the response."""
         self._is_over = True
         if self.opened is not None:
             self.opened.detach()
@@ -251,14 +263,14 @@ class SessionChannel(StandaloneChannel):
             call_in_loop(self._session.loop, self._add, jsonrpc.encode_notification(method, params))
 
     def notify_session(self, method: str, params: Any) -> None:
-        """Send a notification, from any thread: on the stream of the request, or on the standalone stream after it."""
+        """Send a notification, from any thread: before the response on its stream, afterwards on the standalone one."""
         if self._can_stream and self._is_open():
             self.notify(method, params)
         else:
             super().notify(method, params)
 
     def _is_open(self) -> bool:
-        """Tell whether the response is still to come."""
+        """Tell whether the response was not sent yet."""
         if self._is_over:
             return False
         if self.opened is not None:
@@ -270,21 +282,25 @@ class SessionChannel(StandaloneChannel):
             self.stream.add(message)
 
     async def wait_for_room(self) -> None:
-        """Wait until the messages that were sent are written."""
+        """Wait until the messages on the stream of the request are written."""
         if self.opened is not None:
             await self.opened.flush()
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
-        """Ask the client, on the stream of the request."""
+        """Send a request to the client on the stream of this request, and return its result.
+
+        Raises:
+            DragomanError: the response of this request cannot be a stream.
+        """
         if not self._can_stream:
             raise DragomanError(f"{method} cannot be asked here: the response is JSON alone")
         return await self._session.ask(self.stream, method, params, timeout)
 
     async def listen(self, subscription: Subscription) -> None:  # noqa: ARG002
-        """Refuse: the handshake era has no `subscriptions/listen`."""
+        """Raise RpcError: the handshake era has no `subscriptions/listen`."""
         raise RpcError(-32601, "subscriptions/listen is not part of this protocol version")
 
     async def close_stream(self) -> None:
-        """Let the connection go; the client comes back for the response (2025-11-25)."""
+        """Close the HTTP connection; the client resumes the stream for the response (2025-11-25)."""
         if self._can_stream:
             await self.stream.release_client()

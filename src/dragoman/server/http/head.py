@@ -1,13 +1,12 @@
-"""The headers of a request: what they say, and whether the request is let in.
+"""`Guard` and `HeadReader`: check the host and the origin of an HTTP request, and parse its headers.
 
-`Guard` checks `Host` and `Origin`. A web page of any origin can make a browser send requests to a server on the same
-machine, under a host name that the page's owner points there (DNS rebinding). So a server on a loopback address serves
-only requests whose host is a loopback name, or a host that the author allowed. No server serves a page of another
-origin, unless the author allowed the origin. Responses to an allowed page carry the CORS headers without which the
-browser keeps them from the page.
+`Guard` checks `Host` and `Origin`. A web page can make a browser send requests to a server on the same machine, under a
+host name that resolves to that machine (DNS rebinding). A server on a loopback address therefore serves only requests
+whose host is a loopback name or an allowed host. Every server refuses a page whose origin differs from the host, unless
+the author allowed the origin. Responses to an allowed page carry the CORS headers that the browser requires.
 
-`HeadReader` reads the headers of each exchange into a `RequestHead`. Most requests of a client have the same headers,
-so the heads of recent requests are cached by their headers. The cache is bounded, and long headers are not cached.
+`HeadReader` parses the headers of an exchange into a `RequestHead`. Most requests of a client have the same headers, so
+`HeadReader` caches recent heads by their headers. The cache is bounded, and long headers are not cached.
 """
 
 from __future__ import annotations
@@ -38,38 +37,38 @@ _HOST = re.compile(r"(?:\[(?P<address>[0-9a-z:.%]+)\]|(?P<name>[^\[\]:/?#@,\s]*)
 
 
 class RequestHead(Struct, frozen=True):
-    """What the headers of a request say."""
+    """The parsed headers of a request, and the results of their checks."""
 
     headers: mcp_headers.McpHeaders
     acceptable: AcceptedTypes
     refused: Rejection | None
-    """Why the request is not let in."""
+    """The rejection of the request by the `Guard`, if any."""
     body_refused: Rejection | None
-    """Why the body of a POST is not read."""
+    """The rejection of a POST because of its media types, if any; the body is then not read."""
     cors: tuple[Header, ...]
-    """The headers by which a browser lets a page of an allowed origin use the response."""
+    """The CORS headers of the response for a page of an allowed origin."""
     origin: bytes
-    """The digest of the page's origin; empty if the client is no web page."""
+    """The digest of the page's origin; empty if the client is not a web page."""
 
     def session(self, principal: str | None) -> Session:
-        """Return what is known of a client whose message belongs to no session."""
+        """Return the data of a client whose message belongs to no session: its version and principal."""
         return Session(Caller(find_version(self.headers.protocol_version) or ASSUMED_OVER_HTTP), principal=principal)
 
 
 class HeadReader:
-    """Reads the headers of exchanges."""
+    """Parses the headers of exchanges, with a cache."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._cache: dict[object, RequestHead] = {}
 
     def read(self, exchange: Exchange) -> RequestHead:
-        """Return what the headers of an exchange say."""
+        """Return the head of an exchange."""
         given = exchange.given_headers = tuple(exchange.given_headers)
         key = (exchange.bound_to, exchange.http_version, given)
         try:
             head = self._cache.get(key)
-        except TypeError:  # some ASGI servers give headers as lists, which are no keys
+        except TypeError:  # some ASGI servers give headers as lists, which are not hashable
             return self._read(given, exchange)
         if head is None:
             head = self._read(given, exchange)
@@ -89,16 +88,17 @@ class HeadReader:
 
 
 class Guard:
-    """The hosts and origins that are served.
+    """The hosts and origins that a server accepts.
 
     Example:
         Guard(allowed_hosts=["mcp.example.com"], allowed_origins=["https://app.example.com"])
 
-    A host without a port is allowed on every port. `"*"` allows everything. A string is one value, or several that are
-    separated by commas. The environment gives what is None: `DRAGOMAN_ALLOWED_HOSTS` and `DRAGOMAN_ALLOWED_ORIGINS`.
+    A host without a port is allowed on every port. `"*"` allows every value. A string holds one value, or several that
+    are separated by commas. The default of an option is the environment variable `DRAGOMAN_ALLOWED_HOSTS` or
+    `DRAGOMAN_ALLOWED_ORIGINS`.
 
     Raises:
-        DefinitionError: a value is no string.
+        DefinitionError: a value is not a string.
     """
 
     def __init__(
@@ -112,11 +112,11 @@ class Guard:
     def refuse(
         self, headers: Iterable[Header], bound_to: str | None, http_version: str | None = None
     ) -> Rejection | None:
-        """Return why a request is refused, or None; `bound_to` is the address that the server listens on."""
+        """Return the rejection of a request, or None; `bound_to` is the address that the server listens on."""
         lines = list(headers)
         size, hosts, origins = _size(lines), _values(lines, b"host"), _values(lines, b"origin")
         host = hosts[0] if hosts else None
-        status = HTTPStatus.BAD_REQUEST  # for a Host that RFC 9112, 3.2 wants to be refused
+        status = HTTPStatus.BAD_REQUEST  # the status that RFC 9112, 3.2 requires for an invalid Host
         if size > MAX_HEADER_BYTES:
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             problem = f"The headers have {size} bytes; at most {MAX_HEADER_BYTES} are accepted"
@@ -144,7 +144,7 @@ class Guard:
         return Rejection(HTTPStatus.FORBIDDEN, InvalidRequest(problem))
 
     def cors_headers(self, headers: Iterable[Header]) -> tuple[Header, ...]:
-        """Return the headers by which a browser lets a page of an allowed origin use a response (CORS)."""
+        """Return the CORS headers of a response to a page of an allowed origin; none for other requests."""
         given = dict(headers)
         origin = given.get(b"origin")
         if origin is None or not self._origins.intersection(("*", origin.decode("latin-1").strip().lower())):
@@ -169,7 +169,7 @@ class Guard:
     def _serves_origin(self, origin: str, host: str | None) -> bool:
         if not self._origins.isdisjoint(("*", origin)):
             return True
-        if host is None or "@" in origin:  # no browser names a user in an origin
+        if host is None or "@" in origin:  # an origin of a browser has no user name
             return False
         try:
             return origin_of(origin) == origin_of(f"{origin.partition(':')[0]}://{host}")

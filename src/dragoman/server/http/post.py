@@ -1,12 +1,14 @@
-"""How a POST is served: a request, a notification or an answer of either era, or a batch.
+"""`PostService`: serves an HTTP POST, whose body is a request, a notification, a response or a batch of either era.
 
-`protocol.exchange.receive` says what a POST is. A stateless request, or one of the handshake era where no sessions are
-kept, stands alone: it runs in the task of its exchange, and a stateless one is cancelled when its client goes away. A
-request in a session is not ended by a broken connection: it runs in the task of its exchange if that task outlives the
-connection, and else in a task of its own. Responses are JSON, or an event stream once the handler sends a message.
+`protocol.inbound.receive_post` classifies a POST. A stateless request has no session, and neither has a request of the
+handshake era if the server keeps no sessions. A request without a session runs in the task of its exchange; a stateless
+request is cancelled if its client disconnects. A request in a session continues if the connection breaks. It runs in
+the task of its exchange if that task outlives the connection, and otherwise in a task of its own. The response is JSON,
+or an event stream if the handler sends a message first.
 
-Notifications are accepted first and served afterwards, so that clients need not wait for handlers. While many messages
-are in flight, they are served first: else one client could make the server work on any number of them.
+The server accepts a notification with status 202 before it runs the handler, so that the client does not wait. While
+`MAX_ACCEPTED_AHEAD` messages are in flight, the server runs the handler first. Otherwise one client could start any
+number of handlers.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_ACCEPTED_AHEAD = 1000
-"""While this many messages are in flight, a notification is accepted only after it was served."""
+"""While this many messages are in flight, the server accepts a notification only after its handler has run."""
 STOP_SECONDS = 1.0
 STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 NO_STREAMS_REMEDY = "serve it with server.asgi()"
@@ -72,10 +74,10 @@ _arguments = msgspec.json.Decoder(types.Json | None)
 
 
 class CallsInFlight(set[Call]):
-    """The calls that are being served."""
+    """The calls that the server is serving."""
 
     async def run(self, call: Call, work: Awaitable[T]) -> T:
-        """Await the work of a call in this task; the call is in flight meanwhile."""
+        """Await the work of a call in this task, and count the call as in flight meanwhile."""
         call.task = asyncio.current_task()
         self.add(call)
         try:
@@ -84,17 +86,17 @@ class CallsInFlight(set[Call]):
             self.discard(call)
 
     async def finish(self, seconds: float) -> None:
-        """Wait for the calls for this time; those that need longer are cancelled, and answered with an error."""
+        """Wait for the calls, at most this long; then cancel the rest and answer them with an error."""
         await self._wait(seconds)
         for call in self:
             call.stop(STOPPED)
         await self._wait(STOP_SECONDS)
-        for call in list(self):  # their handlers ignore the cancellation
+        for call in list(self):  # the handlers of these calls ignore the cancellation
             if isinstance(call.channel, PostChannel | SessionChannel):
                 await _answer_stopped(call, call.channel)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait until no call is in flight, including those that begin meanwhile, for this time at most."""
+        """Wait, at most this long, until no call is in flight; calls that begin meanwhile count too."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while (left := deadline - loop.time()) > 0:
@@ -140,7 +142,7 @@ class PostService:
         """Serve a POST to its end.
 
         Raises:
-            HttpRefusal: it is refused.
+            HttpRefusal: the POST is refused.
         """
         if head.body_refused is not None:
             raise HttpRefusal.of(head.body_refused)
@@ -166,11 +168,11 @@ class PostService:
             await self._serve_in_session(exchange, self._sessions, head, received)
 
     async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: AcceptedTypes) -> None:
-        """Answer an exchange with a refusal, or with what middleware makes of it."""
+        """Send the response of a refusal; middleware may replace it."""
         status, data = await self._refusal(exchange, refused)
         if status == refused.status:
             exchange.extra_headers += refused.headers
-        # An error of JSON-RPC is sent as any other response; an error of HTTP has a JSON body.
+        # With status 200 the error is sent like any other response. With an HTTP error status it is a JSON body.
         await _answer(exchange, acceptable if status == OK else _JSON_ONLY, status, data)
 
     async def _refusal(self, exchange: Exchange, refused: HttpRefusal) -> tuple[int, Any]:
@@ -200,7 +202,7 @@ class PostService:
         """Open a request of the handshake era.
 
         Raises:
-            HttpRefusal: it cannot be served.
+            HttpRefusal: the request cannot be opened.
         """
         try:
             return eras.open(message, self._server.offer, session.caller)
@@ -210,7 +212,7 @@ class PostService:
     def _require_callable(
         self, exchange: Exchange, request: McpRequest, headers: McpHeaders | None = None, session: Session | None = None
     ) -> None:
-        """Refuse a tool call before anything else is done for it.
+        """Check the scopes and the `Mcp-Param-*` headers of a tool call, before the call runs.
 
         Raises:
             HttpRefusal: the client lacks a scope of the tool, or an `Mcp-Param-*` header differs from its argument.
@@ -228,7 +230,7 @@ class PostService:
         try:
             tool.mirrored.check({} if raw is UNSET else _arguments.decode(raw) or {}, headers.params)
         except msgspec.DecodeError:
-            return  # the tool refuses arguments that are no object
+            return  # the tool refuses arguments that are not an object
         except HeaderMismatch as error:
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, error, request) from None
 
@@ -236,14 +238,14 @@ class PostService:
         return challenge(insufficient(self._auth, scopes, exchange.scope, self._path))
 
     def _status(self, call: Call, exchange: Exchange | None) -> int:
-        """Return the status of a request that was refused or given up; a client that lacks a scope is told which."""
+        """Return the status of a request that was refused or cancelled; add a challenge if a scope is missing."""
         if isinstance(call.refusal, InsufficientScope):
             if exchange is not None:
                 exchange.extra_headers += (self._challenge(exchange, call.refusal.scopes),)
             return HTTPStatus.FORBIDDEN
         return CLIENT_CLOSED if call.refusal is None else handler_status(call.refusal)
 
-    # Requests that stand alone
+    # Requests without a session
 
     async def _serve_request(self, exchange: Exchange, request: McpRequest, acceptable: AcceptedTypes) -> None:
         is_stateless = request.caller.version.stateless
@@ -283,7 +285,7 @@ class PostService:
             else:
                 await exchange.reply(status, data, JSON_HEADERS)
         except asyncio.CancelledError:
-            # The client may go away while its response is sent. A cancellation by anybody else is passed on.
+            # The client may disconnect while its response is sent. A cancellation by other code is raised again.
             if not call.cancelled or not uncancelled():
                 raise
         finally:
@@ -318,7 +320,7 @@ class PostService:
     async def _serve_notification(
         self, exchange: Exchange, message: jsonrpc.Message, session: Session, channel: Channel = NO_CHANNEL
     ) -> None:
-        """Accept a notification or an answer, and serve a notification for a method of the server's own."""
+        """Accept a notification or a response with status 202, and run the handler of a notification, if any."""
         call = self._notification_call(exchange, message, session, channel)
         if call is None or len(self.in_flight) < MAX_ACCEPTED_AHEAD:
             await exchange.reply(ACCEPTED)
@@ -378,7 +380,7 @@ class PostService:
     async def _serve_batch(
         self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], acceptable: AcceptedTypes
     ) -> None:
-        """Serve a batch (2025-03-26): its requests run at once, and one JSON array answers them."""
+        """Serve a batch (2025-03-26): its requests run concurrently, and the response is one JSON array."""
         if session.data.caller is None or not session.data.caller.version.batches:
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, "This protocol version has no batches")
         events = session.peer.accept_batch(messages)
@@ -388,7 +390,7 @@ class PostService:
         await (exchange.reply(ACCEPTED) if whole is None else _answer(exchange, acceptable, OK, whole))
 
     async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, event: Event) -> bytes | None:
-        """Serve a message of a batch, and return the answer to the whole batch if this message is the last."""
+        """Serve a message of a batch; return the response of the whole batch if this message completes it."""
         if isinstance(event, jsonrpc.Request):
             data = None
             try:
@@ -396,7 +398,7 @@ class PostService:
             finally:
                 whole = session.peer.finish(event.id, data)
             return whole
-        session.receive(event)  # the requests before it run by now, and it may cancel them
+        session.receive(event)  # the earlier requests of the batch have started, and this message may cancel them
         if isinstance(event, jsonrpc.Notification):
             call = self._notification_call(exchange, event, session.data, StandaloneChannel(session))
             if call is not None:
@@ -444,7 +446,7 @@ class PostService:
         except asyncio.CancelledError:
             if not exchange.is_ending or not uncancelled():
                 raise
-            # The server that carries the exchange ends, and waits no longer.
+            # The HTTP server shuts down and cancels the exchange.
             call.stop(STOPPED)
             await _answer_stopped(call, channel)
         if not exchange.ended:
@@ -472,7 +474,7 @@ class PostService:
 
 
 def _require_no_stream(request: McpRequest, acceptable: AcceptedTypes) -> AcceptedTypes:
-    """Refuse what only a stream can answer, on a server that cannot stream; return what the response may be."""
+    """Refuse a request that needs a stream, on a service that cannot stream; return the types of the response."""
     if request.method.name == "subscriptions/listen":
         error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {NO_STREAMS_REMEDY}")
         raise HttpRefusal(HTTPStatus.NOT_FOUND, error, request)
@@ -483,7 +485,7 @@ def _require_no_stream(request: McpRequest, acceptable: AcceptedTypes) -> Accept
 
 
 async def _answer(exchange: Exchange, acceptable: AcceptedTypes, status: int, data: bytes) -> None:
-    """Answer with JSON, unless a stream has begun or the client accepts nothing else."""
+    """Send a response as JSON, or as an event if a stream has begun or the client does not accept JSON."""
     if exchange.streaming or not acceptable.json:
         await exchange.stream(sse.encode(data), last=True)
     else:
@@ -491,7 +493,7 @@ async def _answer(exchange: Exchange, acceptable: AcceptedTypes, status: int, da
 
 
 async def _absorb_cancellation() -> None:
-    """Receive a cancellation of this task that was on its way when the handler ended."""
+    """Consume a cancellation of this task that was scheduled when the handler ended."""
     task = asyncio.current_task()
     if task is not None:
         with suppress(asyncio.CancelledError):

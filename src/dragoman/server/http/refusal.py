@@ -1,6 +1,6 @@
-"""Requests that are refused over HTTP.
+"""`HttpRefusal`: the exception for an HTTP request that is not served.
 
-Whatever finds a reason to refuse raises `HttpRefusal`. `HttpService.serve` catches it, `PostService.refuse` answers.
+Every check of `server/http` raises it. `HttpService.serve` catches it, and `PostService.refuse` sends the response.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dragoman.transports.http.exchange import Header
 
 
 class HttpRefusal(DragomanError):
-    """A request that is not served: its HTTP status, the reason, and further headers of the response.
+    """A request that is not served: the HTTP status, the error and additional headers of the response.
 
-    A reason that is text becomes the JSON-RPC error -32600.
+    If `reason` is text, the error is the JSON-RPC error -32600 (InvalidRequest).
     """
 
     def __init__(
@@ -41,26 +41,26 @@ class HttpRefusal(DragomanError):
         self.error = InvalidRequest(reason) if isinstance(reason, str) else reason
         self.id = id if request is None else request.id
         self.request = request
-        """The request, where middleware is to know of it."""
+        """The request; if it is set, middleware runs for the refusal."""
         self.session = session
-        """The session of the request, where it is known."""
+        """The session of the request, if it is known."""
         self.null_id = null_id
         self.headers = headers
         self.place = place
-        """The part of the server that failed, if one did: the error is then reported, and the client is not told it."""
+        """The part of the server that failed; the error is then reported, and the client does not receive its text."""
 
     @classmethod
     def of(cls, rejection: Rejection) -> HttpRefusal:
-        """Return the refusal of what the protocol rejects."""
+        """Return the refusal for a rejection of `protocol.inbound` or of a `Guard`."""
         status, error, id, null_id, request = astuple(rejection)
         return cls(status, error, request, id=id, null_id=null_id)
 
     @classmethod
     def repeated(cls, header: str) -> HttpRefusal:
-        """Return the refusal of a header that must be sent once."""
+        """Return the refusal for a repeated header that may occur only once."""
         return cls(HTTPStatus.BAD_REQUEST, f"The header {header} is repeated; send it once")
 
 
 def challenge(denial: Denial) -> Header:
-    """Return the header that tells a client how to authorize."""
+    """Return the `WWW-Authenticate` header for a denial."""
     return b"www-authenticate", denial.challenge.encode("latin-1", "replace")

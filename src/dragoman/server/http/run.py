@@ -1,8 +1,8 @@
-"""Serving HTTP with uvicorn, in one process or several, until a signal ends it.
+"""`run_http`: serves HTTP with uvicorn, in one process or several, until a signal ends it.
 
-With several workers the first process binds the socket, forks the workers, and supervises them. It passes signals on to
-them, and replaces a worker that dies, unless workers die as fast as they are started. A second signal kills the workers
-that have not ended yet. A worker whose first process is gone ends by itself.
+With several workers, the parent process binds the socket, forks the workers, and supervises them. It forwards signals
+to the workers. It replaces a worker that dies, unless several workers in a row die right after their start. A second
+signal kills the workers that have not ended. A worker ends itself if the parent process is gone.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ if TYPE_CHECKING:
     from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
 
 GRACE_SECONDS = 5.0
-"""How long a request may take when the server ends."""
+"""The seconds that running requests have when the server ends."""
 KEEP_ALIVE_SECONDS = 75
-"""Longer than proxies and clients keep an idle connection. The server must not close it first, because a request may be
-on its way."""
+"""Longer than proxies and clients keep an idle connection. If the server closed it first, a request could be lost."""
 TICK_SECONDS = 0.02
 LAST_SECONDS = 1.0
-"""How long clients may take to read the last responses, and tasks to end, when the time of requests is up."""
+"""The seconds that clients have to read the last responses, and tasks to end, after `GRACE_SECONDS`."""
 EARLY_DEATH_SECONDS = 1.0
 MAX_EARLY_DEATHS = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -56,9 +55,9 @@ def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterato
 class _Uvicorn(uvicorn.Server):
     """A uvicorn server that ends without losing a request.
 
-    The order matters. First it accepts the connections that wait, and stops listening. Then each connection answers the
-    requests that it is sent, says that this is its last response, and ends; the application goes on meanwhile. When no
-    connection is left, or the time is up, the application is closed, which answers the requests that still run.
+    The shutdown has three steps. The server accepts the pending connections and stops listening. Each connection then
+    answers the requests that it received, with `Connection: close`, and closes. When no connection is left, or the time
+    is up, the server closes the application, which answers the requests that still run.
     """
 
     def __init__(self, config: uvicorn.Config, app: AsgiApp, *, parent: int | None = None) -> None:
@@ -69,7 +68,7 @@ class _Uvicorn(uvicorn.Server):
         """The process that supervises this one, if any."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer the requests that were sent, and end."""
+        """Answer the received requests, close the connections and the application."""
         self.should_exit = self._is_ending = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + GRACE_SECONDS
@@ -95,20 +94,21 @@ class _Uvicorn(uvicorn.Server):
         )
 
     def _stop_listening(self, sockets: list[socket.socket]) -> list[socket.socket]:
-        """Close the listening sockets, and accept and return the connections that wait there.
+        """Close the listening sockets, and return the pending connections, accepted.
 
-        The system would reset these when the last process closes the socket, even if requests were sent on them.
+        The operating system resets pending connections when the last process closes the socket, and their requests
+        would be lost.
         """
         listening = []
         for server in self.servers:
-            with suppress(OSError):  # Windows has no duplicates of sockets
+            with suppress(OSError):  # Windows cannot duplicate sockets
                 listening += [socket.socket(fileno=os.dup(one.fileno())) for one in server.sockets]
             server.close()
         for given in sockets:
             given.close()
         accepted = []
         for one in listening:
-            with one, suppress(OSError):  # no further connection waits
+            with one, suppress(OSError):  # `accept` raises if no connection is pending
                 one.settimeout(0)
                 for _ in range(self.config.backlog):
                     accepted.append(one.accept()[0])  # noqa: PERF401
@@ -118,7 +118,7 @@ class _Uvicorn(uvicorn.Server):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while self.server_state.connections and loop.time() < deadline and not self.force_exit:
-            for connection in self._connections():  # some may have been accepted since the last look
+            for connection in self._connections():  # includes connections that were accepted since the last tick
                 connection.shutdown()
             await asyncio.sleep(TICK_SECONDS)
 
@@ -127,23 +127,23 @@ class _Uvicorn(uvicorn.Server):
         return is_orphan or await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        # Ctrl-C reaches every process of a terminal, and the first process passes it on too. A worker must not count
-        # that as a second signal, which ends it without waiting for requests.
+        # Ctrl-C reaches every process of a terminal, and the parent forwards it too. A worker ignores the second
+        # signal, which would otherwise end it without waiting for requests.
         is_second = self.should_exit
         if is_second and self._parent is not None:
             return
         super().handle_exit(sig, frame)
         self.force_exit = is_second
         if is_second and not self._is_ending:
-            raise KeyboardInterrupt  # in the handler that blocks the loop, which did not notice the first signal
+            raise KeyboardInterrupt  # interrupts a handler that blocks the loop, which did not see the first signal
 
     def _handle_early_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle a signal before uvicorn does; at its end uvicorn raises again the signals that it handled."""
+        """Handle a signal before uvicorn installs its handlers; ignore those that uvicorn raises again at its end."""
         if not self._is_ending:
             self.handle_exit(sig, frame)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal comes; tasks that ignore their cancellation do not delay the end."""
+        """Serve until a signal arrives; a task that ignores its cancellation does not delay the end."""
         loop = (self.config.get_loop_factory() or asyncio.new_event_loop)()
         try:
             try:
@@ -154,7 +154,7 @@ class _Uvicorn(uvicorn.Server):
             loop.close()
 
     def run_quietly(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal comes, which may be before the loop runs."""
+        """Serve until a signal arrives, which may happen before the loop runs."""
         with _handle_signals(self._handle_early_exit):
             if self._parent is not None:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -166,11 +166,11 @@ class _Uvicorn(uvicorn.Server):
 
 
 def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
-    """Serve an application; SIGINT and SIGTERM end it, with exit code 0.
+    """Serve an application until SIGINT or SIGTERM, which end the process with exit code 0.
 
     Raises:
         DefinitionError: the number of workers is not positive.
-        DragomanError: there is no fork on this system, or every worker dies as soon as it starts.
+        DragomanError: the operating system has no fork, or several workers in a row die right after their start.
     """
     if workers < 1:
         raise DefinitionError(f"workers must be at least 1, not {workers!r}")
@@ -191,13 +191,13 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
         raise DragomanError("Several workers need fork, which this system has not; start several processes instead")
     else:
         with config.bind_socket() as shared:
-            # asyncio sets it only for sockets that name their protocol, and uvicorn's does not.
+            # asyncio sets TCP_NODELAY only for sockets with an explicit protocol number, and uvicorn's has none.
             shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _WorkerProcesses(config, app, shared, workers).run()
 
 
 def _http_protocol() -> Any:
-    if find_spec("httptools") is None:  # it does not exist for every platform
+    if find_spec("httptools") is None:  # httptools is not available on every platform
         from dragoman.transports.http.graceful_h11 import GracefulH11Connection
 
         return GracefulH11Connection
@@ -207,7 +207,7 @@ def _http_protocol() -> Any:
 
 
 class _WorkerProcesses:
-    """The worker processes that serve one socket, in the process that started them."""
+    """The parent's view of the worker processes that serve one socket: starts, replaces and ends them."""
 
     def __init__(self, config: uvicorn.Config, app: AsgiApp, shared: socket.socket, count: int) -> None:
         self._config = config
@@ -219,7 +219,7 @@ class _WorkerProcesses:
         self._early_deaths = 0
 
     def run(self) -> None:
-        """Supervise the workers until a signal ends them all."""
+        """Start and supervise the workers until a signal has ended all of them."""
         with _handle_signals(self._end):
             for _ in range(self._count):
                 self._start()
@@ -231,9 +231,9 @@ class _WorkerProcesses:
     def _start(self) -> None:
         if self._is_ending:
             return
-        _flush()  # else every process would write what is buffered
+        _flush()  # otherwise parent and child would both write the buffered output
         parent = os.getpid()
-        # Until the child has its own handlers, a signal would be handled by those of the parent.
+        # Signals are blocked until the child has its own handlers, because it inherits those of the parent.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pid = os.fork()
         if pid == 0:
@@ -249,7 +249,7 @@ class _WorkerProcesses:
         except BaseException:
             _logger.exception("A worker failed")
         finally:
-            # `os._exit` does not run what the parent registered with `atexit`.
+            # `os._exit` skips the `atexit` functions that the parent registered.
             _flush()
             os._exit(status)
 
@@ -262,7 +262,7 @@ class _WorkerProcesses:
         began = self._started.pop(pid, None)
         if began is None or self._is_ending:
             return
-        # A worker that ended with 0 was told to end.
+        # Status 0: the worker was asked to end, so its end is not an early death.
         died_early = status != 0 and time.monotonic() - began < EARLY_DEATH_SECONDS
         self._early_deaths = self._early_deaths + 1 if died_early else 0
         if self._early_deaths >= MAX_EARLY_DEATHS:
@@ -275,7 +275,7 @@ class _WorkerProcesses:
     def _end(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         ending = signal.SIGKILL if self._is_ending else signal.SIGTERM
         self._is_ending = True
-        # So the last worker is the last process to close the socket, after it accepted the connections that wait.
+        # The parent closes its socket first. A worker closes the last one, after it accepted the pending connections.
         self._shared.close()
         for pid in list(self._started):
             with suppress(ProcessLookupError):

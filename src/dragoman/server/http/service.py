@@ -1,8 +1,8 @@
-"""Streamable HTTP: one exchange in, its response out.
+"""`HttpService`: serves the HTTP exchanges of one server (Streamable HTTP).
 
-`HttpService.serve` reads the headers (`head`), finds out who the client is, and routes the exchange by its method: POST
-to `post`, GET to a stream of a session, DELETE to the end of a session. `HttpService.close` ends the service in good
-order.
+`HttpService.serve` reads the headers (`head`), authenticates the client, and routes the exchange by its HTTP method:
+`post` serves a POST, a GET reads a stream of a session, and a DELETE ends a session. `HttpService.close` ends the
+service gracefully.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLOSE_SECONDS = 5.0
 class HttpService:
     """Serves the exchanges of one server.
 
-    A service that cannot stream (`can_stream=False`) answers every request with one JSON body, for views of frameworks.
+    With `can_stream=False`, for views of frameworks, the service answers every request with one JSON body.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class HttpService:
             await self._posts.refuse(exchange, failed, head.acceptable)
 
     async def _admit(self, exchange: Exchange, head: RequestHead) -> bool:
-        """Let an exchange in; return whether it is a POST, and serve it if it is none.
+        """Check and authenticate an exchange; return True for a POST, and serve any other method.
 
         Raises:
-            HttpRefusal: the client may not come in, or what it asks for is refused.
+            HttpRefusal: the headers are refused, the client is not authorized, or a GET or DELETE is refused.
         """
         if head.refused is not None:
             raise HttpRefusal.of(head.refused)
@@ -104,10 +104,10 @@ class HttpService:
         return False
 
     async def _authenticate(self, exchange: Exchange, auth: Auth) -> None:
-        """Find out by the author's check who a client is, before the body is read.
+        """Verify the sender with the author's `auth`, before the body is read, and record the identity.
 
         Raises:
-            HttpRefusal: the check does not let the client in, or failed.
+            HttpRefusal: `auth` denies the client, or raises an exception.
         """
         try:
             found = await verify(auth, exchange.scope, self._path)
@@ -135,7 +135,7 @@ class HttpService:
         """Return the session of a GET or a DELETE.
 
         Raises:
-            HttpRefusal: the headers cannot be served, or name no session of this client.
+            HttpRefusal: a header is repeated, the version is unsupported, or the client has no such session.
         """
         headers, versions = head.headers, self._server.offer.versions
         if headers.repeated is not None:
@@ -148,7 +148,7 @@ class HttpService:
         return session
 
     async def _serve_stream(self, exchange: Exchange, session: HttpSession, head: RequestHead) -> None:
-        """Let a client read the standalone stream, or resume a stream that broke."""
+        """Serve a GET: the standalone stream, or the stream that the client resumes with `Last-Event-ID`."""
         if not head.acceptable.sse:
             raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream")
         last_event_id = head.headers.last_event_id
@@ -165,7 +165,7 @@ class HttpService:
         await exchange.stream(b"", last=True)
 
     async def close(self, seconds: float | None = None) -> None:
-        """End the service in good order: streams at once, and requests when they are done or the time is up."""
+        """End the service gracefully: subscriptions and standalone streams at once, requests within `seconds`."""
         for subscription in list(self._posts.subscriptions):
             subscription.end()
         if self._sessions is not None:

@@ -1,14 +1,20 @@
-"""One session of the handshake era over HTTP: its state and its streams in this process.
+"""`HttpSession`: one session of the handshake era over HTTP, with its data and its streams in this process.
 
-`protocol.peer.Peer` keeps the requests of both directions, as it does for a duplex connection. An answer or a
-cancellation that the Peer cannot match concerns a request in another process, and is forwarded.
+`protocol.peer.Peer` keeps the requests of both directions, as for a duplex connection. If the Peer cannot match a
+response or a cancellation, it belongs to a request in another process, and the session forwards it.
 
-Each request has an event stream of its own, for its notifications, its questions to the client and its response
-(`channels.SessionChannel`). The standalone stream, which the client opens by GET, carries the messages that belong to
-no request; if a client opens several, the newest wins.
+A request that sends messages before its response has an event stream of its own (`channels.SessionChannel`). The client
+opens the standalone stream with a GET; it carries the messages that belong to no request. If the client opens it again,
+the new reader replaces the earlier one, also in another process.
 
-The states of a session: `new` until its client sends a message in it, then `used`, and `ended` when it was ended by its
-client, has expired, or was evicted.
+A session has three states:
+
+    new     no HTTP request of the client has used the session in this process
+    used    an HTTP request has used the session
+    ended   the client ended the session, it expired, it was evicted, or the server was closed
+
+Rejected: a task for each session. A session is data, so an idle session costs only memory, and any process can adopt
+it.
 """
 
 from __future__ import annotations
@@ -54,28 +60,28 @@ SESSION_LIFE: Transitions[SessionLife, Literal["use", "end"]] = Transitions(
 
 
 class SharedSession(Session):
-    """The data of a session, and the changes of it that the other processes do not know yet."""
+    """The data of a session, and the changes that the other processes have not received yet."""
 
     __slots__ = ("origin", "unshared")
 
     def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
         super().__init__(caller, id, principal)
         self.origin = b""
-        """The digest of the origin of the page that began the session; empty if the client is no web page."""
+        """The digest of the origin of the page that began the session; empty if the client is not a web page."""
         self.unshared: list[SessionStateChanged] = []
 
     def set_level(self, level: types.LoggingLevel) -> None:
-        """Set the level from which on the client wants log messages."""
+        """Record the lowest level of the log messages that the client receives, and note the change."""
         super().set_level(level)
         self._share(log_level=level)
 
     def subscribe(self, uri: str) -> None:
-        """Add a resource that the client subscribes to."""
+        """Record that the client subscribed to a resource, and note the change."""
         super().subscribe(uri)
         self._share(subscribed=uri)
 
     def unsubscribe(self, uri: str) -> None:
-        """Remove a resource that the client unsubscribes from."""
+        """Record that the client unsubscribed from a resource, and note the change."""
         super().unsubscribe(uri)
         self._share(unsubscribed=uri)
 
@@ -84,7 +90,7 @@ class SharedSession(Session):
             self.unshared.append(SessionStateChanged(self.id, **change))
 
     def apply(self, change: SessionStateChanged) -> None:
-        """Apply a change that another process received."""
+        """Apply a change that another process sent."""
         self.log_level = change.log_level or self.log_level
         if change.subscribed is not None:
             self.subscribed.add(change.subscribed)
@@ -97,12 +103,12 @@ class HttpSession:
 
     holder: Holder
     expires_at = 0
-    """The last second in which requests are served, since the epoch."""
+    """The time at which the session expires even if it is in use, in seconds since the epoch."""
 
     def __init__(self, server: Server, data: SharedSession, *, workers: Workers, retention: Retention) -> None:
         self.state: SessionLife = "new"
         self.data = data
-        # The ids of requests and of streams begin with the name of the process.
+        # The ids of requests to the client and the names of streams have the name of the process as their prefix.
         self.peer = Peer(server.limits, id_prefix=f"{workers.name}{WORKER_NAME_END}")
         self.running: dict[types.RequestId, Call] = {}
         self.last_used = 0.0
@@ -117,20 +123,22 @@ class HttpSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is served, or a client reads a stream."""
+        """Whether a request runs, or the client reads a stream."""
         return bool(self.running) or any(stream.reader is not None for stream in self._open_streams())
 
     def require_origin(self, origin: bytes) -> None:
-        """See that no page uses the session of a page of another origin; a client that is no page has no origin.
+        """Refuse a web page whose origin differs from that of the page that began the session.
+
+        Clients that are not web pages have no origin and are not refused.
 
         Raises:
-            HttpRefusal: the origin is not that of the page which began the session.
+            HttpRefusal: the origins differ.
         """
         if origin and self.data.origin and origin != self.data.origin:
             raise HttpRefusal(HTTPStatus.FORBIDDEN, "The session belongs to a page of another origin")
 
     def new_stream(self) -> EventStream:
-        """Return a new stream, which is kept from when it has a name."""
+        """Return a new stream; the session keeps the stream as soon as it has a name."""
         primes = self.peer.version.primes_streams
         return EventStream(self._workers.store, self._streams, sends_priming_event=primes)
 
@@ -143,12 +151,12 @@ class HttpSession:
         event = EventId.decode(last_event_id)
         stream = None if event is None else self._streams.get(event.stream)
         if event is None or stream is None:
-            # A client that got 404 would conclude that its session has ended.
+            # The status is not 404, because the client would conclude that its session has ended.
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The stream of this Last-Event-ID is not kept here")
         return stream, event.sequence
 
     def open_standalone(self) -> EventStream:
-        """Return the standalone stream; a reader in another process is let go."""
+        """Return the standalone stream; the other processes detach their readers of it."""
         if self._standalone is None:
             self._standalone = self.new_stream()
         assert self.data.id is not None
@@ -156,13 +164,19 @@ class HttpSession:
         return self._standalone
 
     async def ask(self, stream: EventStream, method: str, params: Any, timeout: float) -> Raw:
-        """Send a request to the client on a stream, and return the result, which comes in another POST."""
+        """Send a request to the client on a stream, and return the result; the client sends it in another POST.
+
+        Raises:
+            RpcError: the client answered with an error.
+            Timeout: the client did not answer in time.
+            TransportError: the session has ended.
+        """
         if self.state == "ended":
             raise TransportError(SESSION_ENDED)
         return await request_client(self.peer, stream.add, method, params, timeout)
 
     def receive(self, event: Event | None) -> None:
-        """Receive what the Peer made of a client's message; what concerns no request here is forwarded."""
+        """Handle an event of the Peer; forward a message that matches no request of this process."""
         match event:
             case Answered(waiter, outcome):
                 set_outcome(waiter, outcome)
@@ -174,13 +188,13 @@ class HttpSession:
                 self._server.notified(method)
 
     def receive_forwarded(self, data: bytes) -> None:
-        """Receive a message that came to another process, if it concerns a request here."""
+        """Receive a message that another process forwarded; ignore it if it matches no request of this process."""
         event = self.peer.accept(jsonrpc.decode(data, self._server.limits))
         if not isinstance(event, Unmatched):
             self.receive(event)
 
     def _forward(self, message: jsonrpc.ResultResponse | jsonrpc.ErrorResponse | jsonrpc.Notification) -> None:
-        """Forward a cancellation to every process, and an answer to the one whose name begins its id."""
+        """Forward a cancellation to every process, and a response to the process whose name is the prefix of its id."""
         id: types.RequestId | None = None
         match message:
             case jsonrpc.Notification(method, params):
@@ -195,14 +209,14 @@ class HttpSession:
             self._workers.send(ClientMessageReceived(self.data.id, data), worker)
 
     def detach_standalone(self) -> None:
-        """Let go of the reader of the standalone stream."""
+        """Detach the reader of the standalone stream."""
         if self._standalone is not None:
             self._standalone.detach()
 
     def forget_standalone(self) -> None:
         """Forget the standalone stream, because the client opened it in another process.
 
-        A client that came back to it here would be sent again what it is sent there.
+        If the client could resume the stream here, it would receive the messages of the other process twice.
         """
         stream, self._standalone = self._standalone, None
         if stream is not None:
@@ -210,25 +224,25 @@ class HttpSession:
             self._streams.forget(stream)
 
     def end(self) -> None:
-        """End the session: running requests are stopped, questions fail, and readers are let go."""
+        """End the session: stop running requests, fail requests to the client, and detach readers."""
         self.state = SESSION_LIFE[self.state, "end"]
         self._server.audience.discard(self)
         for call in list(self.running.values()):
             call.stop(_STOPPED)
-        for waiter in self.peer.waiters:  # each takes its question back on the stream of the request that asked
+        for waiter in self.peer.waiters:  # each waiter then sends a cancellation to the client on its stream
             set_outcome(waiter, TransportError(SESSION_ENDED))
         for stream in self._open_streams():
             stream.detach()
         self._streams.close()
 
     def _open_streams(self) -> set[EventStream]:
-        """Return the streams but those of running requests, which end with their responses."""
+        """Return all streams except those of running requests, which end with their responses."""
         open = set(self._streams) if self._standalone is None else {*self._streams, self._standalone}
         channels = [call.channel for call in self.running.values()]
         return open.difference(channel.opened for channel in channels if isinstance(channel, SessionChannel))
 
     async def share_changes(self) -> None:
-        """Let every process know the changes of the session, before its client gets the response."""
+        """Send the changes of the session to every process; the caller awaits this before it sends the response."""
         while self.data.unshared:
             change = self.data.unshared.pop(0)
             try:
@@ -243,34 +257,36 @@ class HttpSession:
         for stream in streams:
             await stream.close()
 
-    # Messages are encoded by the thread that sends them: what cannot be JSON fails there, and later changes of a value
-    # do not reach the client.
+    # The calling thread encodes a notification: the caller gets the error, and may change the params afterwards.
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Notify the client of a change, from any thread, if it wants that and opened the standalone stream here."""
+        """Notify the client of a change, from any thread, if it wants that and opened the standalone stream here.
+
+        `Workers` passes the change to the other processes.
+        """
         if wants_change(self._server, self.data, method, subject):
             self.add_standalone(jsonrpc.encode_notification(method, change_params(subject, params)))
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
-        """Send a log message, from any thread, if the client's level admits it."""
+        """Send a log message, from any thread, if the client's log level includes it."""
         if wants_log(self._server, level, self.data.log_level):
             params = types.LoggingMessageNotificationParams(level, data, logger)
             self.add_standalone(jsonrpc.encode_notification("notifications/message", params))
 
     def complete_elicitation(self, id: str) -> None:
-        """Notify the client, from any thread, that an elicitation by URL was completed, if it was its own."""
+        """Notify the client, from any thread, that a url elicitation is complete, if the client received it."""
         params = self.data.end_elicitation(id)
         if params is not None:
             self.send_standalone(ELICITATION_COMPLETE, params)
 
     def send_standalone(self, method: str, params: Any) -> None:
-        """Send a notification on the standalone stream, from any thread, whichever process the client reads it from."""
+        """Send a notification on the standalone stream, from any thread, in this process and in the others."""
         message = jsonrpc.encode_notification(method, params)
         self.add_standalone(message)
         if self.data.id is not None:
             call_in_loop(self.loop, self._workers.send, StandaloneMessageSent(self.data.id, message))
 
     def add_standalone(self, message: bytes) -> None:
-        """Add a message to the standalone stream, from any thread, if the client ever opened it here."""
+        """Add a message to the standalone stream, from any thread, if the client opened it in this process."""
         if self._standalone is not None:
             call_in_loop(self.loop, self._standalone.add, message)

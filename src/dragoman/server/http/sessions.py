@@ -1,14 +1,25 @@
-"""The sessions of the handshake era over HTTP: how they begin, are found, and end.
+"""`Sessions`: begins, finds, evicts and ends the sessions of the handshake era over HTTP, in one process.
 
-A session id is a sealed token that says who the client is and which version was agreed on. Every process that has the
-key can adopt a session: from its id, and from what the other processes know of it. A session that nobody used for long
-has expired, unless another process still uses it.
+A session id is a sealed token with the client's identity, its capabilities and the agreed version. A process with the
+key can therefore adopt a session that it does not have: from the id, and from the state that the other processes know.
 
-When there are too many sessions, an idle one is evicted. It is not over: its state is kept aside, and it is adopted
-again when its client comes back. A session that serves a request, or whose stream is read, is not evicted. `Holders`
-knows who holds how many sessions. A holder is a principal, or the network address of clients that proved no identity.
-Sessions that were never used are evicted first, then the least recently used. A holder of more than its share loses
-its own sessions before others lose theirs.
+This process sees a session in one of these states:
+
+    local      an `HttpSession` exists here and serves requests
+    evicted    there were too many sessions: only the state is kept, and the next request adopts the session again
+    over       the client ended the session, or the session expired: requests get status 404
+    unknown    the session is none of these here: a request with its id adopts it
+
+A session expires when it was idle for too long, or `MAX_AGE` after it began. If another process still uses a session
+that was idle here, this process adopts it again.
+
+If there are too many sessions, an idle session is evicted. A session is busy, and not evicted, while it serves a
+request or a client reads one of its streams. `Holders` counts the sessions of each holder. A holder is a principal, or
+the network address of clients without a principal. If the largest holder has more than its share, one of its sessions
+is evicted. Otherwise the choice is among all sessions. New sessions without a request are evicted first, then the
+least recently used sessions.
+
+The alternative is to refuse new sessions when there are too many. One client could then lock out all others.
 """
 
 from __future__ import annotations
@@ -47,24 +58,24 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 MAX_AGE = 86_400
-"""The seconds after which a session expires, however much it is used."""
+"""The seconds after which a session expires even if it is in use."""
 MAX_OVER = 100_000
-"""Sessions that are remembered as ended or expired."""
+"""The greatest number of ended and expired sessions that a process remembers."""
 MAX_CLIENT_BYTES = 4096
-"""If a client says more of itself in `initialize`, only what the session id carries is kept."""
+"""If the client's info and capabilities are larger, the session keeps only the part that the session id carries."""
 MAX_EVICTED = 10_000
 MAX_EVICTED_CHARACTERS = 1_000
-"""The subscriptions of an evicted session are kept if their URIs are no longer together."""
+"""An evicted session keeps its subscriptions if all their URIs together have at most this many characters."""
 HOLDER_SHARE = 100
-"""The share of a holder is the greatest number of sessions divided by this."""
+"""The share of a holder is the greatest number of sessions divided by this number."""
 BUSY_SECONDS = 1.0
-"""When all sessions of a holder are busy, they are looked at again after this time."""
+"""If all sessions of a holder are busy, the next search for an idle one starts after this many seconds."""
 _IPV6_NETWORK_BYTES = 8
 _IPV4_IN_IPV6 = bytes(10) + b"\xff\xff"
 
 
 class Sessions:
-    """The sessions of one application in this process, by their ids."""
+    """The sessions of one application in this process, by id."""
 
     def __init__(
         self,
@@ -90,9 +101,9 @@ class Sessions:
         self._local = self._holders.everyone.sessions
         self._evicted: OrderedDict[str, SharedSession] = OrderedDict()
         self._next_expiry = -math.inf
-        """No session expires earlier; those that were used meanwhile expire later."""
+        """No session expires before this time; a session that was used since then expires later."""
         self._over: OrderedDict[str, bool] = OrderedDict()
-        """The sessions that are over, and whether their clients ended them; else they have expired."""
+        """The sessions that are over: True if the client ended the session, False if it expired."""
         self._changed_while_adopting: dict[str, list[SessionStateChanged]] = {}
         self.workers.on_session_message = self._receive
 
@@ -102,21 +113,21 @@ class Sessions:
 
     @cached_property
     def _ended_ids(self) -> State:
-        """The ids of sessions that were ended, which no process with the same store adopts."""
+        """The ids of the sessions that clients ended; no process with the same store adopts them."""
         return self.workers.store.state(f"ended sessions\0{self._server.name}\0{self._path}")
 
     async def refuse_initialized(self, id: str | None, principal: str | None, address: str | None) -> None:
-        """Refuse an `initialize` that is sent in a session.
+        """Refuse an `initialize` request with a session id.
 
         Raises:
-            HttpRefusal: a session is named, whether it lives or not.
+            HttpRefusal: `id` is a session id; the error depends on whether the session exists.
         """
         if id is not None:
             await self.find(id, principal, address)
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The session is initialized already")
 
     def begin(self, data: SharedSession, address: str | None = None) -> str:
-        """Begin a session of a client at an address, and return its id.
+        """Begin a session and return its id; `address` is the network address of the client.
 
         Raises:
             HttpRefusal: there are too many sessions, and all are busy.
@@ -138,11 +149,11 @@ class Sessions:
         return id
 
     async def find(self, id: str | None, principal: str | None = None, address: str | None = None) -> HttpSession:
-        """Return a session of a principal, for a client at an address.
+        """Return the session of an id and a principal; adopt the session if this process does not have it.
 
         Raises:
-            HttpRefusal: no id was sent, or the id is foreign, forged, expired or ended; or there are too many sessions,
-                and all are busy.
+            HttpRefusal: there is no id; the id is forged, or belongs to another server or principal; the session is
+                over; or there are too many sessions, and all are busy.
         """
         if id is None:
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The header Mcp-Session-Id is missing; initialize first")
@@ -155,7 +166,7 @@ class Sessions:
         return session
 
     def find_local(self, id: str | None, principal: str | None = None) -> HttpSession | None:
-        """Return a session of a principal, if this process has it."""
+        """Return the session of an id and a principal; None if this process does not have it."""
         now = self._clock()
         if now >= self._next_expiry:
             self._expire(now)
@@ -171,10 +182,10 @@ class Sessions:
         return session
 
     async def _adopt(self, id: str, principal: str | None, address: str | None) -> None:
-        """Add a session that is not here, from its id and what this and the other processes know of it.
+        """Add a session that this process does not have, from its id and the state that the processes know.
 
-        A session is not adopted if it is over: if any process says that it was ended, or if some know it and none says
-        that it lives.
+        A session is not adopted in two cases: a process knows that the client ended it, or some processes know that it
+        expired and no process still has it.
         """
         opened = self._tokens.open(id, principal=principal, now=self._wall_clock())
         if opened is None or self._over.get(id) or await self._ended_ids.get(id) is not None:
@@ -206,7 +217,7 @@ class Sessions:
         return self._evicted.get(id) if session is None else session.data
 
     def _receive(self, message: SessionMessage) -> SessionState | None:
-        """Receive a message of another process."""
+        """Receive a message that another process sent about a session."""
         session = self._local.get(message.session)
         match message:
             case SessionStateRequested(id):
@@ -232,7 +243,7 @@ class Sessions:
         return None if was_ended is None else SessionState(is_over=True, was_ended=was_ended)
 
     def _apply(self, change: SessionStateChanged) -> None:
-        # A process may receive a change after it replied with its state, and before the reply is used here.
+        # Another process may reply with its state before this change, while this process still waits for the replies.
         if change.session in self._changed_while_adopting:
             self._changed_while_adopting[change.session].append(change)
         data = self._data_of(change.session)
@@ -240,7 +251,7 @@ class Sessions:
             data.apply(change)
 
     def touch(self, session: HttpSession) -> None:
-        """Note that a session was used just now."""
+        """Record that a session is used now."""
         session.last_used = self._clock()
         id = session.data.id
         if id is not None and self._local.get(id) is session:
@@ -259,7 +270,7 @@ class Sessions:
         self._holders.add(id, session, holder_name(data.principal, address))
 
     def _evict_one(self, now: float) -> None:
-        """Evict an idle session, and keep its state aside for when its client comes back.
+        """Evict an idle session, and keep its state for the next request of its client.
 
         Raises:
             HttpRefusal: all sessions are busy.
@@ -282,9 +293,9 @@ class Sessions:
             session.end()
 
     def _expire(self, now: float) -> None:
-        """Remove the sessions that were idle too long; the least recently used come first.
+        """Remove the sessions that were idle for too long; `_local` has the least recently used sessions first.
 
-        A reader keeps a session alive until its greatest age, and a running request for as long as it runs.
+        A running request keeps a session alive. A client that reads a stream keeps it alive until `expires_at`.
         """
         long_ago = now - self._idle_timeout
         unused: list[tuple[str, HttpSession]] = []
@@ -302,7 +313,7 @@ class Sessions:
         self._next_expiry = self._idle_timeout + (now if first is None else first.last_used)
 
     async def end(self, id: str | None, principal: str | None = None, address: str | None = None) -> None:
-        """End a session in every process, because its client says so.
+        """End a session in every process, for a DELETE of the client.
 
         Raises:
             HttpRefusal: there is no such session.
@@ -319,7 +330,7 @@ class Sessions:
         _remember(self._over, id, was_ended, MAX_OVER)
 
     def detach_standalone(self) -> None:
-        """Let go of the readers of standalone streams; requests go on."""
+        """Detach the readers of all standalone streams; running requests continue."""
         for session in self._local.values():
             session.detach_standalone()
 
@@ -339,13 +350,13 @@ def _remember(memory: OrderedDict[str, V], id: str, value: V, limit: int) -> Non
 
 
 class Holder:
-    """The sessions of one holder, or of everybody, by their ids: the least recently used first."""
+    """The sessions of one holder, or of all holders, by id; the least recently used come first."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.sessions: OrderedDict[str, HttpSession] = OrderedDict()
         self._unused: OrderedDict[str, HttpSession] = OrderedDict()
-        """Those that were not used when they were last looked at."""
+        """The sessions that may still be in the state `new`; `first_idle` removes the others."""
         self._all_busy_until = -math.inf
 
     def add(self, id: str, session: HttpSession) -> None:
@@ -358,7 +369,7 @@ class Holder:
         self._unused.pop(id, None)
 
     def first_idle(self, touch: Callable[[HttpSession], None], now: float) -> HttpSession | None:
-        """Return the session to evict, if any is idle; busy ones that are met on the way are touched."""
+        """Return the session to evict; None if all are busy. `touch` is called for each busy session on the way."""
         while self._unused:
             id, session = next(iter(self._unused.items()))
             if session.state == "new" and not session.is_busy:
@@ -376,7 +387,7 @@ class Holder:
 
 
 class Holders:
-    """Everybody who holds sessions."""
+    """The holders of sessions, ordered by the number of their sessions."""
 
     def __init__(self, share: int) -> None:
         self.everyone = Holder()
@@ -386,7 +397,7 @@ class Holders:
         self._largest = 0
 
     def add(self, id: str, session: HttpSession, name: str) -> None:
-        """Add a session to those of a holder."""
+        """Add a session to the holder of a name."""
         session.holder = holder = self._named.setdefault(name, Holder(name))
         self.everyone.add(id, session)
         holder.add(id, session)
@@ -413,7 +424,10 @@ class Holders:
             self._largest -= 1
 
     def first_idle(self, touch: Callable[[HttpSession], None], now: float) -> HttpSession | None:
-        """Return the session to evict, if any is idle: of the largest holder, if that has more than its share."""
+        """Return the session to evict; None if all are busy.
+
+        The session is one of the largest holder if this holder has more than its share and an idle session.
+        """
         found = None
         if self._largest > self._share:
             found = next(iter(self._by_count[self._largest])).first_idle(touch, now)
@@ -421,7 +435,7 @@ class Holders:
 
 
 def holder_name(principal: str | None, address: str | None) -> str:
-    """Return the name of a holder: a principal, or an address; all addresses of an IPv6 network are one holder."""
+    """Return the name of a holder: its principal, or its address; all addresses of an IPv6 /64 have one holder."""
     if principal is not None:
         return f"principal {principal}"
     try:

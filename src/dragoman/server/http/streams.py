@@ -1,19 +1,29 @@
-"""The event streams of sessions, which outlive the connections that they are read on, and how much of them is kept.
+"""`EventStream`: an event stream of a session that a client can resume, and the bounds on the events that are kept.
 
-An `EventStream` is a log of numbered events and at most one reader, which is an exchange. When the connection of the
-reader breaks, the log is kept, and a client that comes back with `Last-Event-ID` is sent the events after that number.
+An `EventStream` has a log of numbered events and at most one reader, which is an HTTP exchange. If the connection of
+the reader breaks, the log is kept. A client that resumes the stream with `Last-Event-ID` receives the events after that
+one.
 
-The states of a stream say whether an exchange reads it, and whether its last event was added:
+A stream has four states:
 
-    idle      --attach-->  read            --detach-->  idle           events may follow
+    idle        no exchange reads the stream, and more events may follow
+    read        an exchange reads the stream, and more events may follow
+    finishing   the last event was added, and an exchange is reading the rest
+    finished    the last event was added, and no exchange reads the stream
+
+    idle      --attach-->  read
     idle      --finish-->  finished
-    read      --finish-->  finishing                                   the reader is to be sent the last event
-    finishing --detach-->  finished        --attach-->  finishing      a client came back for the rest
+    read      --detach-->  idle
+    read      --finish-->  finishing
+    finishing --detach-->  finished
+    finished  --attach-->  finishing
 
-`SessionStreams` holds the streams of one session, `Retention` those of all sessions in the process. Both have a bound
-on the bytes of their events. Beyond it, streams whose every event was delivered are dropped first, then the
-undelivered, the oldest of each kind first. The stream that just grew is never dropped, nor one that is being written to
-its reader.
+`SessionStreams` holds the streams of one session, and `Retention` those of all sessions of an application. Both bound
+the bytes of the kept events. Beyond the bound, delivered streams are dropped first, then undelivered streams, the
+oldest first. The stream that just grew is not dropped, and neither is a stream that is being written to its reader.
+
+The alternative is to write an event to the connection and to the log. Here every event goes from the log to the reader,
+so that one code path serves a fast reader, a slow reader and a reader that resumes.
 """
 
 from __future__ import annotations
@@ -31,13 +41,13 @@ from dragoman.transports.http.exchange import Exchange
 
 RETRY_MILLISECONDS = 1000
 END_SECONDS = 1.0
-"""How long readers that were let go may take to read their last bytes when the stream is closed."""
+"""The seconds that detached readers have to read their last bytes when the stream is closed."""
 MAX_STREAMS = 100
-"""The named streams of a session; beyond it, finished ones are forgotten."""
+"""The number of named streams of a session beyond which finished streams are forgotten."""
 MAX_SESSION_BYTES = 16 * 1024 * 1024
 MAX_BYTES = 64 * 1024 * 1024
 STREAM_BYTES = 2048
-"""The memory that a stream takes beside its events."""
+"""The bytes that a stream counts for beside its events."""
 
 StreamLife = Literal["idle", "read", "finishing", "finished"]
 STREAM_LIFE: Transitions[StreamLife, Literal["attach", "detach", "finish"]] = Transitions(
@@ -51,23 +61,23 @@ STREAM_LIFE: Transitions[StreamLife, Literal["attach", "detach", "finish"]] = Tr
 
 
 class EventStream:
-    """The events of one request, or the standalone stream of a session, in order.
+    """The event stream of one request, or the standalone stream of a session.
 
-    `add` numbers an event and keeps it; `flush` writes what the reader has not got yet. So it makes no difference
-    whether a reader is there, is slow, or comes back. A stream is named, and can be found by its name, from its first
-    event on; most streams never have one.
+    `add` numbers an event and appends it to the log. `flush` writes the events that the reader has not received. Adding
+    an event is therefore the same with a fast reader, a slow reader and no reader. A stream gets a name with its first
+    event; `SessionStreams` finds a stream by its name. Most streams never have an event.
     """
 
     state: StreamLife = "idle"
     reader: Exchange | None = None
     sequence = 0
-    """The number of the last event; 0 if nothing was ever added."""
+    """The number of the last event; 0 if the stream never had an event."""
     assigned_name = ""
-    """The name by which a client can come back, once the stream has one."""
+    """The name by which a client resumes the stream; empty if the stream has no name yet."""
     size = 0
-    """How many bytes are kept of the stream."""
+    """The number of bytes that the stream counts for; 0 if no events are kept."""
     is_listed_undelivered = False
-    """Whether `Retention` found the stream undelivered when it looked for one to drop."""
+    """Whether the stream is in `Retention.undelivered`."""
 
     _written = 0
     _delivered = 0
@@ -90,7 +100,7 @@ class EventStream:
 
     @property
     def name(self) -> str:
-        """The name of the stream, which is assigned when it is first asked for."""
+        """The name of the stream; the first access assigns it."""
         if not self.assigned_name:
             self.assigned_name = self.streams.keep(self)
         return self.assigned_name
@@ -102,16 +112,17 @@ class EventStream:
 
     @property
     def can_be_dropped(self) -> bool:
-        """Whether no reader is being written to, or about to be."""
+        """Whether no event is being written, or waits to be written, to a reader."""
         is_writing = self._writing is not None and self._writing.locked()
         return self.reader is None or (self._written == self.sequence and not is_writing)
 
     def attach(
         self, exchange: Exchange, after: int | None = None, *, released: asyncio.Future[None] | None = None
     ) -> None:
-        """Let an exchange read the events after a number, or from now on; an earlier reader is detached.
+        """Make an exchange the reader of the events after the number `after`, or of new events; detach an earlier one.
 
-        Whoever passes `released` ends the exchange when that is done: on detaching. Else the stream ends the exchange.
+        `detach` resolves `released`, and the caller then ends the exchange. Without `released`, `detach` ends the
+        exchange.
         """
         if self.reader is not None:
             self.detach()
@@ -123,15 +134,15 @@ class EventStream:
         self.state = STREAM_LIFE[self.state, "attach"]
         self.reader = exchange
         self._released = released
-        if exchange.gone:  # `on_gone` is called only once, and was
+        if exchange.gone:  # `on_gone` is called only once, and that was before this call
             self.detach()
 
     def priming_event(self) -> bytes:
-        """Return the first event of a response, whose id lets a client come back before it was sent a message."""
+        """Return the first event of a response; its id lets a client resume the stream before the first message."""
         return sse.priming_event(EventId(self.name, self._sequence_at_start).encode(), RETRY_MILLISECONDS)
 
     def detach(self) -> None:
-        """Let go of the reader, if there is one."""
+        """Detach the reader, if there is one; the stream stays."""
         reader = self.reader
         if reader is None:
             return
@@ -148,7 +159,7 @@ class EventStream:
             ending.add_done_callback(self._ending.discard)
 
     def add(self, message: bytes, *, last: bool = False) -> None:
-        """Add a message, to be written soon; nothing is added after the last."""
+        """Add a message as an event, and schedule its writing; a finished stream ignores further messages."""
         if self.is_finished:
             return
         self.sequence += 1
@@ -164,13 +175,13 @@ class EventStream:
             self._flushing = self.reader.loop.create_task(self.flush())
 
     def drop_events(self) -> None:
-        """Forget the events that were added until now."""
+        """Forget the events that were added so far."""
         self._log = None
         self.size = 0
         self.is_listed_undelivered = False
 
     async def flush(self) -> None:
-        """Write to the reader what it has not got yet; the last message detaches it."""
+        """Write the events that the reader has not received; after the last event, detach the reader."""
         if not self.sequence:
             return
         if self._writing is None:
@@ -189,7 +200,7 @@ class EventStream:
                 self.streams.mark_delivered(self)
 
     async def release_client(self) -> None:
-        """End the response before its last message, if the priming event told the client how to come back."""
+        """Detach the reader before the last event, if the client got a priming event and so can resume the stream."""
         reader = self.reader
         if self._sends_priming_event and reader is not None:
             await reader.stream(b"")
@@ -198,7 +209,7 @@ class EventStream:
                 self.detach()
 
     async def close(self) -> None:
-        """Detach the reader, and wait until nothing is written any more."""
+        """Detach the reader, and wait until all writing has ended."""
         self.detach()
         if self._flushing is not None:
             self._flushing.cancel()
@@ -210,26 +221,26 @@ class EventStream:
 
 
 async def end_without_response(exchange: Exchange) -> None:
-    """End an exchange whose response is not sent on it.
+    """End an exchange that does not carry the response of its request.
 
-    The status is never an error: a client that gets 404 concludes that its request did not run, and repeats it.
+    The status is not an error: a client that receives 404 would conclude that its request did not run, and repeat it.
     """
     await exchange.stream(b"", last=True)
 
 
 class Retention:
-    """The streams of all sessions that have events, and how many bytes they take."""
+    """The streams with kept events of all sessions, and the sum of their bytes."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.size = 0
         self.max_bytes = max_bytes
         self.streams: OrderedDict[EventStream, None] = OrderedDict()
-        """In the order of their first events."""
+        """The streams in the order of their first events, without those in `undelivered`."""
         self.undelivered: OrderedDict[EventStream, None] = OrderedDict()
-        """Streams that `make_room` found undelivered; each leaves when its client has read it."""
+        """The streams that `make_room` found undelivered; `mark_delivered` moves a stream back."""
 
     def make_room(self, newest: EventStream) -> None:
-        """Drop other streams than the newest until the rest fits."""
+        """Drop streams other than `newest` until the rest fits."""
         while self.size > self.max_bytes:
             victim = self._first_delivered(newest) or _first(self.undelivered, newest)
             if victim is None:
@@ -237,7 +248,7 @@ class Retention:
             victim.streams.drop(victim)
 
     def _first_delivered(self, newest: EventStream) -> EventStream | None:
-        # Undelivered streams are moved away, so that the next search need not look at them again.
+        # Undelivered streams are moved to `undelivered`, so that the next search skips them.
         while (stream := _first(self.streams, newest)) is not None and not stream.is_delivered:
             del self.streams[stream]
             self.undelivered[stream] = None
@@ -265,11 +276,11 @@ class SessionStreams:
         return len(self._named)
 
     def get(self, name: str) -> EventStream | None:
-        """Return the stream of a name, if it is kept."""
+        """Return the stream of a name; None if it is not kept."""
         return self._named.get(name)
 
     def keep(self, stream: EventStream) -> str:
-        """Keep a stream, and return its new name; a finished stream is forgotten when there are too many."""
+        """Keep a stream under a new name, and return the name; forget a finished stream if there are too many."""
         name = str(self._next_id())
         self._named[name] = stream
         if len(self._named) > MAX_STREAMS:
@@ -280,13 +291,13 @@ class SessionStreams:
         return name
 
     def forget(self, stream: EventStream) -> None:
-        """Forget a stream: no client can come back to it."""
+        """Forget a stream; no client can resume it."""
         if stream.assigned_name:
             self._named.pop(stream.assigned_name, None)
             self._drop_events(stream)
 
     def drop(self, stream: EventStream) -> None:
-        """Drop the events of a stream; a finished stream is forgotten."""
+        """Drop the events of a stream, and forget the stream if it is finished."""
         if stream.is_finished:
             self.forget(stream)
         else:
@@ -300,7 +311,7 @@ class SessionStreams:
         stream.drop_events()
 
     def grow(self, stream: EventStream, size: int) -> None:
-        """Count the bytes of an event that was added to a stream, and make room for it."""
+        """Count the bytes of an event that was added to a stream, and drop other streams beyond the bounds."""
         retention = self._retention
         self.size += size
         retention.size += size
@@ -312,7 +323,7 @@ class SessionStreams:
             retention.make_room(stream)
 
     def mark_delivered(self, stream: EventStream) -> None:
-        """List a stream as delivered that was listed as undelivered."""
+        """Move a stream from `undelivered` back to the streams of `Retention`."""
         stream.is_listed_undelivered = False
         del self._retention.undelivered[stream]
         self._retention.streams[stream] = None
@@ -327,7 +338,7 @@ class SessionStreams:
                     self.drop(stream)
 
     def close(self) -> None:
-        """Forget every stream; events that are added later count for no other session."""
+        """Forget every stream; events that are added later do not count for the other sessions."""
         for stream in list(self):
             self.forget(stream)
         self._retention = Retention()

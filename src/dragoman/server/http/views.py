@@ -1,7 +1,7 @@
-"""Single requests over HTTP: the view of a framework, or a WSGI application, passes one request and gets its response.
+"""`answer_view` and `wsgi_app`: answer single HTTP requests in a view of a framework or in a WSGI application.
 
-The exchange is that of `server.asgi()`, in memory instead of on a connection, so every check is the same. A view cannot
-stream and keeps no sessions: what needs either is refused, with the remedy.
+A request passes through the same `HttpService` as with `server.asgi()`, as an exchange in memory, so every check is the
+same. A view has no streams and no sessions. A request that needs either is refused; the error names `server.asgi()`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 
 class HttpReply(Struct, frozen=True):
-    """The answer to one HTTP request: what a framework's own response is made of.
+    """The response to one HTTP request: the status, the headers and the body for a response of the framework.
 
     Example:
         reply = server.handle_http(request.method, request.headers, request.body)
@@ -40,7 +40,7 @@ class HttpReply(Struct, frozen=True):
     body: bytes
 
     def __repr__(self) -> str:
-        # The headers are left out, because they may hold the id of a session.
+        # The headers are left out, because they may hold a session id.
         return f"<HttpReply {self.status}: {len(self.body)} bytes>"
 
 
@@ -54,9 +54,9 @@ async def answer_view(
     guard: Guard | None = None,
     bound_to: str | None = None,
 ) -> HttpReply:
-    """Return the response to one request; without a guard every host is served, for frameworks that check it."""
+    """Return the response to one HTTP request; without a guard every host is served, because frameworks check it."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    # Text that is not latin-1 came in no header line, and equals nothing that a header is compared with.
+    # An HTTP header is latin-1. Other characters are replaced; no check accepts a header because of them.
     lines = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in pairs]
     content = body.encode(errors="surrogatepass") if isinstance(body, str) else body
     sent: list[Message] = []
@@ -91,7 +91,7 @@ class _WsgiService:
     def answer(self, request: WsgiRequest) -> WsgiReply:
         """Return the response to a request, blocking."""
         try:
-            # One byte more than is accepted is enough to be refused.
+            # One byte more than the limit is enough for the service to refuse the body.
             body = request.read(self._server.limits.message_bytes + 1)
         except UnreadableBody as error:
             return _failure(error.status, refusal(self._server, InvalidRequest(str(error))))

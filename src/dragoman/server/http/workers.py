@@ -1,11 +1,14 @@
-"""The processes that serve one server together, and the messages that they send to each other.
+"""`Workers`: the processes that serve one server together, and the messages that they send to each other.
 
-A request runs in the process that received it, and so do its stream and its questions to the client. The client's next
-message may reach another process. That one forwards the message: an answer to the process whose name begins the id,
-everything else about a session to all processes. A process that meets a session for the first time asks the others for
-its state. Notifications and log messages for all clients go to all processes too.
+A request runs in the process that received it; its stream and its requests to the client stay in that process. The next
+message of the client may reach another process, which forwards it. A response goes to the process whose name is the
+prefix of the id. Every other message about a session goes to all processes. A process that does not know a session asks
+the others for its state. Notifications and log messages for all clients also go to all processes.
 
-No process owns a session, and no router stands before them: a session whose owner dies would be lost.
+`Workers` has two states. It is alone before `join`, after `close`, and always if it has no store: `send` then sends
+nothing. After `join` it is joined, and messages go over the bus of the store.
+
+Rejected: one process that owns a session, or a router that finds it. If the owner dies, the session is lost.
 """
 
 from __future__ import annotations
@@ -31,20 +34,20 @@ if TYPE_CHECKING:
 
 
 class BusMessage(Struct, array_like=True):
-    """A message that a process sends to the others; named for what happened there."""
+    """A message that a process sends to the others; the name of a subclass says what happened in the sender."""
 
 
 class ChangeAnnounced(BusMessage, tag=1):
-    """A change happened, of which every client that wants to know is notified."""
+    """A change happened: every process notifies the clients that want the notification."""
 
     method: str
     subject: str | None
     params: bytes | None = None
-    """JSON, because parameters may hold what msgpack cannot."""
+    """The params as JSON, because msgpack cannot represent every JSON value."""
 
 
 class MessageLogged(BusMessage, tag=2):
-    """A log message was sent to every client whose level admits it."""
+    """A log message for all clients: every process sends it to the clients whose log level includes it."""
 
     level: types.LoggingLevel
     data: bytes
@@ -52,7 +55,7 @@ class MessageLogged(BusMessage, tag=2):
 
 
 class ElicitationCompleted(BusMessage, tag=9):
-    """An elicitation by URL was completed."""
+    """A url elicitation is complete: the process that has its session notifies the client."""
 
     elicitation: str
 
@@ -64,11 +67,11 @@ class SessionMessage(BusMessage):
 
 
 class SessionStateRequested(SessionMessage, tag=3):
-    """A process met a session for the first time; the reply is a `SessionState`, or nothing."""
+    """A process does not know a session; a process that knows it replies with a `SessionState`."""
 
 
 class SessionStateChanged(SessionMessage, tag=4):
-    """A client set its log level, or subscribed to a resource, or unsubscribed."""
+    """A client set its log level, subscribed to a resource, or unsubscribed from one."""
 
     log_level: types.LoggingLevel | None = None
     subscribed: str | None = None
@@ -84,22 +87,22 @@ class StandaloneStreamOpened(SessionMessage, tag=6):
 
 
 class StandaloneMessageSent(SessionMessage, tag=7):
-    """A message was sent on the standalone stream of a session, which the client may read in another process."""
+    """A message for the standalone stream of a session; the client may read the stream from another process."""
 
     message: bytes
 
 
 class ClientMessageReceived(SessionMessage, tag=8):
-    """A process received an answer or a cancellation that concerns a request in another process."""
+    """A process received a response or a cancellation for a request that another process has."""
 
     message: bytes
 
 
 class SessionState(Struct, array_like=True):
-    """What a process knows of a session."""
+    """The state of a session that a process knows."""
 
     is_over: bool
-    """The session was ended, or has expired."""
+    """Whether the session was ended by its client, or has expired."""
     was_ended: bool = False
     log_level: types.LoggingLevel | None = None
     subscribed: list[str] = []
@@ -115,7 +118,7 @@ _states = msgspec.msgpack.Decoder(SessionState)
 
 
 class Workers:
-    """This process among those that serve the same server at the same path with the same key."""
+    """This process's connection to the processes that serve the same server at the same path with the same key."""
 
     def __init__(self, server: Server, store: Store | None = None, *, path: str = "/mcp") -> None:
         self.store: Store = Memory() if store is None else store
@@ -132,15 +135,15 @@ class Workers:
 
     @property
     def name(self) -> str:
-        """The name of this process, with which the ids that it makes begin."""
+        """The name of this process; the ids of its requests and streams have it as their prefix."""
         return self._bus.name
 
     def needs_to_join(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Tell whether `join` must be awaited before anything is served in a loop."""
+        """Tell whether the caller must await `join` before it serves a request in a loop."""
         return self._loop is not loop and not self._is_alone
 
     async def join(self) -> None:
-        """Join the other processes; done before the first request, because there is no loop earlier."""
+        """Open the bus to the other processes; called before the first request, because no loop runs earlier."""
         loop = asyncio.get_running_loop()
         async with self._lock(loop):
             if self.needs_to_join(loop):
@@ -152,7 +155,10 @@ class Workers:
                 await anext(self._watch)
 
     async def _until_the_loop_ends(self) -> AsyncGenerator[None, None]:
-        """Close when the loop ends: async generators are finalized then, while a mounted application is not told."""
+        """Call `close` when the loop ends.
+
+        A loop finalizes its async generators at its end. A mounted ASGI application receives no other signal.
+        """
         try:
             yield
         finally:
@@ -164,7 +170,7 @@ class Workers:
         return self._joining[1]
 
     def _group(self) -> str:
-        """Return a name that only processes with the same key, server, path, folder and machine can make."""
+        """Return the name of the bus; processes with the same key, server, path, folder and machine share it."""
         folder = ""
         with suppress(OSError):  # the folder may have been removed
             folder = str(Path.cwd())
@@ -180,7 +186,7 @@ class Workers:
         return b"" if reply is None else _encoder.encode(reply)
 
     def _deliver(self, message: BusMessage) -> None:
-        """Pass a message for all clients to those of this process."""
+        """Pass a message for all clients to the listeners of this process."""
         listeners = [member for member in self._server.audience.members() if not isinstance(member, Workers)]
         match message:
             case ChangeAnnounced(method, subject, encoded):
@@ -195,26 +201,26 @@ class Workers:
                     listener.complete_elicitation(elicitation)
 
     def send(self, message: BusMessage, to: str | None = None) -> None:
-        """Send a message to the other processes, or to one, without waiting for it."""
+        """Send a message to the other processes, or to the process `to`, without waiting for its delivery."""
         if self._has_joined and self._loop is not None:
             task = self._loop.create_task(self._bus.publish(_encoder.encode(message), to))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
     async def share(self, message: BusMessage) -> list[SessionState]:
-        """Send a message to the other processes, wait until they have it, and return their replies."""
+        """Send a message to the other processes, wait until they have received it, and return their replies."""
         return [_states.decode(reply) for reply in await self._bus.publish(_encoder.encode(message)) if reply]
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Let the other processes notify their clients of a change, from any thread."""
+        """Send a change to the other processes, from any thread; they notify their clients."""
         self._send_from_any_thread(ChangeAnnounced(method, subject, None if params is None else encode(params)))
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
-        """Let the other processes send a log message to their clients, from any thread."""
+        """Send a log message to the other processes, from any thread; they send it to their clients."""
         self._send_from_any_thread(MessageLogged(level, encode(data), logger))
 
     def complete_elicitation(self, id: str) -> None:
-        """Let the other processes notify the client whose elicitation was completed, from any thread."""
+        """Send the completion of a url elicitation to the other processes, from any thread."""
         self._send_from_any_thread(ElicitationCompleted(id))
 
     def _send_from_any_thread(self, message: BusMessage) -> None:
@@ -222,7 +228,7 @@ class Workers:
             call_in_loop(self._loop, self.send, message)
 
     async def close(self) -> None:
-        """Leave the other processes; this one goes on alone in its loop."""
+        """Close the bus to the other processes; this process continues alone in its loop."""
         loop = asyncio.get_running_loop()
         async with self._lock(loop):
             self._server.audience.discard(self)

@@ -1,14 +1,22 @@
-"""Questions to the client while a request is served, with one interface for both eras.
+"""`Asking`: the questions that a handler asks the client during one request, with one interface for both eras.
 
-Handshake era: a question is a request over the session, and the handler awaits its answer.
+Handshake era: a question is a request to the client, and the handler awaits the response.
 
-Stateless era: a question without a recorded answer ends the run of the handler. The task of an async handler is
-cancelled once, one turn of the loop later, so that questions asked in parallel join one round; a blocking handler is
-ended by `RunEnded`, which is no `Exception`. The request is then answered with `input_required`. The client sends it
-again with the answers, and the handler runs from its start. A question stays asked even if the handler catches the
-cancellation.
+Stateless era: a question without a recorded answer ends the run of the handler, and the server answers the request with
+`input_required`. The client sends the request again with the answers, and the handler runs again from its start. An
+async handler is ended by the cancellation of its task, one turn of the loop after the question, so that questions asked
+in parallel belong to one round. A blocking handler is ended by `RunEnded`, a `BaseException`. The server sends the
+question even if the handler catches the cancellation.
 
-Cancellation was chosen over an exception because it passes `except Exception`, timeouts, gather and task groups.
+A run of a handler in the stateless era has these states:
+
+    running    every question so far has a recorded answer
+    parked     a question without an answer waits, and `_stop` is scheduled in the loop
+    stopping   `_stop` has cancelled the task; a further question is recorded and raises CancelledError
+    over       `end_run` was called: the server answers the request, and further questions are refused
+
+Rejected: an exception instead of the cancellation. `except Exception`, timeouts, `gather` and task groups in the
+handler would catch or change it.
 """
 
 from __future__ import annotations
@@ -56,17 +64,17 @@ if TYPE_CHECKING:
 
 TIMEOUT = 600.0
 RUN_AGAIN = object()
-"""The outcome of a run whose questions were answered over the session: the handler runs again."""
+"""The outcome of `settle` after the client answered the questions of `InputRequired` (handshake era): run again."""
 _JSON_TYPES = frozenset({dict, list, str, int, float, bool, type(None)})
-"""The types whose values JSON gives back unchanged."""
+"""The types whose values are equal after encoding to JSON and decoding."""
 
 
 class Asking:
     """The questions and answers of one request.
 
-    `_parked` are the waits of the questions of this run, which end with it. `_stopping` is true while a question
-    cancels the task. `_over` is true once the request is answered (stateless era). `_fulfilled`, `_steps` and `_state`
-    hold in the handshake era what `rounds` holds in the stateless one.
+    `_parked` holds a future for each question of this run that waits. `_stopping` is true while a question cancels the
+    task. `_over` is true when the run has ended (stateless era). `_fulfilled`, `_steps` and `_state` hold the answers,
+    the steps and the state in the handshake era; in the stateless era `rounds` holds them.
     """
 
     def __init__(self, call: Call) -> None:
@@ -103,12 +111,12 @@ class Asking:
 
     @property
     def pending(self) -> bool:
-        """Whether a question has no answer yet."""
+        """Whether a question of this run has no answer (stateless era)."""
         return self._rounds is not None and self._rounds.pending
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a question is ending the run at this moment."""
+        """Whether a question has cancelled the task, and the run has not ended yet."""
         return self._stopping
 
     @property
@@ -124,12 +132,12 @@ class Asking:
         return None if raw is None else msgspec.json.decode(raw)
 
     def require(self, questions: Iterable[Question]) -> None:
-        """Refuse questions that cannot be asked here.
+        """Refuse questions that the server cannot ask during this request.
 
         Raises:
-            MissingCapability: the client did not declare the capabilities that they need; the error names them all.
-            Cancelled: the client cancelled the request, and will not answer.
-            DragomanError: a server may not ask in this method, or the request is answered already.
+            MissingCapability: the client lacks capabilities that the questions need; the error names all of them.
+            Cancelled: the request was cancelled.
+            DragomanError: the protocol allows no questions in this method, or the run has ended.
         """
         method = self._call.request.method
         if self._call.cancelled:
@@ -141,7 +149,7 @@ class Asking:
         require_capabilities(self._call, [path for question in questions for path in question.capabilities])
 
     def _recorded(self, questions: Mapping[str | None, Question], key: str | None = None) -> list[Any] | None:
-        """Return the recorded answers, or None if a question has none yet (stateless era)."""
+        """Return the recorded answers, or None if a question has no answer (stateless era)."""
         raws = [self.rounds.ask(question.request(), name or key) for name, question in questions.items()]
         found = [raw for raw in raws if raw is not None]
         if len(found) < len(raws):
@@ -158,7 +166,11 @@ class Asking:
     ) -> list[Any]:
         """Ask all questions at once, and return the answers in order.
 
-        `parks` is false for a blocking handler, whose run is ended by an exception in its thread.
+        `parks` is false for a blocking handler: an exception in its thread ends the run.
+
+        Raises:
+            RunEnded: a question has no answer, and the handler is blocking (stateless era).
+            MissingCapability: the client lacks a capability that a question needs.
         """
         self.require(questions.values())
         if self._stateless:
@@ -188,7 +200,7 @@ class Asking:
         try:
             return list(await asyncio.gather(*tasks))
         finally:
-            # When one fails, the others are cancelled, because nobody waits for them.
+            # If one question fails, the others are cancelled, because `gather` no longer waits for them.
             for task in tasks:
                 task.cancel()
 
@@ -196,7 +208,7 @@ class Asking:
         import asyncio
 
         if self._stopping:
-            # Asked in a `finally` while the task is being cancelled: the question is recorded, and the run ends.
+            # The handler asks in a `finally` during the cancellation: the question is recorded, and the run ends.
             raise asyncio.CancelledError
         loop = asyncio.get_running_loop()
         parked: asyncio.Future[None] = loop.create_future()
@@ -211,21 +223,21 @@ class Asking:
             task.cancel()
 
     async def step(self, name: str, run: Callable[[], Any], kind: type[Any] | None = None) -> Any:
-        """Run a step once for the whole request, however often the handler runs."""
+        """Run a step once for the whole request, even if the handler runs several times."""
         raw = self.recorded_step(name)
         if raw is None:
             raw = self.record_step(name, await invoke(run, in_place=True), kind)
         return self.step_value(raw, kind)
 
     def recorded_step(self, name: str) -> Raw | None:
-        """Return the encoded value of a step of an earlier run."""
+        """Return the encoded value that a step recorded; None if the step did not run yet."""
         return self.rounds.step(name) if self._stateless else self._steps.get(name)
 
     def step_value(self, raw: Raw, kind: type[Any] | None) -> Any:
         """Decode the value of a step.
 
         Raises:
-            ValidationError: the value does not fit the type.
+            ValidationError: the value does not fit `kind`.
         """
         value = msgspec.json.decode(raw)
         return value if kind is None else Codec(kind, "The result_type of a step").convert(value)
@@ -235,7 +247,7 @@ class Asking:
 
         Raises:
             ValidationError: the value cannot be JSON.
-            TypeError: JSON has no such type, and no type is given to decode the value with.
+            TypeError: JSON does not have the type of the value, and `kind` is None.
         """
         if kind is None and type(value) not in _JSON_TYPES:
             raise TypeError(
@@ -252,8 +264,8 @@ class Asking:
     def pages_to_visit(self, required: list[Page]) -> dict[str, ElicitUrl]:
         """Return a question for each page that the user was not yet asked to visit, by key (stateless era).
 
-        A page is asked for once, because accepting is consent, not the end of the visit. The query of a URL is ignored,
-        because an author may generate it anew in each run.
+        Each page is asked for once, because an accepted question does not mean that the visit is complete. The query of
+        a URL is ignored, because an author may generate a new query in each run.
         """
         questions: dict[str, ElicitUrl] = {}
         steps = [f"visited {page.url.partition('?')[0]}" for page in required]
@@ -268,7 +280,7 @@ class Asking:
         return questions
 
     def end_run(self, error: BaseException | None) -> bool:
-        """Clean up after a run; tell whether a question ended it, rather than the error that it raised."""
+        """Clean up after a run, and tell whether a question ended the run; `error` is the exception of the run."""
         import asyncio
 
         for parked in self._parked:
@@ -281,7 +293,7 @@ class Asking:
         return isinstance(error, RunEnded) or (stopped and isinstance(error, asyncio.CancelledError))
 
     def input_required(self, value: InputRequired | None = None) -> types.InputRequiredResult:
-        """Return the result that asks (stateless era): the questions of the run, or those that the handler returned.
+        """Return the `input_required` result, with the questions of this run or of `value` (stateless era).
 
         Raises:
             RpcError: there are too many questions or rounds, or the state is too large.
@@ -297,7 +309,11 @@ class Asking:
             raise InternalError(str(error)) from None
 
     async def fulfil(self, value: InputRequired) -> None:
-        """Ask the questions that a handler returned over the session, so that it can run again (handshake era)."""
+        """Send the questions of `InputRequired` to the client, and record the answers (handshake era).
+
+        Raises:
+            InternalError: the request has too many rounds.
+        """
         from dragoman.protocol.rounds import MAX_ROUNDS
 
         self._runs += 1
@@ -312,8 +328,10 @@ class Asking:
 async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
     """Return the outcome of a run of a handler: its value, an `input_required` result, or `RUN_AGAIN`.
 
+    `value` is the value of the run, and `failed` the exception that it raised.
+
     Raises:
-        BaseException: the run failed, and not because of a question.
+        BaseException: the exception of the run, unless a question ended the run.
     """
     may_ask = call.request.method.input_required
     if isinstance(failed, UrlElicitationRequired) and may_ask:
@@ -341,7 +359,10 @@ async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
 def _ask_for_pages(
     call: Call, error: UrlElicitationRequired
 ) -> tuple[InputRequired | None, UrlElicitationRequired | DefinitionError | None]:
-    """Return the questions for pages to visit, or the error to raise; the stateless era has no code for the error."""
+    """Return the questions for the pages of the error (stateless era), or the error to raise.
+
+    The stateless era has no error code for `UrlElicitationRequired`.
+    """
     try:
         checked = checked_elicitations(error)
     except DefinitionError as misfit:
@@ -356,7 +377,11 @@ def _ask_for_pages(
 
 
 def explanation(call: Call, error: BaseException) -> str | None:
-    """Return the text for an error about the client that the client's version has no code for; None for others."""
+    """Return the text to send in place of an error; None if the error itself can be sent or is not the client's.
+
+    Errors of requests to the client have a text. A missing capability and a required url elicitation have one if the
+    client's version has no error code for them.
+    """
     text = call.client_error(error)
     if text is not None or not isinstance(error, MissingCapability | UrlElicitationRequired):
         return text
@@ -367,7 +392,7 @@ def explanation(call: Call, error: BaseException) -> str | None:
 
 
 def asking_of(call: Call) -> Asking:
-    """Return the questions and answers of a request."""
+    """Return the `Asking` of a request; the first call creates it."""
     if call.asking is None:
         call.asking = Asking(call)
     return call.asking
@@ -377,7 +402,7 @@ def require_capabilities(call: Call, paths: Iterable[Capability]) -> None:
     """Refuse the request if the client did not declare some capabilities.
 
     Raises:
-        MissingCapability: the client lacks some; the error names them all.
+        MissingCapability: the client lacks some of them; the error names all that it lacks.
     """
     missing: types.Json = {}
     for path in paths:
@@ -392,7 +417,7 @@ def require_capabilities(call: Call, paths: Iterable[Capability]) -> None:
 def _declares(capabilities: types.ClientCapabilities, path: tuple[str, ...]) -> bool:
     if path == ("elicitation", "form"):
         declared = capabilities.elicitation
-        # An empty object means form mode, which was the only one before 2025-11-25.
+        # An empty object means form mode, the only mode before 2025-11-25.
         return declared is not None and (declared.form is not None or declared.url is None)
     return declares(capabilities, path)
 
@@ -400,12 +425,12 @@ def _declares(capabilities: types.ClientCapabilities, path: tuple[str, ...]) -> 
 async def request_client(peer: Peer, send: Callable[[bytes], None], method: str, params: Any, timeout: float) -> Raw:
     """Send a request to the client of a connection or session, and return its result.
 
-    A request that is no longer awaited is cancelled at the client.
+    If the caller stops waiting, or the time is up, the client receives a cancellation of the request.
 
     Raises:
-        RpcError: the client refused.
+        RpcError: the client answered with an error.
         Timeout: the client did not answer in time.
-        TransportError: the client is gone.
+        TransportError: the connection or the session has ended.
     """
     import asyncio
 
@@ -425,7 +450,7 @@ async def request_client(peer: Peer, send: Callable[[bytes], None], method: str,
 
 
 def set_outcome(waiter: asyncio.Future[Any], outcome: Any) -> None:
-    """Resolve a future with a value or an exception, unless it is resolved."""
+    """Set the result or the exception of a future, unless the future is done."""
     if not waiter.done():
         finish = waiter.set_exception if isinstance(outcome, Exception) else waiter.set_result
         finish(outcome)

@@ -1,7 +1,8 @@
-"""One request while it is served: its session, the channel to its client, and whether it was cancelled.
+"""`Call`: one request while the server serves it, with its session, its channel and its cancellation.
 
-A `Call` is made by the transport that received the request, and passed to the runner, to handlers and to contexts. Its
-`Session` is what the server remembers of the client. Its `Channel` sends everything but the response.
+The code that receives a request (`duplex`, `http`, `serving`) makes its `Call` and passes it to the runner. Handlers
+and contexts read it. The `Session` of a call holds the data that the server keeps of the client. The `Channel` of a
+call sends every message to the client except the response.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 MAX_ELICITATIONS = 1000
 LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
-"""From the least severe to the most."""
+"""The log levels, from the least severe to the most severe."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def wants_log(server: Server, level: types.LoggingLevel, threshold: types.LoggingLevel | None) -> bool:
-    """Tell whether a client with a threshold is sent a log message of a level; without a threshold it is sent none.
+    """Tell whether a client receives a log message of a level; a client without a threshold receives none.
 
     Raises:
         ValueError: there is no such level.
@@ -45,7 +46,7 @@ def wants_log(server: Server, level: types.LoggingLevel, threshold: types.Loggin
 
 
 class Session:
-    """What the server remembers of the client of a connection or of an HTTP session; data, not a task."""
+    """The data that the server keeps of the client of a connection or of an HTTP session."""
 
     __slots__ = ("caller", "elicitations", "id", "log_level", "principal", "subscribed")
 
@@ -58,14 +59,14 @@ class Session:
         self.subscribed: set[str] = set()
         """The URIs of the resources that the client subscribed to."""
         self.elicitations: dict[str, None] | None = None
-        """The ids of url elicitations whose completion the client was not yet notified of, oldest first."""
+        """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
 
     def begin(self, caller: eras.Caller) -> None:
-        """Record the client that the handshake introduced."""
+        """Record the version, the identity and the capabilities of the client, from `initialize`."""
         self.caller = caller
 
     def add_elicitation(self, id: str) -> None:
-        """Record that the user was sent to a page; beyond the limit the oldest elicitation is forgotten."""
+        """Record a url elicitation; beyond the limit the oldest elicitation is forgotten."""
         if self.elicitations is None:
             self.elicitations = {}
         self.elicitations[id] = None
@@ -73,7 +74,10 @@ class Session:
             del self.elicitations[next(iter(self.elicitations))]
 
     def end_elicitation(self, id: str) -> types.ElicitationCompleteNotificationParams | None:
-        """Forget an elicitation, and return the parameters of its notification; None if the client is not notified."""
+        """Forget an elicitation, and return the params of the notification of its completion.
+
+        None: the session has no such elicitation, or the version of the client has no such notification.
+        """
         if self.caller is None or not CORE.exists(ELICITATION_COMPLETE, self.caller.version):
             return None
         if not self.elicitations or id not in self.elicitations:
@@ -82,7 +86,7 @@ class Session:
         return types.ElicitationCompleteNotificationParams(id)
 
     def set_level(self, level: types.LoggingLevel) -> None:
-        """Record the lowest level of log messages that the client is sent."""
+        """Record the lowest level of the log messages that the client receives."""
         self.log_level = level
 
     def subscribe(self, uri: str) -> None:
@@ -95,23 +99,26 @@ class Session:
 
 
 class Channel(Protocol):
-    """Sends messages to the client of a request: everything but the response."""
+    """Sends messages to the client of a request, except the response."""
 
     lacks_standalone_stream: bool
     """Whether the client has no stream for notifications that belong to no request."""
     takes_parts: bool
-    """Whether a large answer may be given in parts, which saves a copy."""
+    """Whether the channel's transport takes a large response in parts, which saves a copy."""
 
     def notify(self, method: str, params: Any) -> None:
-        """Send a notification of this request, from any thread."""
+        """Send a notification that belongs to this request, from any thread."""
         ...
 
     def notify_session(self, method: str, params: Any) -> None:
-        """Send a notification of the session, from any thread: on this request's stream or on the standalone one."""
+        """Send a notification that may follow the response, from any thread.
+
+        Before the response it is sent on the stream of this request, afterwards on the standalone stream.
+        """
         ...
 
     async def wait_for_room(self) -> None:
-        """Wait until the client has read enough of what it was sent."""
+        """Wait until the client has read enough of the sent messages."""
         ...
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
@@ -119,7 +126,7 @@ class Channel(Protocol):
         ...
 
     async def listen(self, subscription: Subscription) -> None:
-        """Serve a subscription until the connection ends in good order (stateless era)."""
+        """Serve a subscription until the connection or the application ends (stateless era)."""
         ...
 
     def notify_updated(self, uri: str) -> None:
@@ -127,12 +134,12 @@ class Channel(Protocol):
         ...
 
     async def close_stream(self) -> None:
-        """Close the connection that the response waits on, if the client can resume its stream."""
+        """Close the HTTP connection of this request, if the client can resume the stream of the response."""
         ...
 
 
 class NoChannel:
-    """The channel of a request whose client can be sent nothing but the response."""
+    """The channel of a request to whose client the server can send only the response."""
 
     lacks_standalone_stream = False
     takes_parts = False
@@ -144,27 +151,27 @@ class NoChannel:
         """Send nothing."""
 
     async def wait_for_room(self) -> None:
-        """Return at once, because nothing is sent."""
+        """Return at once: this channel sends nothing."""
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
-        """Refuse, because the client could not answer."""
+        """Raise DragomanError: the client cannot answer a request."""
         raise DragomanError(f"{method} cannot be asked here: the request came without a way back to the client")
 
     async def listen(self, subscription: Subscription) -> None:
-        """End at once, because nothing can be sent."""
+        """Return at once: this channel sends nothing."""
 
     def notify_updated(self, uri: str) -> None:
         """Send nothing."""
 
     async def close_stream(self) -> None:
-        """Keep the connection, because the client could not resume its stream."""
+        """Do nothing: the client cannot resume a stream."""
 
 
 NO_CHANNEL = NoChannel()
 
 
 class Call(Struct, eq=False):
-    """A request that is being served."""
+    """A request while the server serves it; a notification with a handler also has a `Call`."""
 
     request: eras.McpRequest
     session: Session
@@ -174,77 +181,82 @@ class Call(Struct, eq=False):
     loop: asyncio.AbstractEventLoop | None = None
     principal: str | None = None
     settings: Any = None
-    """The server's settings when the runner began the request; they hold until its end."""
+    """The server's settings at the start of the request; a later change does not affect this request."""
     scopes: frozenset[str] | None = None
     """The verified scopes of the caller; None if the server does not authenticate."""
     claims: Mapping[str, Any] = NOTHING
     target: Any = None
-    """The definition whose function serves the request, if a function of the author's does."""
+    """The definition whose function serves the request; None if the handler itself returns the result."""
     arguments: Raw | UnsetType = UNSET
-    """The arguments of the target."""
+    """The arguments for the target's function."""
     plain_result: types.CallToolResult | None = None
-    """A result of plain text and data, which most versions carry unchanged."""
+    """The result of a tool that returned a plain value; `seal` leaves it unchanged in most versions."""
     refusal: RpcError | None = None
-    """The error that the request was answered with."""
+    """The error of the response, if the response is an error."""
     failure_label: str | None = None
-    """The label of the failure that a result with `isError` stands for; hooks are given it."""
+    """The label that hooks receive for a result with `isError`."""
     cancelled: bool = False
     cancel_reason: str | None = None
     """The reason that the client gave for the cancellation, if any."""
     cancel_callbacks: list[Callable[[], Any]] | None = None
-    """Called when the request is cancelled: those of handlers, and one for each wait of a blocking handler."""
+    """The functions to call when the request is cancelled: those of `on_cancel`, and one for each wait of a blocking
+    handler."""
     stopped: RpcError | None = None
-    """The error to answer with if the request was cancelled because the server, or its session, ends."""
+    """The error to send if the request was cancelled because the server or the session ends."""
     ended: bool = False
     progress: float | None = None
     asking: Asking | None = None
     task: asyncio.Task[Any] | None = None
     """The task that serves the request, if there is one."""
     client_errors: list[tuple[str, Exception]] | None = None
-    """The errors of requests to the client, with their methods; they are not the handler's own."""
+    """The errors of requests to the client, each with its method; `client_error` recognizes them."""
     headers: Iterable[tuple[bytes, bytes]] = ()
     """The headers of the HTTP request, as received."""
     values: dict[str, Any] | None = None
-    """Values that middleware left for later middleware and for the handler."""
+    """The values that middleware sets for later middleware and for the handler."""
     rejection: RpcError | None = None
-    """The error of a request that was refused before any handler; only middleware runs for it."""
+    """The error of a request that was refused before its handler; only middleware runs for such a request."""
     encoded_page: Raw | None = None
-    """The encoded page of a list, while middleware holds the page as an object."""
+    """The encoded page of a list, while middleware works on the decoded page."""
 
     def stop(self, why: RpcError) -> None:
-        """Cancel the request, and let it be answered with an error."""
+        """Cancel the request, and set the error of its response."""
         self.stopped = self.stopped or why
         self.cancel()
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel the request: run its callbacks and cancel its task."""
+        """Cancel the request: call its callbacks and cancel its task."""
         self.cancelled = True
         self.cancel_reason = self.cancel_reason if reason is None else reason
         while self.cancel_callbacks:
             self._call_back(self.cancel_callbacks.pop(0))
         if self.task is not None:
-            # The first step of the task is scheduled already. A task that is cancelled before it never cleans up.
+            # `call_soon` runs after the task's first step, which is already scheduled. A task that is cancelled before
+            # its first step never runs its `finally` blocks.
             self.task.get_loop().call_soon(self._cancel_task)
 
     def _cancel_task(self) -> None:
-        # A task that has ended this call may serve the next.
+        # After the end of this call, its task may serve another call.
         if self.task is not None and not self.ended:
             self.task.cancel()
 
     def on_cancel(self, callback: Callable[[], Any]) -> Callable[[], None]:
-        """Call a function when the request is cancelled, at once if it already is; the function returned removes it."""
+        """Call a function when the request is cancelled, or now if it is cancelled already.
+
+        The returned function removes the callback.
+        """
         if self.cancel_callbacks is None:
             self.cancel_callbacks = []
         callbacks = self.cancel_callbacks
         callbacks.append(callback)
-        # Another thread may cancel the request at this moment. Whoever removes the callback from the list calls it.
+        # Another thread may cancel the request now. The thread that removes the callback from the list calls it.
         if self.cancelled:
             with suppress(ValueError):
                 callbacks.remove(callback)
-                self._call_back(callback)  # which raises nothing
+                self._call_back(callback)  # `_call_back` raises nothing
 
         def remove() -> None:
-            with suppress(ValueError):  # it was called
+            with suppress(ValueError):  # the callback was called already
                 callbacks.remove(callback)
 
         return remove
@@ -256,7 +268,7 @@ class Call(Struct, eq=False):
             self.server.report(error, self)
 
     async def ask_client(self, method: str, params: Any, timeout: float) -> Raw:
-        """Send a request to the client and return its result; an error is recorded as the client's own."""
+        """Send a request to the client and return its result; an error is recorded in `client_errors`."""
         try:
             return await self.channel.request(method, params, timeout)
         except (RpcError, TransportError) as error:
@@ -266,7 +278,7 @@ class Call(Struct, eq=False):
             raise
 
     def client_error(self, error: BaseException) -> str | None:
-        """Return the text to send for an error of a request to the client; None if it is another error."""
+        """Return the text to send for an error of a request to the client; None for any other error."""
         for method, known in self.client_errors or ():
             if known is error:
                 if isinstance(known, RpcError):
@@ -275,9 +287,10 @@ class Call(Struct, eq=False):
         return None
 
     def is_cancelled_by(self, error: BaseException) -> bool:
-        """Tell whether an error ended the handler because the request was cancelled, so that nothing is answered.
+        """Tell whether an error comes from the cancellation of this request or of its task.
 
-        A cancellation that the author raised is a failure like any other, because the client still waits.
+        A cancellation error that the handler raised itself is an ordinary failure, because the client still waits for
+        the response.
         """
         import asyncio
 
@@ -290,7 +303,7 @@ class Call(Struct, eq=False):
         except RuntimeError:  # no loop runs
             task = None
         if isinstance(error, GeneratorExit):
-            # A coroutine that is closed does not run in its task; a handler that raises GeneratorExit does.
+            # `close` on the coroutine raises GeneratorExit outside its task; a handler raises it inside its task.
             return self.task is not None and task is not self.task
         if self.cancelled or task is None or not task.cancelling():
             return self.cancelled

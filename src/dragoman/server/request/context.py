@@ -1,8 +1,9 @@
-"""The context that an author's function receives: what it may know of its request, and do for it.
+"""`Context` and `BlockingContext`: the objects by which an author's function reads its request and reaches the client.
 
-An `async def` handler takes a `Context`, a `def` handler a `BlockingContext`: the same names, with and without `await`.
-The context is given to the parameter that is annotated with it. Notifications are sent at once. Questions to the client
-go through `asking`, which hides the difference between the eras.
+An `async def` handler takes a `Context`, and a `def` handler takes a `BlockingContext`. Both have the same methods; the
+methods of `Context` are awaited. A handler receives the context as the parameter that is annotated with the class.
+Notifications are sent at once. Questions to the client go through `asking`, which hides the difference between the
+eras.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TIMEOUT = 600.0
 
 
 def readable(raw: Raw) -> Any:
-    """Decode what a client sent; text stands for what Python cannot hold, such as 1e999."""
+    """Decode JSON that a client sent; return it as text if Python cannot represent it, such as 1e999."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -40,18 +41,18 @@ def readable(raw: Raw) -> Any:
 
 
 def _read_only(raw: Raw | UnsetType) -> Mapping[str, Any]:
-    """Return a read-only mapping of an object that a client sent; it is empty if the client sent anything else."""
+    """Return an object that a client sent as a read-only mapping; the mapping is empty for any other value."""
     value = None if raw is UNSET else readable(raw)
     return MappingProxyType(value) if isinstance(value, dict) else NOTHING
 
 
 class RequestFacts:
-    """The part that both contexts share: what they know of the request."""
+    """The base class of both contexts: the properties of the request."""
 
     _parks = True
-    """Whether a question cancels the task of the handler (stateless era); a blocking handler has no task."""
+    """Whether a question ends the run by cancelling the task (stateless era); false for a blocking handler."""
     _waits = True
-    """Whether a notification waits until the client has read enough; the thread of the loop must not wait."""
+    """Whether a notification waits until the client has read enough; false in the thread of the loop."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -61,20 +62,19 @@ class RequestFacts:
 
     @property
     def request_id(self) -> types.RequestId:
-        """The id of the request, as the client chose it; an empty string for a notification, which has none."""
+        """The id of the request that the client chose; an empty string for a notification."""
         return self._call.request.id
 
     @property
     def method(self) -> str:
-        """The method of the request, such as `tools/call`; a refused request may name one that does not exist."""
+        """The method of the request, such as `tools/call`; the method of a refused request may not exist."""
         return self._call.request.method.name
 
     @property
     def params(self) -> types.Params | Mapping[str, Any]:
-        """The parameters, typed as the method has them, such as `types.CallToolRequestParams`; a copy.
+        """A copy of the params, in the type of the method, such as `types.CallToolRequestParams`.
 
-        A mapping of what was sent stands for the parameters of a method of the server's own, and for those that were
-        refused because they do not fit.
+        The params of a method of `server.method`, and params that were refused as malformed, are a mapping instead.
         """
         request = self._call.request
         is_typed = type(request.params) is not types.Params or not self._call.server.has_method(request.method.name)
@@ -84,12 +84,12 @@ class RequestFacts:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments of a tool or prompt, as the client sent them; empty for other methods."""
+        """The arguments of a tool or prompt as the client sent them; empty for other methods."""
         return _read_only(getattr(self._call.request.params, "arguments", UNSET))
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of the HTTP request, by name in whatever case; empty where there is no HTTP."""
+        """The headers of the HTTP request, with case-insensitive names; empty for other transports."""
         if not self._call.headers:
             return NOTHING
         from dragoman.server.request.http_request import HeaderMapping
@@ -98,14 +98,14 @@ class RequestFacts:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Values that middleware leaves for later middleware and for the handler: a dict of this request alone."""
+        """A dict of this request in which middleware sets values for later middleware and for the handler."""
         if self._call.values is None:
             self._call.values = {}
         return self._call.values
 
     @property
     def session_id(self) -> str | None:
-        """The id of the session, where there is one."""
+        """The id of the HTTP session; None if there is no HTTP session."""
         return self._call.session.id
 
     @property
@@ -120,71 +120,79 @@ class RequestFacts:
 
     @property
     def claims(self) -> Mapping[str, Any]:
-        """The claims of the caller's token; empty if there is none."""
+        """The claims of the caller's token; empty if there is no token."""
         return self._call.claims
 
     @property
     def server_context(self) -> Any:
-        """What the application gave to the server, or to this request."""
+        """The `server_context` of this request, or of the server if the request has none."""
         return self._call.server_context
 
     @property
     def client(self) -> eras.Caller:
-        """The client: `info` (its name and version, if it said so), `capabilities` and protocol `version`."""
+        """The client: `info` (name and version, or None), `capabilities` and protocol `version`."""
         return self._call.request.caller
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The request's `_meta`, as the client sent it."""
+        """The `_meta` of the request as the client sent it."""
         raw = self._call.request.meta
         return {} if raw is UNSET else msgspec.json.decode(raw)
 
     @property
     def trace(self) -> Mapping[str, str]:
-        """The W3C trace context of the request: `traceparent`, `tracestate` and `baggage`, those that are there."""
+        """The W3C trace context of the request: those of `traceparent`, `tracestate` and `baggage` that it has."""
         meta = self.meta
         return {key: meta[key] for key in types.TRACE_KEYS if isinstance(meta.get(key), str)}
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client cancelled the request."""
+        """Whether the request was cancelled: by the client, or because the server or the session ends."""
         return self._call.cancelled
 
     @property
     def cancel_reason(self) -> str | None:
-        """The reason that the client gave for cancelling the request, if it did."""
+        """The reason that the client gave for the cancellation; None if it gave none."""
         return self._call.cancel_reason
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call a function when the client cancels the request, and at once if it already did.
+        """Call a function when the request is cancelled, or now if it is cancelled already.
 
         Example:
             def query(sql: str, ctx: BlockingContext) -> list[str]:
                 ctx.on_cancel(connection.interrupt)
                 return connection.execute(sql)
 
-        The callback runs in the event loop, so it must not block. An error that it raises is reported. The function
-        that is returned removes the callback.
+        The callback runs in the event loop, so it must not block. The server reports an error of the callback. The
+        returned function removes the callback.
         """
         return self._call.on_cancel(callback)
 
     def raise_if_cancelled(self) -> None:
-        """End the handler if the client cancelled the request.
+        """Raise `Cancelled` if the request was cancelled.
+
+        Example:
+            for row in rows:
+                ctx.raise_if_cancelled()
+                load(row)
 
         Raises:
-            Cancelled: it did; nothing is answered.
+            Cancelled: the request was cancelled.
         """
         if self._call.cancelled:
             raise Cancelled(f"The client cancelled request {self.request_id!r}")
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """The answers to what an earlier run returned as `InputRequired`, by key, as the client sent them."""
+        """The client's answers to the questions of earlier runs, by key, as the client sent them.
+
+        The questions are those that the handler returned as `InputRequired`.
+        """
         return self._asking.inputs
 
     @property
     def state(self) -> Any:
-        """The state that an earlier run returned with `InputRequired`; None in the first."""
+        """The state that the handler returned with `InputRequired` in an earlier run; None in the first run."""
         return self._asking.state
 
     def require_capability(self, *path: str) -> None:
@@ -194,7 +202,7 @@ class RequestFacts:
             ctx.require_capability("sampling", "tools")
 
         Raises:
-            MissingCapability: it did not.
+            MissingCapability: the client did not declare the capability.
         """
         from dragoman.server.request.asking import require_capabilities
 
@@ -210,7 +218,7 @@ class RequestFacts:
         call, token = self._call, self._call.request.progress_token
         if token is None or call.ended or call.cancelled:
             return False
-        # MUST: "progress strictly increases"; and JSON has only finite numbers.
+        # MUST: progress strictly increases. JSON has only finite numbers.
         if not isfinite(progress) or (call.progress is not None and progress <= call.progress):
             return False
         call.progress = progress
@@ -230,7 +238,7 @@ class RequestFacts:
 
 
 class Context(RequestFacts):
-    """The request, for `async def` handlers.
+    """The context of a request, for `async def` handlers.
 
     Example:
         @server.tool
@@ -241,12 +249,21 @@ class Context(RequestFacts):
     """
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Send a progress notification, if the client asked for progress; `progress` must increase."""
+        """Send a progress notification, if the client asked for progress.
+
+        Example:
+            await ctx.report_progress(3, total=10, message="reading")
+
+        `progress` must increase from call to call; a value that does not increase is not sent.
+        """
         if self._send_progress(progress, total, message):
             await self._room()
 
     async def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
-        """Send a log message to the client of this request, if it wants messages of that level.
+        """Send a log message to the client of this request, if the client's log level includes it.
+
+        Example:
+            await ctx.log("info", {"rows": 12}, "import")
 
         Raises:
             ValueError: there is no such level.
@@ -292,18 +309,18 @@ class Context(RequestFacts):
         self._call.channel.notify_updated(uri)
 
     async def close_stream(self) -> None:
-        """Close the HTTP connection that the client waits on; the client resumes the stream later and misses nothing.
+        """Close the HTTP connection of this request; the client resumes the stream later and misses no message.
 
         Example:
             await ctx.close_stream()
             return await a_long_computation()
 
-        Only clients of 2025-11-25 over HTTP can resume; for all others nothing happens.
+        Only clients of 2025-11-25 over HTTP can resume. For all other clients this method does nothing.
         """
         await self._call.channel.close_stream()
 
     async def notify_elicitation_complete(self, elicitation_id: str) -> None:
-        """Notify the client that a url elicitation is complete (2025-11-25 only), also after the response.
+        """Notify the client that a url elicitation is complete (2025-11-25 only), before or after the response.
 
         Code without a context, such as the view of a page, calls `server.notify_elicitation_complete` instead.
         """
@@ -315,12 +332,12 @@ class Context(RequestFacts):
             call.channel.notify_session(ELICITATION_COMPLETE, params)
 
     async def ping(self, timeout: float = TIMEOUT) -> None:
-        """Ask the client whether it is there (until 2025-11-25).
+        """Send a ping to the client and wait for its response (until 2025-11-25).
 
         Raises:
-            MethodNotFound: this protocol version has no ping.
-            Timeout: the client did not answer.
-            InvalidParams: the client's result is no object.
+            MethodNotFound: the client's protocol version has no ping from the server.
+            Timeout: the client did not answer in time.
+            InvalidParams: the client's result is not an object.
         """
         from dragoman.server.request.questions import check_empty
 
@@ -337,19 +354,20 @@ class Context(RequestFacts):
         self, message: str, schema: Mapping[str, Any], *, key: str | None = None, timeout: float = TIMEOUT
     ) -> ElicitResult[dict[str, Any]]: ...
     async def elicit(self, message: str, schema: Any, *, key: str | None = None, timeout: float = TIMEOUT) -> Any:
-        """Ask the user to fill in a form: a dataclass, TypedDict, Struct, pydantic model, or a flat JSON Schema.
+        """Ask the user to fill in a form, and return the answer.
 
         Example:
             name = await ctx.elicit("What is your name?", str)
 
-        The type of a single field, such as `str`, `int`, `bool` or an Enum, asks for that alone.
+        `schema` is a dataclass, TypedDict, Struct, pydantic model or flat JSON Schema. It may also be the type of a
+        single field, such as `str`, `int`, `bool` or an Enum.
 
-        In the stateless era the handler runs again from its start when the answer is there; `step` keeps what must
-        happen once. `key` names the question where its order may change from run to run.
+        In the stateless era the handler runs again from its start when the client has sent the answer. Use `step` for
+        code that must run once. `key` names the question if the order of questions may change from run to run.
 
         Raises:
-            MissingCapability: the client cannot ask its user.
-            Timeout: nobody answered.
+            MissingCapability: the client did not declare form elicitation.
+            Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import Elicit
 
@@ -364,11 +382,16 @@ class Context(RequestFacts):
         key: str | None = None,
         timeout: float = TIMEOUT,
     ) -> ElicitResult[None]:
-        """Ask the user to visit a page, for what must not pass through the client; accepting is consent only.
+        """Ask the user to visit a page, for data that must not pass through the client, such as a password.
+
+        Example:
+            answer = await ctx.elicit_url("Please sign in", "https://example.com/sign-in", "sign-in-42")
+
+        If the user accepts, the user agreed to visit the page; the visit itself may not be complete.
 
         Raises:
-            MissingCapability: the client cannot send its user to pages.
-            Timeout: nobody answered.
+            MissingCapability: the client did not declare url elicitation.
+            Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import ElicitUrl
 
@@ -378,16 +401,17 @@ class Context(RequestFacts):
     async def sample(
         self, messages: Messages, *, key: str | None = None, timeout: float = TIMEOUT, **options: Unpack[SampleOptions]
     ) -> types.CreateMessageResult:
-        """Ask the client's model: by text, a message or several, which may be plain dicts.
-
-        The options are those of `Sample`: `max_tokens` (1024), `system_prompt`, `temperature`, `tools` and others.
+        """Ask the client's model, and return its message.
 
         Example:
             summary = (await ctx.sample(f"Summarise: {text}", max_tokens=200)).text
 
+        `messages` is a text, one message or several; a message may be a plain dict. The options are those of `Sample`:
+        `max_tokens` (1024), `system_prompt`, `temperature`, `tools` and others.
+
         Raises:
-            MissingCapability: the client has no model to ask, or none that takes tools.
-            Timeout: nobody answered.
+            MissingCapability: the client did not declare sampling, or sampling with tools if tools are given.
+            Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import Sample
 
@@ -395,11 +419,14 @@ class Context(RequestFacts):
         return answer
 
     async def list_roots(self, *, key: str | None = None, timeout: float = TIMEOUT) -> list[types.Root]:
-        """Ask for the client's roots.
+        """Ask the client for its roots.
+
+        Example:
+            roots = await ctx.list_roots()
 
         Raises:
-            MissingCapability: the client has none.
-            Timeout: nobody answered.
+            MissingCapability: the client did not declare roots.
+            Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import ListRoots
 
@@ -411,6 +438,10 @@ class Context(RequestFacts):
 
         Example:
             answers = await ctx.ask(city=Elicit("Where?", City), roots=ListRoots())
+
+        Raises:
+            MissingCapability: the client lacks a capability that a question needs.
+            Timeout: the client did not answer in time.
         """
         asked: dict[str | None, Question] = {name: question for name, question in questions.items()}  # noqa: C416
         answers = await self._asking.ask(asked, timeout=timeout, parks=self._parks)
@@ -421,18 +452,18 @@ class Context(RequestFacts):
     @overload
     async def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T: ...
     async def step(self, name: str, run: Callable[[], Any], *, result_type: type[Any] | None = None) -> Any:
-        """Run a function once for the whole request, however often the handler runs, and return its value.
+        """Run a function once for the whole request, even if the handler runs several times, and return its value.
 
         Example:
             booking = await ctx.step("book", lambda: book(city), result_type=Booking)
 
-        The value is recorded as JSON. A value of a type of your own, such as a dataclass, is read back by
-        `result_type`. In the stateless era the value travels through the client, signed but readable: record a handle,
-        not a secret.
+        The value is recorded as JSON. `result_type` converts it back to a type that JSON does not have, such as a
+        dataclass. In the stateless era the client receives the recorded value, signed but not encrypted: record a
+        handle instead of a secret.
 
         Raises:
             ValidationError: the value cannot be JSON, or does not fit `result_type`.
-            TypeError: JSON has no such type, and there is no `result_type`.
+            TypeError: JSON does not have the type of the value, and there is no `result_type`.
         """
         return await self._asking.step(name, run, result_type)
 
@@ -446,7 +477,7 @@ class Context(RequestFacts):
 
 
 class BlockingContext(RequestFacts):
-    """The request, for `def` handlers: what `Context` has, without `await`.
+    """The context of a request, for `def` handlers: the methods of `Context`, blocking.
 
     Example:
         @server.tool
@@ -477,7 +508,7 @@ class BlockingContext(RequestFacts):
     ask = blocking(Context.ask)
 
     def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T:
-        """Run a function once for the whole request, as `Context.step` does; it runs in this thread."""
+        """Run a function once for the whole request, as `Context.step` does; the function runs in this thread."""
         asking = self._asking
         raw = asking.recorded_step(name)
         if raw is None:
@@ -493,11 +524,11 @@ class BlockingContext(RequestFacts):
 
 
 def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the request's loop, from the thread of a blocking handler.
+    """Run a coroutine in the request's loop, and wait for it in the thread of a blocking handler.
 
     Raises:
-        Cancelled: the client cancelled the request meanwhile.
-        DragomanError: the handler is inline and would have to wait.
+        Cancelled: the request was cancelled meanwhile, or the loop is closed.
+        DragomanError: the handler is inline, so it runs in the loop, and the coroutine would have to wait.
     """
     import asyncio
     from concurrent.futures import CancelledError
@@ -520,7 +551,7 @@ def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
 
 
 def _is_in_place(call: Call) -> bool:
-    """Tell whether this thread runs the loop; it must not wait, because only the loop could end the wait."""
+    """Tell whether this thread runs the loop; such a thread must not wait for the loop."""
     from dragoman.runtime.tasks import is_running_here
 
     return call.loop is None or is_running_here(call.loop)

@@ -1,4 +1,4 @@
-"""The head of an HTTP request, as authors' functions receive it, and the `auth` function that verifies its sender."""
+"""`HttpRequest`: the head of an HTTP request for authors' functions, and the check of its sender by `auth`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.runtime.callables import invoke
 
 
 class HeaderMapping(Mapping[str, str]):
-    """Headers by name, case-insensitive; the values of a repeated header are joined by commas."""
+    """A mapping of headers with case-insensitive names; the values of a repeated header are joined by commas."""
 
     def __init__(self, lines: Iterable[tuple[bytes, bytes]]) -> None:
         self._values: dict[str, str] = {}
@@ -33,7 +33,7 @@ class HeaderMapping(Mapping[str, str]):
 
 
 class HttpRequest(Struct, frozen=True, eq=False):
-    """The head of an HTTP request: everything before its body.
+    """The head of an HTTP request: the method, the path, the headers and the ASGI scope.
 
     Example:
         def build(request: HttpRequest) -> Server:
@@ -43,12 +43,12 @@ class HttpRequest(Struct, frozen=True, eq=False):
     method: str
     path: str
     headers: Mapping[str, str]
-    """By name, case-insensitive."""
+    """The headers; their names are case-insensitive."""
     scope: Mapping[str, Any]
-    """The ASGI scope, with the values that ASGI middleware leaves there: `scope["user"]`, `scope["session"]`."""
+    """The ASGI scope, with the values that ASGI middleware adds, such as `scope["user"]`."""
 
     def __repr__(self) -> str:
-        # Without headers and scope, which hold credentials.
+        # The headers and the scope are left out, because they hold credentials.
         return f"<HttpRequest {self.method} {self.path}>"
 
     @staticmethod
@@ -59,22 +59,22 @@ class HttpRequest(Struct, frozen=True, eq=False):
 
 Found = str | Identity | None
 Auth = Callable[[HttpRequest], Found | Awaitable[Found]] | Bearer
-"""Verifies the sender of a request: a `Bearer`, or a function of the request.
+"""Verifies the sender of a request: a `Bearer`, or a function of the `HttpRequest`.
 
-The function returns an `Identity`, the name of a principal, or None for an unknown sender; it raises PermissionError to
-refuse a known one.
+The function returns an `Identity`, the name of a principal, or None for an unknown sender. It raises PermissionError to
+refuse a known sender.
 """
 _CHALLENGE = "Bearer"
 _logger = logging.getLogger("dragoman.server")
 
 
 async def verify(auth: Auth, scope: Mapping[str, Any], path: str) -> Identity | Denial:
-    """Return the identity of a request's sender, or why the request is refused; a `def` runs in a thread.
+    """Return the identity of a request's sender, or a `Denial`; an `auth` that is a `def` runs in a thread.
 
-    A refusal is logged if the request had credentials. The first request of every client has none.
+    A denial is logged only if the request had credentials, because the first request of a client usually has none.
 
     Raises:
-        Exception: whatever the function raises.
+        Exception: an exception of the `auth` function, except a PermissionError that the function raised to refuse.
     """
     request = HttpRequest.of(scope)
     found = await _verified(auth, request, scope, path)
@@ -94,7 +94,7 @@ async def _verified(auth: Auth, request: HttpRequest, scope: Mapping[str, Any], 
     try:
         found = await invoke(auth, request)
     except PermissionError as error:
-        # A PermissionError of the operating system is a failure of the check, and its text is not for clients.
+        # An error number means that the operating system raised the error. Its text must not reach the client.
         if error.errno is not None:
             raise
         return Denial(FORBIDDEN, f"Not permitted: {error}", _CHALLENGE)
@@ -114,15 +114,15 @@ def _path_suffix(path: str) -> str:
 
 
 def documents_of(auth: Auth | None, path: str) -> dict[str, bytes]:
-    """Return the documents to serve by path: with a `Bearer`, the metadata that names the issuers of tokens."""
+    """Return the documents to serve, by path: the protected resource metadata of a `Bearer`, or nothing."""
     if not isinstance(auth, Bearer):
         return {}
-    # A proxy may serve another path than this server, but clients look at the path of the resource's URL.
+    # A proxy may change the path. Clients derive the path of the metadata from the URL of the resource.
     return dict.fromkeys((WELL_KNOWN, WELL_KNOWN + _path_suffix(path), auth.metadata_path), auth.metadata)
 
 
 def insufficient(auth: Auth | None, scopes: Iterable[str], scope: Mapping[str, Any], path: str) -> Denial:
-    """Return the refusal of a sender that lacks scopes, and log it."""
+    """Log and return the denial for a sender that lacks scopes."""
     if isinstance(auth, Bearer):
         denial = auth.insufficient(scopes, _metadata_address(auth, scope, path))
     else:

@@ -1,7 +1,7 @@
-"""The questions that a server may ask its client: forms and pages for the user, the model, and the roots.
+"""The questions that a server may ask a client: `Elicit`, `ElicitUrl`, `Sample` and `ListRoots`.
 
-A question has the capabilities that the client needs, the request as it is on the wire, and a reader for the answer.
-How it travels, as a request or in an `input_required` result, is decided in `asking`.
+A question has the capabilities that the client must declare (`capabilities`), its request on the wire (`request`), and
+a method that decodes the answer (`read`). `asking` sends a question as a request or in an `input_required` result.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Messages = str | types.SamplingMessage | types.Json | Iterable[types.SamplingMes
 
 
 class ElicitResult(Generic[T]):
-    """The user's answer to a question.
+    """The answer of the user to an elicitation.
 
     Example:
         answer = await ctx.elicit("How long?", Stay)
         if answer.accepted:
             book(answer.content.nights)
 
-    `content` is what was filled in; it raises `NotAccepted` if the user declined or cancelled.
+    `content` is the filled-in form. It raises `NotAccepted` if the user declined or cancelled.
     """
 
     __slots__ = ("_content", "action")
@@ -50,10 +50,10 @@ class ElicitResult(Generic[T]):
 
     @property
     def content(self) -> T:
-        """What the user filled in.
+        """The content of the form that the user filled in.
 
         Raises:
-            NotAccepted: the user declined or cancelled. A tool that does not catch it tells the model so.
+            NotAccepted: the user declined or cancelled. If a tool does not catch the error, the model reads its text.
         """
         if self.action != "accept":
             raise NotAccepted(self.action)
@@ -62,23 +62,23 @@ class ElicitResult(Generic[T]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ElicitResult) and (self.action, self._content) == (other.action, other._content)
 
-    __hash__ = None  # type: ignore[assignment]  # what was filled in may be a dict
+    __hash__ = None  # type: ignore[assignment]  # the content may be a dict
 
     def __repr__(self) -> str:
         return f"ElicitResult(action={self.action!r}, content={self._content!r})"
 
 
 class Elicit(Generic[T]):
-    """A form for the user: a message, and the schema of what to fill in.
+    """A form for the user: a message, and the schema of the fields.
 
     Example:
         Elicit("Which units?", Units)
 
-    `schema` is a dataclass, TypedDict, Struct, pydantic model or a JSON Schema, flat and of simple fields; or the type
-    of a single field, such as `str`, `int`, `bool` or an Enum, which is asked for as `value`.
+    `schema` is a dataclass, TypedDict, Struct, pydantic model or JSON Schema, flat and with simple fields. It may also
+    be the type of a single field, such as `str`, `int`, `bool` or an Enum; the form then has one field `value`.
 
     Raises:
-        DefinitionError: a field is nothing that a form can have.
+        DefinitionError: a form cannot have one of the fields.
     """
 
     def __init__(self, message: str, schema: type[T] | Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ class Elicit(Generic[T]):
             self._schema = form_schema(codec.schema, schema)
             self._read = codec.convert
         else:
-            # One field: the protocol has only forms, which are objects.
+            # The protocol has only forms, which are objects. So a single field becomes a form with the field `value`.
             form = TypedDict("form", {"value": schema})  # type: ignore[valid-type]  # noqa: UP013
             whole = Codec(form, "The schema of a form")
             self._schema = form_schema(whole.schema, form)
@@ -113,11 +113,15 @@ class Elicit(Generic[T]):
     method = "elicitation/create"
 
     def request(self) -> types.InputRequest:
-        """Return the request as it is on the wire."""
+        """Return the request on the wire."""
         return types.ElicitRequest(types.ElicitRequestParams(self._message, mode="form", requested_schema=self._schema))
 
     def read(self, raw: Raw) -> ElicitResult[T]:
-        """Return the meaning of the answer."""
+        """Decode the client's answer.
+
+        Raises:
+            InvalidParams: the answer is malformed.
+        """
         result = _decode(raw, types.ElicitResult)
         if result.action != "accept":
             return ElicitResult(result.action)
@@ -128,10 +132,12 @@ class Elicit(Generic[T]):
 
 
 class ElicitUrl:
-    """A page for the user to visit: for what must not pass through the client, such as a password.
+    """A page for the user to visit, for data that must not pass through the client, such as a password.
 
     Example:
         ElicitUrl("Please sign in", "https://example.com/sign-in", "sign-in-42")
+
+    `elicitation_id` identifies the elicitation in `notify_elicitation_complete`; by default it is the URL.
     """
 
     def __init__(self, message: str, url: str, elicitation_id: str | None = None) -> None:
@@ -139,54 +145,58 @@ class ElicitUrl:
         self._params = types.ElicitRequestParams(message, mode="url", url=url, elicitation_id=self.elicitation_id)
 
     def __repr__(self) -> str:
-        # Without the URL, which may grant access to whoever has it.
+        # The URL is left out, because it may hold a secret.
         return f"<ElicitUrl {self._params.message!r}>"
 
     capabilities: Sequence[Capability] = (("elicitation", "url"),)
     method = "elicitation/create"
 
     def request(self) -> types.InputRequest:
-        """Return the request as it is on the wire."""
+        """Return the request on the wire."""
         return types.ElicitRequest(self._params)
 
     def read(self, raw: Raw) -> ElicitResult[None]:
-        """Return the meaning of the answer: accepting is consent to visit, not the end of the visit."""
+        """Decode the client's answer; an accepted answer does not mean that the visit is complete.
+
+        Raises:
+            InvalidParams: the answer is malformed.
+        """
         return ElicitResult(_decode(raw, types.ElicitResult).action)
 
 
 class HasDefinition(Protocol):
-    """A tool with its definition: one of the author's, or one that a client found."""
+    """An object with the definition of a tool, such as a `Tool` of a server or a tool that a client listed."""
 
     @property
     def definition(self) -> types.Tool:
-        """The tool as it is listed."""
+        """The entry of the tool in `tools/list`."""
 
 
 ModelTool = types.Tool | HasDefinition | types.Json
-"""A tool that the client's model may use: a definition, a plain dict of one, or an object that has one."""
+"""A tool that the client's model may use: a definition, a plain dict, or an object with a definition."""
 
 
 class SampleOptions(TypedDict, total=False):
-    """The options of `sampling/createMessage` beside the messages."""
+    """The params of `sampling/createMessage` without the messages."""
 
     max_tokens: int
-    """How long the answer may be (1024)."""
+    """The greatest number of tokens of the answer (1024)."""
     system_prompt: str | None
     """The system prompt."""
     model_preferences: types.ModelPreferences | types.Json | None
-    """Which model the server would like."""
+    """The preferences of the server for the choice of the model."""
     include_context: Literal["none", "thisServer", "allServers"] | None
     """The servers whose context the client should include."""
     temperature: float | None
     """The randomness of the answer."""
     stop_sequences: Iterable[str] | None
-    """Texts at which the answer ends."""
+    """The texts at which the model stops."""
     metadata: types.Json | None
     """Further parameters for the provider of the model."""
     tools: Iterable[ModelTool] | None
     """The tools that the model may use, as definitions or as `Tool` objects."""
     tool_choice: types.ToolChoice | types.Json | None
-    """Whether the model may use tools, must, or must not."""
+    """Whether the model may, must or must not use tools."""
 
 
 class Sample:
@@ -195,10 +205,11 @@ class Sample:
     Example:
         Sample("Summarise this: ...", max_tokens=200)
 
-    `messages` is text, a message or several, which may be plain dicts; the rest is as in `sampling/createMessage`.
+    `messages` is a text, one message or several; a message may be a plain dict. The options are the other params of
+    `sampling/createMessage`.
 
     Raises:
-        DefinitionError: a message is malformed, or tool results do not follow the tool uses that they answer.
+        DefinitionError: a message is malformed, or the tool results do not follow the tool uses that they answer.
     """
 
     def __init__(self, messages: Messages, **options: Unpack[SampleOptions]) -> None:
@@ -217,11 +228,15 @@ class Sample:
     method = "sampling/createMessage"
 
     def request(self) -> types.InputRequest:
-        """Return the request as it is on the wire."""
+        """Return the request on the wire."""
         return types.CreateMessageRequest(self._params)
 
     def read(self, raw: Raw) -> types.CreateMessageResult:
-        """Return the meaning of the answer."""
+        """Decode the client's answer.
+
+        Raises:
+            InvalidParams: the answer is malformed.
+        """
         return _decode(raw, types.CreateMessageResult)
 
 
@@ -234,7 +249,11 @@ _LISTS: dict[str, Callable[[Any], Any]] = {"tools": _model_tool, "stop_sequences
 
 
 class ListRoots:
-    """A question for the client's roots."""
+    """A question for the roots of the client.
+
+    Example:
+        answers = await ctx.ask(roots=ListRoots())
+    """
 
     def __repr__(self) -> str:
         return "ListRoots()"
@@ -243,11 +262,15 @@ class ListRoots:
     method = "roots/list"
 
     def request(self) -> types.InputRequest:
-        """Return the request as it is on the wire."""
+        """Return the request on the wire."""
         return types.ListRootsRequest()
 
     def read(self, raw: Raw) -> list[types.Root]:
-        """Return the meaning of the answer."""
+        """Decode the client's answer.
+
+        Raises:
+            InvalidParams: the answer is malformed.
+        """
         return _decode(raw, types.ListRootsResult).roots
 
 
@@ -255,18 +278,18 @@ Question = Elicit[Any] | ElicitUrl | Sample | ListRoots
 
 
 class RunEnded(BaseException):
-    """Ends the run of a blocking handler that asked a question; the handler runs again with the answer."""
+    """Raised by a question to end the run of a blocking handler; the handler runs again with the answer."""
 
 
 class InputRequired:
-    """The questions that a handler returns, to be run again with the answers in `ctx.inputs`.
+    """The questions that a handler returns; the handler runs again with the answers in `ctx.inputs`.
 
     Example:
         if "city" not in ctx.inputs:
             return InputRequired({"city": Elicit("Which city?", City)}, state={"tries": 1})
 
     Raises:
-        DefinitionError: there are neither questions nor a state, so nothing would change from run to run.
+        DefinitionError: there are neither questions nor a state, so the next run would be the same.
     """
 
     def __init__(self, questions: Mapping[str, Question] | None = None, state: object = None) -> None:
@@ -276,12 +299,12 @@ class InputRequired:
         self.state = state
 
     def __repr__(self) -> str:
-        # Without the state, which may hold secrets.
+        # The state is left out, because it may hold secrets.
         return f"InputRequired({self.questions!r})"
 
     @property
     def capabilities(self) -> list[Capability]:
-        """The capabilities that the client needs for the questions."""
+        """The capabilities that the client must declare for the questions."""
         return [path for question in self.questions.values() for path in question.capabilities]
 
 
@@ -293,10 +316,10 @@ def _decode(raw: Raw, kind: type[T]) -> T:
 
 
 def check_empty(raw: Raw) -> None:
-    """Check an answer that has no content.
+    """Check an answer that is an empty result.
 
     Raises:
-        InvalidParams: the answer is no object.
+        InvalidParams: the answer is not an object.
     """
     _decode(raw, types.Result)
 
@@ -311,14 +334,17 @@ def _conversation(messages: Any) -> list[types.SamplingMessage]:
 
 
 def _with_block(message: Any) -> Any:
-    """Return a message whose content is a block where a dict has plain text."""
+    """Return a message; the plain text of a dict's `content` becomes a text block."""
     if isinstance(message, dict) and isinstance(message.get("content"), str):
         return {**message, "content": {"type": "text", "text": message["content"]}}
     return message
 
 
 def _check_tool_results(conversation: list[types.SamplingMessage]) -> None:
-    """MUST (2025-11-25): a message with tool results holds nothing else, and answers every tool use before it."""
+    """Check two MUSTs of 2025-11-25.
+
+    A message with tool results holds nothing else, and it answers every tool use of the message before it.
+    """
     asked: list[str] = []
     for message in conversation:
         blocks = message.content if isinstance(message.content, list) else [message.content]
@@ -333,7 +359,7 @@ def _check_tool_results(conversation: list[types.SamplingMessage]) -> None:
 
 
 def checked_elicitations(error: UrlElicitationRequired) -> UrlElicitationRequired:
-    """Return the error with its entries as they are on the wire; an author gives objects or dicts in either spelling.
+    """Return the error with its entries as on the wire; the author gives structs or dicts in either spelling.
 
     Raises:
         DefinitionError: there are no entries, or one lacks its message or an absolute URL.
@@ -349,14 +375,14 @@ def checked_elicitations(error: UrlElicitationRequired) -> UrlElicitationRequire
 
 
 class Page(Struct, frozen=True):
-    """A page that the user must visit, and why."""
+    """A page that the user must visit, and the message that says why."""
 
     message: str
     url: str
 
 
 def pages(error: UrlElicitationRequired) -> list[Page]:
-    """Return the pages that an error names, without malformed entries."""
+    """Return the pages of an error; malformed entries are left out."""
     found: list[Page] = []
     for entry in error.elicitations:
         with suppress(MsgspecError):
