@@ -15,7 +15,7 @@ Headers = Mapping[str, HeaderValue] | Callable[[], Mapping[str, str] | Awaitable
 
 
 class Credentials:
-    """Headers that are fixed, or that functions return for each request.
+    """The headers and the authorization of a client's HTTP requests; functions may return headers for each request.
 
     Example:
         Credentials({"Authorization": fetch_token})
@@ -26,7 +26,7 @@ class Credentials:
 
     def __init__(self, headers: Headers | None = None, authorization: Authorization | None = None) -> None:
         self.authorization = authorization
-        """Authorizes each request, and answers the challenges of the server."""
+        """Adds headers to each request, and answers the challenges of the server."""
         self._headers = headers
         self._fixed: dict[str, str] | None = None
         if not callable(headers) and not any(map(callable, (headers or {}).values())):
@@ -39,7 +39,7 @@ class Credentials:
         `auth` is a bearer token, a function that returns one, or an `Authorization`.
 
         Raises:
-            TypeError: `auth` is none of these.
+            TypeError: `auth` has another type.
         """
         if auth is None or isinstance(auth, Authorization):
             return cls(headers, auth)
@@ -76,7 +76,7 @@ class Credentials:
         return _without_duplicates({**own, **await self.authorization.headers(method, url)})
 
     async def own_headers(self) -> dict[str, str]:
-        """Return the headers of a request that is sent now, without those that authorize it.
+        """Return the headers of a request that is sent now, without those of the authorization.
 
         Raises:
             TypeError: a function returned something that is no header.
@@ -101,7 +101,7 @@ class Credentials:
 
 
 def auth_required(url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> AuthRequired:
-    """Return the error of a server that requires other credentials, with the challenge that it sent."""
+    """Return the error for a server that requires other credentials, with the server's challenge."""
     challenge = ", ".join(header_values(headers, "www-authenticate")) or None
     return AuthRequired(f"{url} {refusal_text(status, headers, sent)}", status, challenge)
 
