@@ -39,8 +39,8 @@ Part = Text | Media
 class ToolCall(Struct, frozen=True):
     """A model's request to call a tool.
 
-    `name` is the name by which the model knows the tool. `arguments` is None if the model did not write a JSON object.
-    `raw` is the text that the model wrote.
+    `name` is the tool's name for the model. `arguments` is None if the model did not write a JSON object. `raw` is the
+    text that the model wrote.
     """
 
     id: str

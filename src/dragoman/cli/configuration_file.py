@@ -72,7 +72,7 @@ class ConfigurationFile:
             mark = self._mark()
             require_private(mark.parent)  # a mark that another user wrote does not count
             return mark.is_file()
-        except (OSError, RuntimeError):  # there is no home, or it cannot be read
+        except (OSError, RuntimeError):  # there is no home folder, or it cannot be read
             return False
 
     def trust(self, terminal: Terminal) -> None:

@@ -51,7 +51,7 @@ async def resolve_target(terminal: Terminal, word: str | None) -> ResolvedTarget
     """Return the server that a word names; without a word, the command after -- or the only configured server.
 
     Raises:
-        UsageError: there is no such server, or its configuration file is not trusted.
+        UsageError: the server is unknown, or its configuration file is not trusted.
         ConfigError: the configuration cannot be used.
     """
     settings = terminal.settings

@@ -23,7 +23,7 @@ class AcceptsResources(Protocol):
     """A conversation that a resource can be added to, such as a `Chat`."""
 
     def with_resource(self, resource: Any, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Show the model a resource, or the one that a template gives for some arguments."""
+        """Add a resource, or the resource of a template for some arguments, to the conversation."""
 
 
 C = TypeVar("C", bound=AcceptsResources)
@@ -76,7 +76,6 @@ class Bound(Generic[D]):
         self.definition = definition
 
     def _bound_to(self, client: AsyncClient) -> Self:
-        """Return the same definition, bound to another client."""
         return type(self)(client, self.definition)
 
     def extension(self, id: str) -> Any:

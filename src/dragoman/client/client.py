@@ -336,7 +336,7 @@ class AsyncClient(ClientProperties):
         `input_responses` and `request_state` resume a request that raised `InputNeeded`.
 
         Raises:
-            RpcError: there is no such prompt, or an argument is missing.
+            RpcError: the server has no such prompt, or an argument is missing.
         """
         texts = {key: _as_text(value) for key, value in (arguments or {}).items()}
         params = {"name": name, "arguments": texts, **_resumption(input_responses, request_state)}
@@ -407,7 +407,7 @@ class AsyncClient(ClientProperties):
         `input_responses` and `request_state` resume a request that raised `InputNeeded`.
 
         Raises:
-            RpcError: there is no such resource.
+            RpcError: the server has no such resource.
         """
         params = {"uri": uri, **_resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)

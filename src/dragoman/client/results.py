@@ -118,10 +118,10 @@ class CallResult(Struct, Generic[Structured], frozen=True):
         return CallResult(result.content, structured, bool(result.is_error), result.meta, has_structured=True)
 
     def of_type(self, kind: type[T]) -> CallResult[T]:
-        """Return the result with its structured content converted to a type; a failure is returned as it is.
+        """Return the result with its structured content converted to a type; a failure is returned unchanged.
 
         Raises:
-            ValidationError: there is no structured content, or it does not fit the type.
+            ValidationError: the result has no structured content, or the content does not fit the type.
         """
         result: CallResult[Any] = self
         name = getattr(kind, "__name__", kind)

@@ -348,7 +348,7 @@ class Authorizer(ABC):
             yield stored
 
     async def _reauthorize(self, challenge: Challenge | None, sent_token: str | None, *, may_renew: bool) -> None:
-        """Get a token that the server accepts."""
+        """Get another token, by renewal if `may_renew`, else by a login or grant."""
         async with self._locked() as stored:
             if stored is not None and stored.access_token != sent_token and not stored.is_expired:
                 return
@@ -366,7 +366,6 @@ class Authorizer(ABC):
                 self._was_login = True
 
     async def _obtain_scopes(self, challenge: Challenge, scope: str, sent_token: str | None) -> None:
-        """Get a token with more scopes."""
         async with self._locked() as stored:
             scopes = [] if stored is None else stored.scopes
             if stored is not None and stored.access_token != sent_token and set(scope.split()) <= set(scopes):

@@ -29,7 +29,7 @@ _logger = logging.getLogger("dragoman.auth")
 
 
 class _MetadataUnavailableError(AuthError):
-    """Metadata cannot be fetched now, although they may exist."""
+    """Metadata cannot be fetched now, but may exist."""
 
 
 async def discover(

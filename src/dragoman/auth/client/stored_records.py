@@ -57,7 +57,7 @@ class AuthorizationServer(StoredRecord):
     is_assumed: bool = False
     """Whether the MCP server names no authorization server, and so is its own, as in 2025-03-26."""
     is_guessed: bool = False
-    """Whether there are no metadata at all, so that the endpoints are the defaults of 2025-03-26."""
+    """Whether there is no metadata at all, so that the endpoints are the defaults of 2025-03-26."""
     in_private_network: bool = field(default=False, name="is_inside")
     """Whether the MCP server itself was reached in a private network."""
     has_pkce: bool = False

@@ -56,7 +56,7 @@ class Bearer:
     tokens must have. `authorization_servers` are the issuers of tokens; by default that of the verifier. A token
     without one of the `required_scopes` is refused; `scopes_supported` are the scopes in the metadata, by default the
     same. `implied_scopes` maps a scope to the scopes that it includes: `{"files:write": ["files:read"]}`.
-    `metadata_url` is the URL of the metadata, if another server serves them.
+    `metadata_url` is the public URL of the metadata, if it differs from the URL of RFC 9728.
 
     Raises:
         ValueError: a URL is not absolute or not secure, a scope is invalid, or there is no authorization server.

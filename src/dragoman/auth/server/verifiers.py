@@ -66,7 +66,7 @@ class _ClaimsVerifier(ABC):
         """
 
     def _mismatch(self, claims: Mapping[str, Any], audience: str) -> BadToken | None:
-        """Return why a token with these claims is not valid here, or not valid yet; None if it is."""
+        """Return why a token with these claims is not valid here or now; None if the token is valid."""
         if self.issuer is not None and claims.get("iss") != self.issuer:
             return BadToken("The token is of another issuer", f"{_shown('iss', claims)}, not {self.issuer!r}")
         audiences = claims.get("aud")

@@ -340,7 +340,6 @@ _PERMANENT_ERRORS = frozenset(
 
 
 def _message(error: Exception) -> str:
-    """Return the provider's own message."""
     body = getattr(_original(error), "body", None)
     if isinstance(body, dict):
         inner = body.get("error")

@@ -1,7 +1,7 @@
 """Human approval of tool calls.
 
-Each call is decided once: by what the handler returns, by `approve()` or `deny()` from any thread, or by the time-out.
-An unexpected return value denies the call. A denial ends the wait at once, even while the handler still runs.
+Each call is decided once: by the return value of the handler, by `approve()` or `deny()` from any thread, or by the
+time-out. An unexpected return value denies the call. A denial ends the wait at once, even while the handler still runs.
 An approval counts only after the handler has returned, because the handler may still fail.
 """
 
@@ -123,8 +123,8 @@ async def decide(on_approval: ApprovalHandler, approval: Approval, timeout: floa
     later. A handler that has called one of these may also return None.
 
     Raises:
-        ToolError: the call is denied: by the handler, because the handler failed or returned something else, or because
-            nobody decided within `timeout` seconds.
+        ToolError: the call is denied: by the handler, because the handler failed or returned an unexpected value, or
+            because there was no decision within `timeout` seconds.
         TypeError: `on_approval` cannot be called.
     """
     function = as_function(on_approval, "on_approval")

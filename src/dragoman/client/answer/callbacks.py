@@ -76,7 +76,7 @@ async def call_handler(function: Handler, *args: Any) -> Any:
     """Call a handler, in the loop if it is async and else in a thread, and await the awaitable that it returns.
 
     Raises:
-        Exception: whatever the function raises.
+        Exception: the function raised it.
         Cancelled: an awaitable of the function was cancelled, and not the calling task.
     """
     try:

@@ -2,7 +2,7 @@
 
 A request is decoded and its schema compiled before the handler is called. The handler's return value accepts the
 request only if it is unambiguous: the content must fit the form, and a page needs an explicit yes. Every other value
-cancels the request, which tells the server that the user made no choice, and the reason is logged.
+cancels the request: the server learns that the user made no choice, and the client logs the reason.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ElicitationRequest:
     server that asks; show it to the user. Show the whole `url` of a page, and open it only when the user agrees.
 
     Raises:
-        ValidationError: the schema is no JSON Schema, or the url is not an http or https URL.
+        ValidationError: the schema is not a JSON Schema, or the url is not an http or https URL.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ElicitationRequest:
         self.elicitation_id = elicitation_id
         self.server = server
         self.host = _host(url) if mode == "url" else None
-        """The host of the page to visit, for the user to see on its own."""
+        """The host of the page to visit, to show to the user separately."""
         try:
             # Values are masked: violations are logged, and logs must not hold the user's input.
             self._validator = PeerSchema(self.schema, compile_schema(self.schema, formats=True, mask=MASK))
@@ -183,7 +183,7 @@ class Elicitation:
     At most `max_concurrent` requests (8) are shown at a time; further ones wait.
 
     Raises:
-        TypeError: the handler cannot be called, or `max_concurrent` is no integer.
+        TypeError: the handler cannot be called, or `max_concurrent` is not an integer.
         ValueError: `max_concurrent` is less than 1.
     """
 

@@ -43,7 +43,7 @@ class Handlers:
     server gives itself.
 
     Raises:
-        TypeError: a handler cannot be called, or `capabilities` is no mapping.
+        TypeError: a handler cannot be called, or `capabilities` is not a mapping.
         ValueError: a capability is unknown or invalid.
     """
 
@@ -128,7 +128,7 @@ class Handlers:
         InternalError when the handler failed in another way; the cause is then logged on `dragoman.client`.
 
         Raises:
-            MethodNotFound: there is no such method, or no handler for it.
+            MethodNotFound: the method is unknown, or has no handler.
         """
         if method == "sampling/createMessage" and self._sampling is not None:
             return partial(_read_and_answer, self._sampling, params, self.server)

@@ -122,15 +122,14 @@ class Sampling:
     `complete(request)` returns the text of the answer, a `types.CreateMessageResult` or a dict of one, or content
     blocks; it raises `Rejected` to refuse. `guard(request)` returns False to reject; for a guard, `request.message`
     also has the system prompt. `preferred_model` is the name of a model, or a function from the server's preferences to
-    a name. `allow_models` are names or patterns such as `gpt-*`, and the chosen model must match one of them;
-    without `preferred_model`, the server's hints choose an allowed model, else the first allowed name is chosen.
-    `tools` and `context` declare that `complete` uses the request's `tools` and `include_context`. After `timeout`
-    seconds the request is rejected. At most `max_concurrent` requests (8) are served at a time, whichever clients they
-    come from; further ones wait. Functions may be plain or async, or objects that can be called or have an `execute`
-    method.
+    a name. `allow_models` are names or patterns such as `gpt-*`, and the chosen model must match one of them; without
+    `preferred_model`, the server's hints choose an allowed model, else the first allowed name is chosen. `tools` and
+    `context` declare that `complete` uses the request's `tools` and `include_context`. After `timeout` seconds the
+    request is rejected. At most `max_concurrent` requests (8) are served at a time, for all clients together; further
+    ones wait. Functions may be plain or async, or objects that can be called or have an `execute` method.
 
     Raises:
-        TypeError: `complete`, `guard` or `preferred_model` cannot be called, or `max_concurrent` is no integer.
+        TypeError: `complete`, `guard` or `preferred_model` cannot be called, or `max_concurrent` is not an integer.
         ValueError: `max_concurrent` is less than 1.
     """
 
@@ -326,7 +325,7 @@ def _json(value: Any) -> str:
 
 
 def _model_for(hints: list[str], allowed: list[str]) -> str | None:
-    """Return the allowed model that the first matching hint names, else the first allowed model that is no pattern."""
+    """Return the allowed model that the first matching hint names, else the first allowed name without a pattern."""
     # MUST (2025-11-25): hints are evaluated in order; SHOULD: as parts of names.
     names = [model for model in allowed if not any(character in model for character in "*?[")]
     for hint in hints:

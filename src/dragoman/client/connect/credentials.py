@@ -21,7 +21,7 @@ class Credentials:
         Credentials({"Authorization": fetch_token})
 
     Raises:
-        TypeError: a fixed header is no text.
+        TypeError: the value of a fixed header is not a text.
     """
 
     def __init__(self, headers: Headers | None = None, authorization: Authorization | None = None) -> None:
@@ -67,8 +67,8 @@ class Credentials:
         """Return the headers of a request that is sent now.
 
         Raises:
-            TypeError: a function returned something that is no header.
-            Exception: whatever a function or the authorization raises.
+            TypeError: a function returned another type than a text or a mapping of texts.
+            Exception: a function or the authorization raised it.
         """
         own = await self.own_headers()
         if self.authorization is None:
@@ -79,8 +79,8 @@ class Credentials:
         """Return the headers of a request that is sent now, without those of the authorization.
 
         Raises:
-            TypeError: a function returned something that is no header.
-            Exception: whatever a function raises.
+            TypeError: a function returned another type than a text or a mapping of texts.
+            Exception: a function raised it.
         """
         if self._fixed is not None:
             return self._fixed

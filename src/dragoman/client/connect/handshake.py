@@ -79,7 +79,7 @@ def offered_versions(mode: Mode = "auto", protocol_version: str | None = None) -
     """Return the versions that a client with a mode and a pinned version uses.
 
     Raises:
-        ValueError: there is no such mode or version, or they contradict each other.
+        ValueError: the mode or the version is unknown, or they contradict each other.
     """
     versions = {
         "auto": VERSIONS,
@@ -178,7 +178,7 @@ class Connector:
 
         try:
             return LocalState(state_folder() / "clients" / "handshakes")
-        except RuntimeError:  # there is no home
+        except RuntimeError:  # there is no home folder
             return None
 
 
@@ -315,7 +315,7 @@ class _ConnectAttempt:
             await self._end_probe()
 
     async def _confirm(self, verdict: negotiation.Stateless) -> None:
-        """Adopt a late answer to the probe if the server still gives it after it was sent `initialize`.
+        """Adopt a late answer to the probe if the server repeats the answer after it received `initialize`.
 
         Servers on the TypeScript SDK stay in the handshake era after `initialize`. The client starts such a server
         again and sends it a probe only.

@@ -34,7 +34,7 @@ class Outgoing(Struct):
     headers: Mapping[str, str] | None = None
     """HTTP headers of this message alone."""
     answered: Callable[[], bool] | None = None
-    """Tells whether the request has its answer."""
+    """Returns whether the request has its answer."""
     paused_clocks: Callable[[], AbstractContextManager[None]] = nullcontext
     """Returns a context manager that pauses the time-outs of all requests; entered while a person logs in."""
     named_by: str | None = None

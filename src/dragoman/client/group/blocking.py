@@ -83,7 +83,7 @@ class Clients(Group[Client]):
         The file names programs that the clients start. Use only a file that you trust.
 
         Raises:
-            ConfigError: the file cannot be read, or is no configuration.
+            ConfigError: the file cannot be read, or is not a configuration.
         """
         return cls(load(path, inputs=inputs), **options)
 
@@ -115,7 +115,7 @@ class Clients(Group[Client]):
         """End the connection to one server, or to all, and connect again.
 
         Raises:
-            KeyError: there is no server of that name.
+            KeyError: the group has no server of that name.
             DragomanError: the named server, or a required one, cannot be used.
         """
         self._drive(AsyncClients.restart, name)

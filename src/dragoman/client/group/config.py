@@ -89,7 +89,7 @@ def find() -> Path | None:
     if named:
         return _expand_home(named, "DRAGOMAN_CONFIG")
     candidates = [*map(Path, FILES)]
-    with suppress(RuntimeError):  # there is no home
+    with suppress(RuntimeError):  # there is no home folder
         settings = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
         candidates.append(settings / "dragoman" / "mcp.json")
     return next((path for path in candidates if path.is_file()), None)

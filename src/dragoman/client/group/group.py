@@ -142,7 +142,7 @@ class AsyncClients(Group[AsyncClient]):
         The file names programs that the clients start. Use only a file that you trust.
 
         Raises:
-            ConfigError: the file cannot be read, or is no configuration.
+            ConfigError: the file cannot be read, or is not a configuration.
         """
         return cls(load(path, inputs=inputs), **options)
 
@@ -202,7 +202,7 @@ class AsyncClients(Group[AsyncClient]):
         """End the connection to one server, or to all, and connect again.
 
         Raises:
-            KeyError: there is no server of that name.
+            KeyError: the group has no server of that name.
             DragomanError: the named server, or a required one, cannot be used.
         """
         if name is None:
@@ -243,7 +243,7 @@ class AsyncClients(Group[AsyncClient]):
         """End the connection to a server, and forget the server.
 
         Raises:
-            KeyError: there is no server of that name.
+            KeyError: the group has no server of that name.
         """
         member = self._members.remove(name)
         self._routes = {known: route for known, route in self._routes.items() if route[0] is not member}

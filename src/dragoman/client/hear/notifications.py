@@ -59,7 +59,7 @@ class LogMessage(Struct, frozen=True):
 
 
 class ServerNotification(Struct, frozen=True):
-    """A notification of a server: its method and its undecoded parameters."""
+    """A notification of a server: its method, and its parameters as plain JSON."""
 
     method: str
     params: types.Json
