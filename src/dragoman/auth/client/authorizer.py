@@ -2,9 +2,9 @@
 
 An authorizer belongs to the URL of its first request. It reads its storage once, and then uses the tokens in memory.
 
-Only the token task changes tokens. There is one token task at a time. Every request that needs a new token waits for
-it, and cancelling such a request does not cancel it. The token task takes the lock of the storage and first reads the
-storage again, because another process may have changed the tokens already.
+The token task obtains and renews tokens. There is one token task at a time. Every request that needs a new token waits
+for it, and cancelling such a request does not cancel it. The token task takes the lock of the storage and first reads
+the storage again, because another process may have changed the tokens already.
 
 For each task, an `_Attempt` records the token of the task's last request. If there is a newer token when the challenge
 to that request arrives, the request is sent again. The attempt also bounds the cost of one request: one renewal and one

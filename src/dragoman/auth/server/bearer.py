@@ -1,8 +1,8 @@
 """Bearer: the authorization of a server by bearer tokens, with challenges and metadata (RFC 6750, RFC 9728).
 
 A verifier returns the identity that a token belongs to. `Bearer` adds the challenge of a refusal, and the metadata
-document that names the authorization servers. Both are made from the options of `Bearer`, not from the request, so they
-are the same behind any proxy.
+document that names the authorization servers. Both are made from the options of `Bearer` and the path of the mount, not
+from the host in the request, so they are the same behind any proxy.
 """
 
 from __future__ import annotations

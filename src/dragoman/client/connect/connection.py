@@ -3,8 +3,9 @@
 The `Peer` machine matches answers, progress and cancellations with requests. `ServerRequests` answers the requests of
 the server. This module adds time-outs: each request has a clock, and fails when the clock expires. Progress restarts
 the clock, and all clocks are paused while a handler of the client works on a request of the server. When its clock
-expires or its caller is cancelled, a request is abandoned, and the client sends `notifications/cancelled`. When the
-connection ends, every pending request fails at once.
+expires or its caller is cancelled, a request is abandoned, and the client sends `notifications/cancelled` or, over HTTP
+in the stateless era, closes the response. When the connection is lost, every pending request fails at once, except over
+HTTP, where the response to its POST may still arrive. `close` fails every pending request.
 
 States:
 

@@ -13,8 +13,8 @@ pending request.
                      connecting --fail-----> failed --connect--> connecting
 
 `stop` leads from every state to `stopped`, and only `restart` leads from `stopped` to another state, `new`. `abandon`
-leads from every state but `stopped` to `new`. An attempt that succeeds while the client is being stopped leaves the
-state `stopped`. A connection that was closed and not lost leads from `ready` to `connecting`.
+leads from every state but `stopped` to `new`. An attempt that succeeds while the client is being stopped does
+not change the state `stopped`. If the connection was closed and not lost, `connect` leads from `ready` to `connecting`.
 """
 
 from __future__ import annotations
