@@ -1,7 +1,4 @@
-"""OAuth for clients, and bearer tokens for servers.
-
-Names are imported when they are first used.
-"""
+"""The public names: OAuth for clients, bearer tokens for servers. Each is imported at its first use."""
 
 from typing import TYPE_CHECKING
 

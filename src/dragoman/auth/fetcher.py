@@ -1,9 +1,9 @@
-"""HTTP requests to authorization servers: JSON answers, bounded, never redirected, kept out of private networks.
+"""Fetcher: HTTP requests to authorization servers, with bounded JSON answers and without redirects.
 
 An MCP server names the authorization server, so the URLs are untrusted. A public MCP server may not send the client
-into a private network. Each IP address is checked when its socket is made, and the socket connects to that address.
-Resolving the host name beforehand was rejected, because a name server may answer differently a moment later. Where a
-proxy makes the connection, the proxy decides.
+into a private network. The fetcher checks each IP address when it makes the socket, and the socket connects to that
+address. Resolving the host name beforehand was rejected, because a name server may answer differently a moment later.
+If a proxy makes the connection, nothing is checked here, and the proxy decides.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _SECRET_FIELDS = (
 
 
 class _ConnectionCheck(Struct):
-    """Whether one request may connect to private addresses, and where it connected to."""
+    """Whether one request may connect to private addresses, and the address that it connected to."""
 
     allows_private: bool
     was_refused: bool = False
     """Whether a private address of the host was refused."""
     peer: str | None = None
-    """The IP address that the request was sent to; with https, after the host has proved its name."""
+    """The IP address that the request was sent to; with https, the certificate of the host was verified before."""
 
 
 _current_check: ContextVar[_ConnectionCheck | None] = ContextVar("current_check", default=None)
@@ -74,7 +74,7 @@ def _checked_socket(address: tuple[Any, ...]) -> socket.socket:
 
 
 class FetchedReply(Struct):
-    """The answer of an authorization server: `body` is None unless it is a JSON object."""
+    """The answer of an authorization server; `body` is None if it is not a JSON object."""
 
     status: int
     headers: Mapping[str, str]
@@ -89,9 +89,9 @@ class Fetcher:
             reply = await fetch.get("https://auth.example.com/.well-known/oauth-authorization-server")
 
     `server` is the MCP server that names the URLs. Requests connect to private addresses only if that server is private
-    itself: by its spelling, because `in_private_network` says so, or because it was reached at a private address.
-    Without `server` every address is allowed. A session of `make_session` makes its own connections, unchecked.
-    `network` gives proxy and certificates; its session is not used. `secrets` collects the secrets of the requests.
+    itself: because its host is, because of `in_private_network`, or because a request reached it at a private address.
+    Without `server` every address is allowed. The connections of a session of `make_session` are not checked. `network`
+    has the proxy and the certificates; its session is not used. `secrets` collects the secrets of the requests.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Fetcher:
                     f"{redacted(url)} leads inside a private network, where {redacted(self._server or '')} may not send"
                     " anybody; if you trust this authorization server, give it as issuer="
                 ) from None
-            # The text of these errors may quote a request, and so a secret.
+            # The text of these errors may quote the request, which may hold a secret.
             raise AuthError(f"{redacted(url)} cannot be asked ({type(error).__name__}); is it reachable?") from None
         finally:
             _current_check.reset(before)

@@ -1,4 +1,4 @@
-"""What clients that sign and servers that verify share: the package joserfc of the extra `jwt`, and base64url."""
+"""Helpers for signing clients and verifying servers: the check for the package joserfc, and base64url."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dragoman.errors import AuthError
 
 
 def require_joserfc(what: str) -> None:
-    """Check that joserfc is installed; `what` needs it.
+    """Check that joserfc is installed, for the error text of the feature `what`.
 
     Raises:
-        AuthError: it is not.
+        AuthError: joserfc is not installed.
     """
     try:
         import joserfc  # noqa: F401

@@ -1,6 +1,6 @@
-"""Redaction of secrets from what authorization servers and MCP servers say, before it stands in an error or a log.
+"""Secrets: removes secrets from texts of authorization servers and MCP servers, before an error or a log quotes them.
 
-An authorization server may repeat a secret that it was sent: as it was or encoded, whole or in part, at once or later.
+An authorization server may repeat a secret of the client: plain or encoded, whole or in part, at once or later.
 So each text is compared with every secret of the flow, piece by piece and after decoding. A text that shares a piece
 with a secret is replaced as a whole.
 """
@@ -36,13 +36,13 @@ class Secrets:
         return "Secrets(...)"
 
     def add(self, *values: str | None) -> None:
-        """Remember secrets; one of less than four characters cannot be told from a word, and is not looked for."""
+        """Add secrets; one of less than four characters is ignored, because ordinary words may contain it."""
         for value in values:
             if value is not None and len(value) >= _MIN_SECRET and value not in self._known:
                 self._known.append(value)
 
     def are_in(self, text: str) -> bool:
-        """Tell whether a text has a secret, or eight letters and digits in a row of one."""
+        """Tell whether a text contains a secret, or eight consecutive letters and digits of a secret."""
         for decoded in _decodings(text):
             folded = _folded(decoded)
             pieces = {folded[start : start + _PIECE] for start in range(len(folded) - _PIECE + 1)}
@@ -51,7 +51,7 @@ class Secrets:
         return False
 
     def quoted(self, text: str) -> str:
-        """Return a text as it may stand in an error: short, printable, and replaced if it has a secret."""
+        """Return a text for use in an error: short, printable, and replaced if it contains a secret."""
         cut = text[:MAX_QUOTE]
         if self.are_in(cut):
             return LEFT_OUT
@@ -70,7 +70,7 @@ def _decodings(text: str) -> Iterator[str]:
 
 
 def _base64_decoded(run: str) -> str:
-    if len(run) % 4 == 1:  # a last character alone decodes to nothing
+    if len(run) % 4 == 1:  # a single last character cannot be decoded
         run = run[:-1]
     padded = run.replace("+", "-").replace("/", "_") + "=" * (-len(run) % 4)
     return urlsafe_b64decode(padded).decode("utf-8", "replace")

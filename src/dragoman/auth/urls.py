@@ -1,6 +1,6 @@
 """Rules for URLs that credentials are sent to: security, private networks, canonical spelling, metadata locations.
 
-Hosts are judged by their spelling alone; `fetcher` checks the IP addresses that they resolve to.
+These rules look only at the text of a host; `fetcher` checks the IP addresses that they resolve to.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PRIVATE_NETWORKS = {
 _NAT64 = ip_network("64:ff9b::/96")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 _MAX_LAST_NUMBER = {1: 0xFFFFFFFF, 2: 0xFFFFFF, 3: 0xFFFF, 4: 0xFF}
-"""The largest last number of an IPv4 address, by how many numbers it is written with."""
+"""The largest last number of an IPv4 address that is written with one to four numbers."""
 
 
 def is_private(host: str) -> bool:
-    """Tell whether a host is spelled as one of a private network; names are not resolved.
+    """Tell whether a host is localhost or an IP address of a private network; names are not resolved.
 
     Digits and dots of other scripts are normalized first. A host that cannot be normalized counts as private.
     """
@@ -51,7 +51,7 @@ def is_private(host: str) -> bool:
 
 
 def _ip_address(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the address that a host is, also as inet_aton reads it: one to four decimal, octal or hex numbers."""
+    """Return the IP address of a host, also as inet_aton reads it: one to four decimal, octal or hex numbers."""
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:
@@ -78,7 +78,7 @@ def require_secure(url: str, what: str) -> str:
     """Return the URL if it is https, or http on this machine.
 
     Raises:
-        InsecureUrl: it is neither.
+        InsecureUrl: the URL is neither.
     """
     host, scheme = host_of(url), split(url).scheme
     if scheme == "https" or (scheme == "http" and is_loopback(host)):
@@ -89,12 +89,12 @@ def require_secure(url: str, what: str) -> str:
 
 
 def require_reachable(url: str, what: str, server: str, *, in_private_network: bool = False) -> str:
-    """Return a URL that an MCP server names if it is secure, and private only if the server is private too.
+    """Return a URL that an MCP server names, if it is secure and, unless the server is private, not private.
 
-    `in_private_network` says that the server was reached in a private network, whatever its name.
+    `in_private_network` says that the server was reached in a private network, even if its host does not show that.
 
     Raises:
-        InsecureUrl: it is not secure, or a public server names a URL of a private network.
+        InsecureUrl: the URL is not secure, or a public server names a URL of a private network.
     """
     require_secure(url, what)
     if is_private(host_of(url)) and not (in_private_network or is_private(host_of(server))):
@@ -109,7 +109,7 @@ def require_redirect_uri(uri: str) -> str:
     """Return a redirect URI if it is https or on this machine.
 
     Raises:
-        InsecureRedirectUri: it is neither.
+        InsecureRedirectUri: the URI is neither.
     """
     try:
         return require_secure(uri, "The redirect URI")
@@ -121,7 +121,7 @@ def require_client_metadata_url(url: str) -> str:
     """Return a URL if it may be a client id: https, with a path, without user, query, fragment and dot segments.
 
     Raises:
-        InvalidClientMetadataUrl: it may not.
+        InvalidClientMetadataUrl: the URL may not be a client id.
     """
     try:
         parts = split(url)
@@ -141,10 +141,10 @@ def require_client_metadata_url(url: str) -> str:
 
 
 def canonical_url(url: str) -> str:
-    """Return the spelling that all spellings of the same server have in common.
+    """Return the canonical spelling of a server's URL, which is equal for all spellings of the same server.
 
     Scheme and host are in lower case; default port, user, fragment and dot segments are removed; the query is sorted.
-    Of a query parameter that is given twice the last value counts, unless the name ends with `[]`.
+    If a query parameter is given twice, the last value counts, unless the name ends with `[]`.
     """
     parts = split(url)
     return urlunsplit((parts.scheme, authority_of(parts), _path(parts.path), _query(parts.query), ""))
@@ -193,13 +193,13 @@ def covers(resource: str, server: str) -> bool:
 
 
 def protected_resource_metadata_urls(server: str) -> list[str]:
-    """Return where the metadata of a protected resource may be (RFC 9728): for its path, then for its origin."""
+    """Return the possible URLs of a protected resource's metadata (RFC 9728): for its path, then for its origin."""
     name = "oauth-protected-resource"
     return [_well_known(server, name), f"{origin_of(server)}/.well-known/{name}"]
 
 
 def authorization_server_metadata_urls(issuer: str) -> list[str]:
-    """Return where the metadata of an authorization server may be (RFC 8414, OpenID Connect Discovery)."""
+    """Return the possible URLs of the metadata of an authorization server (RFC 8414, OpenID Connect Discovery)."""
     found = [_well_known(issuer, "oauth-authorization-server"), _well_known(issuer, "openid-configuration")]
     path = split(issuer).path.rstrip("/")
     return [*found, f"{origin_of(issuer)}{path}/.well-known/openid-configuration"] if path else found

@@ -1,7 +1,4 @@
-"""Conversations in which a language model uses MCP servers.
-
-Names are imported when they are first used.
-"""
+"""The public names of the chat, a conversation in which a model uses MCP servers. Each is imported at its first use."""
 
 from typing import TYPE_CHECKING
 

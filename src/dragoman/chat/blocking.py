@@ -1,9 +1,9 @@
-"""`Chat`: the blocking chat, which drives an `AsyncChat` on the loop that all blocking clients share.
+"""`Chat`: the blocking chat, which drives an `AsyncChat` on the event loop that all blocking clients share.
 
 One task of that loop reads a stream, because a provider's library must close a connection in the task that opened it.
-The chunks reach the thread of the caller through an unbounded queue, whose `put` never blocks the loop. A semaphore of
-the loop bounds how many chunks are in the queue. The end of a stream does not count, so that it never waits for room.
-A stream that is left early is cancelled, and the caller waits for its end.
+The chunks reach the caller's thread through an unbounded queue, whose `put` never blocks the loop. A semaphore bounds
+how many chunks are in the queue; the marker of the stream's end does not count, so it never waits. If the caller closes
+the generator early, the task is cancelled, and the caller waits for its end.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ class Chat:
         chat = Chat("openai:gpt-4.1").with_instructions("Be brief.").with_tools(client)
         reply = chat.ask("What should I wear in Oslo?")
 
-    It has the methods and options of `AsyncChat`, and takes clients that block. It is one conversation: one turn at a
-    time; threads that talk at the same time need a chat each. It works where an event loop runs, as in a notebook, and
-    holds that loop up until the turn ends; use `AsyncChat` where the loop has other work.
+    The methods and options are those of `AsyncChat`; the clients must be blocking ones. A chat is one conversation,
+    with one turn at a time; threads that ask at the same time need a chat each. In a thread with a running event loop,
+    such as a notebook's, a turn blocks that loop; use `AsyncChat` if the loop has other work.
 
     Raises:
-        TypeError: there is no such option, or something is of the wrong kind.
-        ValueError: an option has a value that makes no sense.
-        ModelError: a model by its name needs a package that is not installed.
+        TypeError: an option is unknown, or a value has the wrong type.
+        ValueError: an option has an invalid value.
+        ModelError: the model is given by its name, and the package any-llm-sdk is not installed.
     """
 
     def __init__(self, model: str | Model, **options: Unpack[ChatOptions]) -> None:
         self._chat = AsyncChat(model, **options)
         self._held: list[Any] = []
-        """The objects that were given: a client to which nothing refers is ended."""
+        """References to the given objects: a client without references would be stopped."""
         weakref.finalize(self, _close_models, self._chat).atexit = False
         _chats.add(self)
 
@@ -86,11 +86,11 @@ class Chat:
         return twin
 
     def with_model(self, model: str | Model, *, base_url: str | None = None, api_key: str | None = None) -> Self:
-        """Let another model go on with the conversation.
+        """Continue the conversation with another model.
 
         Raises:
-            TypeError: it is no model.
-            ModelError: a model by its name needs a package that is not installed.
+            TypeError: `model` is neither a name nor a model.
+            ModelError: the model is given by its name, and the package any-llm-sdk is not installed.
         """
         self._chat.with_model(model, base_url=base_url, api_key=api_key)
         return self
@@ -101,7 +101,7 @@ class Chat:
         return self
 
     def with_instructions(self, text: str) -> Self:
-        """Give the model its instructions, in place of earlier ones."""
+        """Set the instructions of the model; they replace earlier ones."""
         self._chat.with_instructions(text)
         return self
 
@@ -112,7 +112,7 @@ class Chat:
             chat.with_tools(weather_client, *tools_of_another)
 
         Raises:
-            TypeError: something is no tool and no client, or belongs to the other kind of chat.
+            TypeError: an argument is neither a tool nor a client, or belongs to the other kind of chat.
         """
         self._chat.with_tools(*[_BlockingSource(tool) for tool in tools])
         return self
@@ -120,19 +120,19 @@ class Chat:
     def with_resource(
         self, resource: BoundResource | BoundResourceTemplate, arguments: Mapping[str, Any] | None = None
     ) -> Self:
-        """Show the model a resource, or the one that a template gives for some arguments.
+        """Add a resource to the conversation, or the resource of a template for some arguments.
 
         Raises:
-            TypeError: it is no resource and no template, or belongs to the other kind of chat.
+            TypeError: `resource` is neither a resource nor a template, or belongs to the other kind of chat.
         """
         self._chat.with_resource(self._asynchronous(resource), arguments)
         return self
 
     def with_resources(self, *resources: BoundResource) -> Self:
-        """Show the model several resources.
+        """Add several resources to the conversation.
 
         Raises:
-            TypeError: one is no resource, or belongs to the other kind of chat.
+            TypeError: an argument is not a resource, or belongs to the other kind of chat.
         """
         self._chat.with_resources(*[self._asynchronous(resource) for resource in resources])
         return self
@@ -140,10 +140,10 @@ class Chat:
     def with_resource_template(
         self, template: BoundResourceTemplate, arguments: Mapping[str, Any] | None = None
     ) -> Self:
-        """Show the model the resource that a template gives for some arguments.
+        """Add the resource of a template for some arguments to the conversation.
 
         Raises:
-            TypeError: it is no template, or belongs to the other kind of chat.
+            TypeError: `template` is not a resource template, or belongs to the other kind of chat.
         """
         return self.with_resource(template, arguments)
 
@@ -151,7 +151,7 @@ class Chat:
         """Add the messages of a prompt to the conversation.
 
         Raises:
-            TypeError: it is no prompt, or belongs to the other kind of chat.
+            TypeError: `prompt` is not a prompt, or belongs to the other kind of chat.
         """
         self._chat.with_prompt(self._asynchronous(prompt), arguments)
         return self
@@ -163,7 +163,7 @@ class Chat:
         """Add the messages of a prompt, and let the model answer.
 
         Raises:
-            TypeError: it is no prompt, or belongs to the other kind of chat; and whatever `ask` raises.
+            TypeError: `prompt` is not a prompt, or belongs to the other kind of chat; also the errors of `ask`.
         """
         return self._drive(AsyncChat.ask_prompt, self._asynchronous(prompt), arguments)
 
@@ -174,12 +174,12 @@ class Chat:
             for chunk in chat.stream("And tomorrow?"):
                 print(chunk.text, end="")
 
-        Leaving the stream early gives up the turn, and cancels the calls that are under way.
+        Closing the stream early ends the turn, and cancels the tool calls that are under way.
 
         Raises:
-            ModelError: the model cannot be reached, or refuses; the messages stay, and `ask()` tries again.
-            RoundLimit: the model went on calling tools for too many rounds.
-            DragomanError: another turn goes on; or a server does not give a resource, a prompt or its tools.
+            ModelError: the model cannot be reached, or refuses; the messages are kept, and `ask()` tries again.
+            RoundLimit: the model still called tools in the last allowed round.
+            DragomanError: another turn is running; or a resource, a prompt or the tools cannot be fetched.
         """
         portal().require_other_thread()
         reader = _StreamReader(self._chat, text, attachments)
@@ -204,7 +204,7 @@ class Chat:
 
     @property
     def on_tool_call(self) -> Callable[[ToolCall], object] | None:
-        """Called with each call that is made."""
+        """Called with each tool call that is made."""
         return self._chat.on_tool_call
 
     @on_tool_call.setter
@@ -231,45 +231,45 @@ class Chat:
 
     @property
     def pending_tool_calls(self) -> list[PendingCall]:
-        """The calls that the model asked for and that are not made yet."""
+        """The tool calls that the model requested and that are not made yet."""
         return self._chat.pending_tool_calls
 
     def approve(self, pending: PendingCall | str) -> bool:
-        """Approve a call with exactly the arguments that it has; return False if it was decided already.
+        """Approve a call with its present arguments; return False if the call was decided already.
 
         Raises:
-            NotFound: no such call waits to be made.
+            NotFound: no such call is pending.
         """
         return self._chat.approve(pending)
 
     def deny(self, pending: PendingCall | str, reason: str | None = None) -> bool:
-        """Deny a call, which the model gets as its result; return False if it was decided already.
+        """Deny a call; the model gets the denial as the result. Return False if the call was decided already.
 
         Raises:
-            NotFound: no such call waits to be made.
+            NotFound: no such call is pending.
         """
         return self._chat.deny(pending, reason)
 
     def sampler(
         self, *, preferred_model: PreferredModel | Model | None = None, **options: Unpack[SamplerOptions]
     ) -> Sampling:
-        """Return a handler of sampling requests, by which models answer servers outside of this conversation.
+        """Return a handler of sampling requests, which models answer outside of this conversation.
 
         Example:
             client = Client(target, on_sampling=chat.sampler(guard=lambda request: len(request.text) < 1000))
 
-        `preferred_model` is a name, a model, or a function from the server's preferences to a name; without it this
-        chat's model answers. The options are those of `Sampling`. The tokens count as this chat's usage, and a server
-        cannot ask for more of them than the chat's own `max_tokens`.
+        `preferred_model` is a name, a model, or a function from the server's preferences to a name; without it, this
+        chat's model answers. The options are those of `Sampling`. The tokens count in this chat's `usage`, and each
+        answer has at most the chat's own `max_tokens`.
 
         Raises:
-            TypeError: something is of the wrong kind.
+            TypeError: a value has the wrong type.
             ValueError: `max_concurrent` is less than 1.
         """
         return self._chat.sampler(preferred_model=preferred_model, **options)
 
     def close(self) -> None:
-        """Close the connections to providers of models that were given by their names; the next turn opens them again.
+        """Close the connections of models that were given by name; the next turn opens them again.
 
         Example:
             with Chat("openai:gpt-4.1") as chat:
@@ -288,7 +288,7 @@ _chats: weakref.WeakSet[Chat] = weakref.WeakSet()
 
 
 def _close_models(chat: AsyncChat, timeout: float | None = None) -> None:
-    """Close the models that a chat created, and wait for the end if a time is given."""
+    """Close the models that a chat created; with a `timeout`, wait for the end."""
     found = existing_portal()
     if found is not None and chat._models.has_created:
         closing = found.start(chat.close())
@@ -310,7 +310,7 @@ def _twin(given: Any) -> Any:
     """Return the asynchronous twin of a blocking object.
 
     Raises:
-        TypeError: it does not block.
+        TypeError: the object is not of a blocking client.
     """
     twin = getattr(given, "asynchronous", None)
     if twin is None:
@@ -319,7 +319,7 @@ def _twin(given: Any) -> Any:
 
 
 class _BlockingSource:
-    """Tools of a blocking client; its twin is looked up each time, since a fork creates clients again."""
+    """A tool or client for an `AsyncChat`; the twin is looked up at each listing, since a fork replaces clients."""
 
     def __init__(self, given: Any) -> None:
         if not isinstance(given, BoundTool) and not callable(getattr(given, "tools", None)):
@@ -336,7 +336,7 @@ class _BlockingSource:
 
 
 class _StreamReader:
-    """A stream that is read in the loop and passed to a thread."""
+    """Reads a stream in the event loop, and passes its chunks to a thread."""
 
     def __init__(self, chat: AsyncChat, text: str | None, attachments: Attachments) -> None:
         self._chat, self._text, self._attachments = chat, text, attachments
@@ -359,7 +359,7 @@ class _StreamReader:
             yield chunk
 
     def _next(self) -> Any:
-        """Wait in slices, because a signal that arrives just before a wait does not end it."""
+        """Return the next item. Wait in slices, because a signal just before a wait does not interrupt it."""
         while True:
             try:
                 return self._queue.get(timeout=SLICE_SECONDS)

@@ -1,12 +1,12 @@
 """`AsyncChat`: a conversation with a language model that uses MCP servers.
 
-A turn is a bounded number of rounds. In each round the model answers. The policy judges the calls that the answer asks
-for, a person approves them where the policy says so, and all calls of one answer are made at once. Their results go
-back to the model, which answers again. The turn ends with an answer that asks for no calls.
+A turn is a bounded number of rounds. In each round the model answers. The policy judges the tool calls in the answer, a
+person approves those for which the policy requires approval, and the chat makes all calls of one answer at the same
+time. The next round begins with the results. The turn ends with an answer that has no tool calls.
 
-Invariant: when a turn has ended, in whatever way, every call in the conversation has a result. Providers refuse a
-conversation without. Therefore a message with calls and `_pending` change together, without an await between them, and
-so do the messages with the results and `_pending`.
+Invariant: when a turn has ended, also by an error or a cancellation, every call in the conversation has a result,
+because providers refuse a conversation in which a call has none. So no await stands between a change of `messages` and
+the change of `_pending` that belongs to it, when calls are added and when results are added.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class AsyncChat:
         chat = AsyncChat("openai:gpt-4.1").with_instructions("Be brief.").with_tools(client)
         reply = await chat.ask("What should I wear in Oslo?")
 
-    `model` is "provider:model", or an object with the `Model` contract; the options are those of `ChatOptions`. It is
-    one conversation: one turn at a time.
+    `model` is "provider:model", or an object with the `Model` contract; the options are those of `ChatOptions`. A chat
+    is one conversation, with one turn at a time.
 
     Raises:
-        TypeError: there is no such option, or something is of the wrong kind.
-        ValueError: an option has a value that makes no sense.
-        ModelError: a model by its name needs a package that is not installed.
+        TypeError: an option is unknown, or a value has the wrong type.
+        ValueError: an option has an invalid value.
+        ModelError: the model is given by its name, and the package any-llm-sdk is not installed.
     """
 
     def __init__(self, model: str | Model, **options: Unpack[ChatOptions]) -> None:
@@ -90,14 +90,14 @@ class AsyncChat:
         tools = "tools not listed yet" if size is None else _count(size, "tool")
         return f"<{kind} {self._models.own.name!r}: {_count(len(self.messages), 'message')}, {tools}>"
 
-    # The subject of the conversation. Resources and prompts are fetched when the model is asked next.
+    # Content of the conversation. Resources and prompts are fetched when the next turn begins.
 
     def with_model(self, model: str | Model, *, base_url: str | None = None, api_key: str | None = None) -> Self:
-        """Let another model go on with the conversation.
+        """Continue the conversation with another model.
 
         Raises:
-            TypeError: it is no model.
-            ModelError: a model by its name needs a package that is not installed.
+            TypeError: `model` is neither a name nor a model.
+            ModelError: the model is given by its name, and the package any-llm-sdk is not installed.
         """
         self._models.choose(model, base_url=base_url, api_key=api_key)
         return self
@@ -108,7 +108,7 @@ class AsyncChat:
         return self
 
     def with_instructions(self, text: str) -> Self:
-        """Give the model its instructions, in place of earlier ones."""
+        """Set the instructions of the model; they replace earlier ones."""
         self.messages[:] = [Message.system(text), *(message for message in self.messages if message.role != "system")]
         return self
 
@@ -119,7 +119,7 @@ class AsyncChat:
             chat.with_tools(weather_client, *tools_of_another)
 
         Raises:
-            TypeError: something is no tool and no client, or belongs to the other kind of chat.
+            TypeError: an argument is neither a tool nor a client, or belongs to the other kind of chat.
         """
         self._toolbox.add(tools)
         return self
@@ -127,10 +127,10 @@ class AsyncChat:
     def with_resource(
         self, resource: AsyncBoundResource | AsyncBoundResourceTemplate, arguments: Mapping[str, Any] | None = None
     ) -> Self:
-        """Show the model a resource, or the one that a template gives for some arguments.
+        """Add a resource to the conversation, or the resource of a template for some arguments.
 
         Raises:
-            TypeError: it is no resource and no template, or belongs to the other kind of chat.
+            TypeError: `resource` is neither a resource nor a template, or belongs to the other kind of chat.
         """
         given = dict(arguments or {})
         if isinstance(resource, AsyncBoundResource) and given:
@@ -141,10 +141,10 @@ class AsyncChat:
         return self
 
     def with_resources(self, *resources: AsyncBoundResource) -> Self:
-        """Show the model several resources.
+        """Add several resources to the conversation.
 
         Raises:
-            TypeError: one is no resource, or belongs to the other kind of chat.
+            TypeError: an argument is not a resource, or belongs to the other kind of chat.
         """
         for resource in resources:
             self.with_resource(resource)
@@ -153,10 +153,10 @@ class AsyncChat:
     def with_resource_template(
         self, template: AsyncBoundResourceTemplate, arguments: Mapping[str, Any] | None = None
     ) -> Self:
-        """Show the model the resource that a template gives for some arguments.
+        """Add the resource of a template for some arguments to the conversation.
 
         Raises:
-            TypeError: it is no template, or belongs to the other kind of chat.
+            TypeError: `template` is not a resource template, or belongs to the other kind of chat.
         """
         return self.with_resource(template, arguments)
 
@@ -164,7 +164,7 @@ class AsyncChat:
         """Add the messages of a prompt to the conversation.
 
         Raises:
-            TypeError: it is no prompt, or belongs to the other kind of chat.
+            TypeError: `prompt` is not a prompt, or belongs to the other kind of chat.
         """
         if not isinstance(prompt, AsyncBoundPrompt):
             raise _other_kind(prompt, "prompt")
@@ -179,18 +179,18 @@ class AsyncChat:
     # Turns.
 
     async def ask(self, text: str | None = None, attachments: Attachments = ()) -> Reply:
-        """Ask the model, let it use its tools, and return its reply.
+        """Ask the model, make the tool calls that it requests, and return its reply.
 
         Example:
             reply = await chat.ask("What is in this picture?", attachments=["photo.png"])
 
-        Without a text the model goes on from the last message. An attachment is a path, bytes with their MIME type, a
-        content block of a server, or a part of a message.
+        Without a text the model continues after the last message. An attachment is a path, bytes with their
+        MIME type, a content block of a server, or a part of a message.
 
         Raises:
-            ModelError: the model cannot be reached, or refuses; the messages stay, and `ask()` tries again.
-            RoundLimit: the model went on calling tools for too many rounds.
-            DragomanError: another turn goes on; or a server does not give a resource, a prompt or its tools.
+            ModelError: the model cannot be reached, or refuses; the messages are kept, and `ask()` tries again.
+            RoundLimit: the model still called tools in the last allowed round.
+            DragomanError: another turn is running; or a resource, a prompt or the tools cannot be fetched.
         """
         spent = self.usage
         results: list[ChatToolResult] = []
@@ -204,7 +204,7 @@ class AsyncChat:
         """Add the messages of a prompt, and let the model answer.
 
         Raises:
-            TypeError: it is no prompt, or belongs to the other kind of chat; and whatever `ask` raises.
+            TypeError: `prompt` is not a prompt, or belongs to the other kind of chat; also the errors of `ask`.
         """
         return await self.with_prompt(prompt, arguments).ask()
 
@@ -215,12 +215,12 @@ class AsyncChat:
             async for chunk in chat.stream("And tomorrow?"):
                 print(chunk.text, end="")
 
-        Leaving the stream early gives up the turn, and cancels the calls that are under way.
+        Closing the stream early ends the turn, and cancels the tool calls that are under way.
 
         Raises:
-            ModelError: the model cannot be reached, or refuses; the messages stay, and `ask()` tries again.
-            RoundLimit: the model went on calling tools for too many rounds.
-            DragomanError: another turn goes on; or a server does not give a resource, a prompt or its tools.
+            ModelError: the model cannot be reached, or refuses; the messages are kept, and `ask()` tries again.
+            RoundLimit: the model still called tools in the last allowed round.
+            DragomanError: another turn is running; or a resource, a prompt or the tools cannot be fetched.
         """
         async with (
             self._turns.begin() as turn,
@@ -252,7 +252,7 @@ class AsyncChat:
         )
 
     async def step(self, text: str | None = None, attachments: Attachments = ()) -> Step:
-        """Go one step: let the model answer once, or make the calls that it asked for.
+        """Run one step of a turn: get one answer of the model, or make the tool calls of the last answer.
 
         Example:
             step = await chat.step("What should I wear in Oslo?")
@@ -261,12 +261,12 @@ class AsyncChat:
                     chat.approve(pending)
                 step = await chat.step()
 
-        If a call needs approval first, nothing is done: see `pending_tool_calls`, `approve` and `deny`.
+        If a call still needs approval, no call is made: see `pending_tool_calls`, `approve` and `deny`.
 
         Raises:
-            ValueError: a text is given while calls wait to be made.
+            ValueError: a text is given while tool calls are pending.
             ModelError: the model cannot be reached, or refuses.
-            DragomanError: another turn goes on; or a server does not give a resource, a prompt or its tools.
+            DragomanError: another turn is running; or a resource, a prompt or the tools cannot be fetched.
         """
         async with self._turns.begin(), self._observers.awaited():
             if self._pending:
@@ -288,22 +288,22 @@ class AsyncChat:
 
     @property
     def pending_tool_calls(self) -> list[PendingCall]:
-        """The calls that the model asked for and that are not made yet."""
+        """The tool calls that the model requested and that are not made yet."""
         return list(self._pending)
 
     def approve(self, pending: PendingCall | str) -> bool:
-        """Approve a call with exactly the arguments that it has; return False if it was decided already.
+        """Approve a call with its present arguments; return False if the call was decided already.
 
         Raises:
-            NotFound: no such call waits to be made.
+            NotFound: no such call is pending.
         """
         return self._find_pending(pending).approve()
 
     def deny(self, pending: PendingCall | str, reason: str | None = None) -> bool:
-        """Deny a call, which the model gets as its result; return False if it was decided already.
+        """Deny a call; the model gets the denial as the result. Return False if the call was decided already.
 
         Raises:
-            NotFound: no such call waits to be made.
+            NotFound: no such call is pending.
         """
         return self._find_pending(pending).deny(reason)
 
@@ -324,7 +324,7 @@ class AsyncChat:
         while self._fetches:
             try:
                 messages = await self._fetches[0]()
-            except Exception:  # a fetch that fails is dropped; one that is cancelled is repeated in the next turn
+            except Exception:  # a failed fetch is dropped; a cancelled one is repeated in the next turn
                 self._fetches.pop(0)
                 raise
             self._fetches.pop(0)
@@ -333,7 +333,7 @@ class AsyncChat:
             self._add(Message("user", separated([*([Text(text)] if text is not None else []), *parts])))
 
     def _settle(self) -> None:
-        """Give up the calls that were not made."""
+        """Drop the pending calls, and add a failure as the result of each call without a result."""
         self._pending = []
         self._notify(settle(self.messages))
 
@@ -347,7 +347,7 @@ class AsyncChat:
             self._observers.notify(self.on_message, message)
 
     async def _answer(self) -> AsyncGenerator[Chunk, None]:
-        """Let the model answer, and judge the calls that it asks for."""
+        """Get an answer of the model, and judge its tool calls."""
         self._tools = self._calls.links.with_readers(await self._toolbox.list_tools())
         specs = [known.spec for known in self._tools.values()]
         answer = ModelAnswer()
@@ -369,7 +369,7 @@ class AsyncChat:
             await self._calls.judge(pending, self._tools)
 
     async def _call_all(self, *, asks: bool) -> list[ChatToolResult]:
-        """Make all calls at once, and put their results into the conversation in the order of the calls."""
+        """Make all pending calls at the same time, and add their results in the order of the calls."""
         calls = self._pending
 
         def notify(call: ToolCall) -> None:
@@ -387,7 +387,7 @@ class AsyncChat:
         return results
 
     async def _wait_for_turn(self) -> None:
-        """Wait for the end of a turn that is being given up."""
+        """Wait for the end of a cancelled turn."""
         async with self._turns.begin():
             pass
 
@@ -396,17 +396,17 @@ class AsyncChat:
     def sampler(
         self, *, preferred_model: PreferredModel | Model | None = None, **options: Unpack[SamplerOptions]
     ) -> Sampling:
-        """Return a handler of sampling requests, by which models answer servers outside of this conversation.
+        """Return a handler of sampling requests, which models answer outside of this conversation.
 
         Example:
             client = AsyncClient(target, on_sampling=chat.sampler(guard=lambda request: len(request.text) < 1000))
 
-        `preferred_model` is a name, a model, or a function from the server's preferences to a name; without it this
-        chat's model answers. The options are those of `Sampling`. The tokens count as this chat's usage, and a server
-        cannot ask for more of them than the chat's own `max_tokens`.
+        `preferred_model` is a name, a model, or a function from the server's preferences to a name; without it, this
+        chat's model answers. The options are those of `Sampling`. The tokens count in this chat's `usage`, and each
+        answer has at most the chat's own `max_tokens`.
 
         Raises:
-            TypeError: something is of the wrong kind.
+            TypeError: a value has the wrong type.
             ValueError: `max_concurrent` is less than 1.
         """
         is_model = callable(getattr(preferred_model, "generate", None))
@@ -423,7 +423,7 @@ class AsyncChat:
     # The end.
 
     async def close(self) -> None:
-        """Close the connections to providers of models that were given by their names; the next turn opens them again.
+        """Close the connections of models that were given by name; the next turn opens them again.
 
         Example:
             async with AsyncChat("openai:gpt-4.1") as chat:

@@ -1,4 +1,4 @@
-"""Content of servers and users as parts of messages: content blocks, tool results, resources, prompts, attachments."""
+"""Converts content blocks, tool results, resources, prompts and attachments to parts of messages."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def result_parts(result: CallResult, max_characters: int | None = MAX_RESULT_CHA
 
 
 def _repeats(blocks: list[Any], structured: Any) -> bool:
-    """Tell whether the texts repeat the structured content: one is its JSON or the value itself, or each is an item.
+    """Tell whether the texts repeat the structured content: as its JSON, as the value itself, or item by item.
 
-    Servers wrap values that are no objects as `{"result": ...}`, in the text, in the structured content, or in both.
+    Servers wrap values that are not objects as `{"result": ...}`, in the text, in the structured content, or in both.
     """
     if structured is None or structured in ({}, []):
         return bool(blocks)
@@ -101,7 +101,7 @@ def _value(text: str) -> Any:
 
 
 def _cut_parts(parts: list[Part], max_characters: int) -> list[Part]:
-    """Return parts with at most a number of characters in all; the longest texts are cut first."""
+    """Return parts with at most `max_characters` in all; the longest texts are cut first."""
     texts = {place: part.text for place, part in enumerate(parts) if isinstance(part, Text)}
     shares: dict[int, int] = {}
     for done, place in enumerate(sorted(texts, key=lambda place: len(texts[place]))):
@@ -111,7 +111,7 @@ def _cut_parts(parts: list[Part], max_characters: int) -> list[Part]:
 
 
 def cut(text: str, max_characters: int) -> str:
-    """Return text of a limited length: its beginning, its end, and a note of what was left out."""
+    """Return a text of limited length: its beginning, a note of how much was left out, and its end."""
     if len(text) <= max_characters:
         return text
     head, tail = max_characters - max_characters // 2, max_characters // 2
@@ -133,7 +133,7 @@ def attachment(given: object) -> Part:
         attachment((data, "image/png"))
 
     Raises:
-        TypeError: it cannot be attached.
+        TypeError: `given` cannot be attached.
         OSError: the file cannot be read.
     """
     if isinstance(given, Text | Media):

@@ -1,7 +1,7 @@
 """The messages of a conversation, and the contract of a model.
 
-A conversation is a list of messages. A model gets the messages, the tools that it may call and the options, and yields
-its answer in pieces, which are `Delta`s.
+A conversation is a list of messages. A model takes the messages, the tools that it may call and the options, and yields
+its answer as a stream of `Delta`s.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Part = Text | Media
 class ToolCall(Struct, frozen=True):
     """A model's request to call a tool.
 
-    `name` is the name by which the model knows the tool. `arguments` is None if the model wrote no JSON object. `raw`
-    is the text that it wrote.
+    `name` is the tool's name for the model. `arguments` is None if the model did not write a JSON object. `raw` is the
+    text that the model wrote.
     """
 
     id: str
@@ -59,9 +59,9 @@ class Message(Struct):
     role: Role
     content: list[Part] = field(default_factory=list)
     tool_calls: list[ToolCall] = field(default_factory=list)
-    """The calls that an assistant's message asks for."""
+    """The tool calls in an assistant's message."""
     tool_call_id: str | None = None
-    """The call that a tool's message answers."""
+    """The id of the call that a tool's message answers."""
     is_error: bool = False
     """Whether a tool's message reports a failure."""
 
@@ -82,7 +82,7 @@ class Message(Struct):
 
     @property
     def text(self) -> str:
-        """Its text."""
+        """The text of all parts."""
         return "".join(part.text for part in self.content if isinstance(part, Text))
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ class Message(Struct):
 
 
 class Usage(Struct, frozen=True):
-    """How many tokens were read and written."""
+    """The number of tokens that a model read and wrote."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -100,12 +100,12 @@ class Usage(Struct, frozen=True):
 
     @property
     def total_tokens(self) -> int:
-        """The sum of both."""
+        """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
 
 class ToolCallDelta(Struct, frozen=True):
-    """A piece of a call: the first piece of an index has the id and the name, further ones more of the arguments."""
+    """A piece of a tool call: the first piece with an index has id and name, later ones continue the arguments."""
 
     index: int
     id: str | None = None
@@ -144,12 +144,12 @@ class ModelOptions(Struct, frozen=True):
     def __repr__(self) -> str:
         values = {name: getattr(self, name) for name in ("temperature", "max_tokens", "stop", "tool_choice")}
         shown = [f"{name}={value!r}" for name, value in values.items() if value is not None]
-        # Of further options only the names: headers may hold a key.
+        # `extra` is shown by name only: its headers may hold a key.
         return f"ModelOptions({', '.join([*shown, *(f'{name}=...' for name in self.extra)])})"
 
 
 class Model(Protocol):
-    """A model: answers a conversation.
+    """The contract of a model: an object that answers a conversation.
 
     Example:
         class Parrot:

@@ -20,33 +20,33 @@ class ChatOptions(TypedDict, total=False):
     base_url: str | None
     """The address of the provider, for a model that is given by its name."""
     api_key: str | None
-    """The provider's key, for a model that is given by its name; else its own environment variable is read."""
+    """The provider's key, for a model that is given by its name; by default, the provider's environment variable."""
     temperature: float | None
-    """How freely the model answers."""
+    """The temperature of the model; None leaves it to the model."""
     max_tokens: int | None
-    """How much it may write at a time."""
+    """The number of tokens that one answer of the model may have."""
     extra: Mapping[str, Any] | None
-    """Whatever else the provider takes."""
+    """Further options of the provider, sent with each request."""
     policy: Policy | None
-    """Which tools may be called; without it, all of them."""
+    """Which tool calls are allowed, need approval or are denied; by default, all are allowed."""
     on_approval: ApprovalHandler | None
-    """Decides the calls for which the policy wants approval: a function of an `Approval`, plain or async. Without it
-    they are not made."""
+    """Decides the calls for which the policy requires approval: a function of an `Approval`, plain or async. Without it
+    these calls are denied."""
     approval_timeout: float | None
-    """After how many seconds without a decision a call is denied."""
+    """Seconds after which an undecided call is denied."""
     max_rounds: int
-    """How often the model may answer in one turn: 25."""
+    """The number of answers that the model may give in one turn (25)."""
     max_result_characters: int | None
-    """How much text of one result the model gets: 50,000 characters; None is no limit."""
+    """The number of characters of one result that the model gets (50,000); None for no limit."""
     resource_links: LinkMode | None
-    """What happens to resources that a result links to. "offer", the default: the model gets the links and a tool,
+    """How the chat treats resource links in results. "offer", the default: the model gets the links and a tool,
     `server__read_resource`, that reads them. "follow": the contents of the first 10 links are added to the result.
     "name": the model gets the links only."""
     tool_timeout: float | None
-    """The time-out of a call in seconds, which progress restarts; without it, the client's own."""
+    """The time-out of a tool call in seconds, which progress restarts; by default, the client's `timeout`."""
     on_tool_call: Callable[[ToolCall], object] | None
-    """Called with each call that is made. Observers are called in order, one at a time, while the turn goes on; the
-    turn ends after they were called."""
+    """Called with each tool call that is made. Observers are called in order, one at a time, while the turn is running;
+    the turn ends after they were called."""
     on_tool_result: Callable[[ChatToolResult], object] | None
     """Called with the outcome of each call."""
     on_message: Callable[[Message], object] | None
@@ -57,8 +57,8 @@ def check(options: Mapping[str, Any]) -> None:
     """Check the names and values of options.
 
     Raises:
-        TypeError: there is no such option, or its value is of the wrong kind.
-        ValueError: its value makes no sense.
+        TypeError: an option is unknown, or its value has the wrong type.
+        ValueError: the value of an option is invalid.
     """
     for name, value in options.items():
         if name not in ChatOptions.__annotations__:

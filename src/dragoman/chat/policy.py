@@ -14,7 +14,7 @@ from dragoman.schema.naming import matches
 
 Verdict = Literal["allow", "ask", "deny"]
 Rule = str | Callable[[AsyncBoundTool, types.Json], bool | Awaitable[bool]]
-"""A pattern for names, or a function of a tool and its arguments, which says whether the rule applies."""
+"""A pattern for names, or a function of a tool and its arguments that returns whether the rule applies."""
 _logger = logging.getLogger("dragoman.chat")
 
 
@@ -25,13 +25,13 @@ class Policy:
         Policy(deny=["*delete*"], ask=["shell__*"], allow=["*"])
 
     A rule is a pattern for the tool's name, or for `server__tool`; or a function of the tool and its arguments, plain
-    or async, that says whether the rule applies. `default` decides calls to which no rule applies. With `annotations`,
-    a tool of a trusted server is allowed if it declares that it only reads, and needs approval if it declares that it
-    is destructive. A rule that fails denies the call.
+    or async, that returns whether the rule applies. `default` decides calls to which no rule applies. With
+    `annotations`, a tool of a trusted server is allowed if its annotations say read-only, and needs approval if they
+    say destructive. A rule that fails denies the call.
 
     Raises:
         TypeError: a rule is neither a pattern nor a function.
-        ValueError: `default` is no verdict.
+        ValueError: `default` is not "allow", "ask" or "deny".
     """
 
     def __init__(

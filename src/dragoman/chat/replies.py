@@ -1,4 +1,4 @@
-"""The results of a turn, as the user of a chat gets them: replies, chunks of a stream, steps, and pending calls."""
+"""The results of a turn that a chat returns: replies, chunks of a stream, steps, and pending calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.client.results import CallResult
 
 
 class ChatToolResult(Struct, frozen=True):
-    """The outcome of a call: the message for the model, and the whole result if there is one."""
+    """The outcome of a tool call: the message for the model, and the tool's result if the call was made."""
 
     call: ToolCall
     message: Message
@@ -21,7 +21,7 @@ class ChatToolResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text for the model, without the mark of an error that some providers need."""
+        """The text for the model, without the prefix that marks errors for some providers."""
         return self.message.text
 
     @property
@@ -31,7 +31,7 @@ class ChatToolResult(Struct, frozen=True):
 
 
 class Chunk(Struct, frozen=True):
-    """A piece of a turn: some text, calls that begin, or results of calls."""
+    """A piece of a turn: text, tool calls that begin, or results of tool calls."""
 
     text: str = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
@@ -48,13 +48,13 @@ class Reply(Struct, frozen=True):
 
     text: str
     messages: list[Message]
-    """The messages of this turn, with the question."""
+    """The messages of this turn, including the question."""
     tool_results: list[ChatToolResult]
     usage: Usage
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """The calls of the model."""
+        """The tool calls of the model in this turn."""
         return [result.call for result in self.tool_results]
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Reply(Struct, frozen=True):
 
 
 class PendingCall:
-    """A call that the model asked for and that is not made yet.
+    """A tool call that the model requested and that is not made yet.
 
     Example:
         for pending in chat.pending_tool_calls:
@@ -74,22 +74,22 @@ class PendingCall:
         self.call = call
         self.tool = tool
         self.approval: Approval | None = None
-        """The approval to decide, with the arguments that will be sent; None if the call is refused anyway."""
+        """The approval to decide, with the arguments that will be sent; None if the call is refused."""
         self.refusal: str | None = None
-        """Why it will not be made."""
+        """Why the call will not be made; None if it may be."""
         self.is_allowed = False
-        """Whether the policy allows it without approval."""
+        """Whether the policy allows the call without approval."""
         self.is_begun = False
-        """Whether it may have reached the server."""
+        """Whether the call may have reached the server."""
 
     @property
     def is_judged(self) -> bool:
-        """Whether the policy has judged it."""
+        """Whether the call was refused or judged by the policy."""
         return self.refusal is not None or self.approval is not None
 
     @property
     def waits(self) -> bool:
-        """Whether it needs an approval that is not decided yet."""
+        """Whether the call needs an approval that is not decided yet."""
         undecided = self.approval is not None and not self.approval.decided
         return undecided and self.refusal is None and not self.is_allowed
 

@@ -1,4 +1,4 @@
-"""Sampling requests of servers, answered by a model of a chat, outside of its conversation."""
+"""Answers sampling requests of servers with a model of a chat, outside of the chat's conversation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STOP_REASONS = {"length": "maxTokens", "max_tokens": "maxTokens", "stop_sequenc
 async def sample(
     request: SamplingRequest, model: Model, options: ModelOptions, spend: Callable[[Usage], None]
 ) -> types.CreateMessageResult:
-    """Return a model's answer to a server's request; the server may lower the limits of the chat, not raise them."""
+    """Return a model's answer to a server's request; the smaller `max_tokens` of request and chat applies."""
     own = options.max_tokens
     limited = msgspec.structs.replace(
         options,

@@ -1,4 +1,4 @@
-"""The tool calls of a model: judged by the policy, approved, and made.
+"""ToolCalls: judges the tool calls of a model by the policy, gets approval, and makes the calls.
 
 A call that is neither allowed nor approved is not made. Every failure becomes the result of the call, as text for the
 model.
@@ -59,7 +59,7 @@ class ToolCalls:
             pending.approval = approval
 
     async def make(self, pending: PendingCall, notify: Callable[[ToolCall], None], *, asks: bool) -> ChatToolResult:
-        """Make a call, if it may be made, and return its outcome; with `asks`, `on_approval` decides what is open."""
+        """Make a call, if it may be made, and return its outcome; with `asks`, `on_approval` decides if needed."""
         try:
             approval = await self._approved(pending, asks=asks)
             notify(pending.call)
@@ -81,7 +81,7 @@ class ToolCalls:
         """Return the approval of a call.
 
         Raises:
-            ToolError: it may not be made.
+            ToolError: the call may not be made.
         """
         approval = pending.approval
         if pending.refusal is not None or approval is None:
@@ -98,7 +98,7 @@ class ToolCalls:
 
 
 async def all_ended(tasks: Sequence[asyncio.Task[ChatToolResult]]) -> None:
-    """Wait for all tasks; a cancellation cancels them, and is raised after they have told the servers."""
+    """Wait for all tasks; a cancellation cancels them, and is raised after they have ended."""
     if not tasks:
         return
     try:
@@ -111,7 +111,7 @@ async def all_ended(tasks: Sequence[asyncio.Task[ChatToolResult]]) -> None:
 
 
 def outcome(pending: PendingCall, task: asyncio.Task[ChatToolResult]) -> ChatToolResult:
-    """Return the outcome of a call, also of one that was cancelled."""
+    """Return the outcome of a call; a cancelled call has a failure."""
     if task.done() and not task.cancelled() and task.exception() is None:
         return task.result()
     return failed(pending.call, CANCELLED_CALL if pending.is_begun else NOT_MADE)
@@ -123,7 +123,7 @@ def failed(call: ToolCall, text: str) -> ChatToolResult:
 
 
 def settle(messages: list[Message]) -> list[Message]:
-    """Add a result for every call without one, since providers refuse such a conversation; return what was added."""
+    """Add a failure as the result of every call without a result, and return the added messages."""
     added: list[Message] = []
     place = 0
     while place < len(messages):

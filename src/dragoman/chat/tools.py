@@ -1,8 +1,8 @@
-"""The tools of a conversation: which client each belongs to, and the name by which the model calls it.
+"""Toolbox: the tools of a conversation, with the client of each tool and its name for the model.
 
-Results of tools may link to resources. A link is kept with the name of the tool that gave it. Before each answer of the
-model the tools are listed again, and each server with kept links gets one more tool, `read_resource`, by which the
-model reads them. That tool reads only linked resources, and only from the server that gave the link.
+Tool results may link to resources. The chat keeps each link with the name of the tool that returned it. Before each
+answer of the model the tools are listed again, and each server with kept links gets one more tool, `read_resource`,
+with which the model reads them. That tool reads only linked resources, and only from the server that returned the link.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class HasTools(Protocol):
     """A client, or a group of clients."""
 
     async def tools(self) -> Sequence[AsyncBoundTool]:
-        """Return its tools."""
+        """Return the tools of the client or group."""
 
 
 AsyncToolSource = AsyncBoundTool | HasTools
@@ -46,7 +46,7 @@ class ChatTool:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """The names of the tool: for the model, on its server, and with its server's name."""
+        """The names of the tool: for the model, on the server, and `server__tool`."""
         return self.name, self.tool.name, f"{self.tool.server or ''}__{self.tool.name}"
 
     @property
@@ -63,21 +63,21 @@ class ChatTool:
 class Toolbox:
     """The tools of one conversation.
 
-    Clients are asked for their tools before each answer, since tools may change. A client that fails keeps the tools
-    that it had: a call of one of them tells the model the error, and the tools of other clients work on.
+    The tools of clients are listed before each answer, since they may change. If a listing fails, the client's last
+    list is used: the model then gets the error as the result of a call, and the tools of other clients still work.
     """
 
     def __init__(self) -> None:
         self._sources: list[AsyncToolSource] = []
         self._last: dict[int, Sequence[AsyncBoundTool]] = {}
         self.size: int | None = 0
-        """The number of tools at the last listing; None if something was added since."""
+        """The number of tools at the last listing; None if tools or clients were added since."""
 
     def add(self, sources: Iterable[AsyncToolSource]) -> None:
         """Add tools, or all tools of clients.
 
         Raises:
-            TypeError: something is no tool and no client; or it blocks.
+            TypeError: a source is neither a tool nor a client, or is a blocking one.
         """
         given = list(sources)
         for source in given:
@@ -89,7 +89,7 @@ class Toolbox:
         self.size = None if given else self.size
 
     async def list_tools(self) -> dict[str, ChatTool]:
-        """Return every tool by the name that the model calls it by."""
+        """Return every tool by its name for the model."""
         found: dict[str, list[AsyncBoundTool]] = {}
         tools: list[AsyncBoundTool] = []
         for place, source in enumerate(self._sources):
@@ -99,7 +99,7 @@ class Toolbox:
                     alike.append(tool)
                     tools.append(tool)
         self.size = len(tools)
-        # The configuration of a group may give a tool a prefix, which its qualified name has.
+        # The qualified name includes the prefix that the configuration of a group may set.
         names = tool_names((tool.server, getattr(tool, "qualified_name", tool.name)) for tool in tools)
         return {name: ChatTool(name, tool) for name, tool in zip(names, tools, strict=True)}
 
@@ -127,10 +127,10 @@ class ResourceLinks:
     def __init__(self, mode: LinkMode) -> None:
         self._mode = mode
         self._kept: dict[tuple[str, str], None] = {}
-        """The name of the tool that gave a link, and the URI; the oldest first."""
+        """The name of the tool that returned a link, and the URI; the oldest first."""
 
     async def receive(self, known: ChatTool, result: CallResult, timeout: float | None) -> CallResult:
-        """Return a result for the model, with the contents of its links if they are to be followed."""
+        """Keep the links of a result, and return the result, in the mode "follow" with the contents of the links."""
         links = [block for block in result.content if isinstance(block, types.ResourceLink)]
         followed = links[:MAX_FOLLOWED_LINKS] if self._mode == "follow" else []
         if self._mode != "name":
@@ -150,7 +150,7 @@ class ResourceLinks:
             del self._kept[next(iter(self._kept))]
 
     def with_readers(self, tools: Mapping[str, ChatTool]) -> dict[str, ChatTool]:
-        """Return tools, with those that read linked resources."""
+        """Return the tools, and a tool for each server that reads the linked resources."""
         readers: dict[int, LinkReader] = {}
         for name, uri in self._kept:
             if name in tools:
@@ -164,7 +164,7 @@ class ResourceLinks:
 
 
 class LinkReader(AsyncBoundTool):
-    """A tool by which a model reads the resources that a server's results link to."""
+    """A tool with which a model reads the resources that a server's results link to."""
 
     def __init__(self, tool: AsyncBoundTool) -> None:
         super().__init__(tool._client, _LINK_READER)
@@ -173,14 +173,14 @@ class LinkReader(AsyncBoundTool):
 
     @property
     def server(self) -> str | None:
-        """The name of its server, if it is known."""
+        """The name of the server, if it is known."""
         return self._server
 
     async def call(self, /, arguments: Mapping[str, Any] | None = None, **options: Any) -> CallResult:
         """Read a resource.
 
         Raises:
-            ToolError: no result links to it.
+            ToolError: no result links to the resource.
         """
         uri = (arguments or {}).get("uri")
         if uri not in self.uris:

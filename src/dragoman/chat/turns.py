@@ -1,12 +1,12 @@
 """The turns of a conversation, one at a time, and the observers of a turn.
 
-A turn that begins while another goes on is refused. Waiting would never end if the other turn is a stream that nobody
-reads on. A turn that begins while another is being given up waits for the end of that one, because only then has every
-call its result.
+A turn that begins while another is running is refused. Waiting instead was rejected: it would never end if the other
+turn is a stream that is no longer read. A turn that begins while another is being cancelled waits for the end of that
+one, because every call has a result only then.
 
 Observers (`on_message`, `on_tool_call`, `on_tool_result`) are called by one task, in order and one at a time, while the
-turn goes on. A slow observer delays the other observers and the end of the turn, but neither the model nor the calls.
-An observer that fails is logged. A turn that is given up does not wait for its observers; they are still called.
+turn is running. A slow observer delays the other observers and the end of the turn, but neither the model nor the
+calls. The exception of an observer is logged. A cancelled turn does not wait for its observers; they are still called.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from dragoman.runtime.tasks import is_pending_here
 
 Observer = Callable[[Any], Any]
 _GRACE_STEPS = 5
-"""How many steps of the loop pass before a turn is refused: a stream that was dropped is closed by then."""
+"""How many steps of the event loop pass before a turn is refused: by then, a dropped stream is closed."""
 _logger = logging.getLogger("dragoman.chat")
 
 
 class Turn:
-    """A turn that goes on."""
+    """A running turn."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.ended = asyncio.Event()
         self.is_abandoned = False
-        """Whether its reader went away."""
+        """Whether the turn was cancelled, or its stream was closed."""
         self._task = asyncio.current_task()
 
     @property
     def is_ending(self) -> bool:
-        """Whether it is being given up."""
+        """Whether the turn is being cancelled."""
         return self.is_abandoned or (self._task is not None and self._task.cancelling() > 0)
 
 
@@ -52,10 +52,10 @@ class Turns:
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[Turn]:
-        """Begin a turn, and end it.
+        """Run the block as a turn.
 
         Raises:
-            DragomanError: another turn goes on.
+            DragomanError: another turn is running.
         """
         await self._wait_for_current()
         turn = self._current = Turn()
@@ -89,7 +89,7 @@ class Observers:
         self._task: asyncio.Task[None] | None = None
 
     def notify(self, observer: Observer | None, value: Any) -> None:
-        """Let an observer be called; to be called in the loop of the turn."""
+        """Queue a call of an observer; must run in the event loop of the turn."""
         if observer is None:
             return
         self._pending.append((observer, value))
@@ -98,7 +98,7 @@ class Observers:
 
     @asynccontextmanager
     async def awaited(self) -> AsyncIterator[None]:
-        """Wait, at the end of a turn, until all observers were called; a turn that is given up does not wait."""
+        """Wait at the end of the block until all observers were called; a cancelled block does not wait."""
         try:
             yield
         except Exception:

@@ -1,6 +1,6 @@
 """The entry point of the `dragoman` command.
 
-`run` is parsed here, by hand, so that a server starts without the imports of the other verbs.
+This module parses `run` without click, so that a server starts without the imports of the other verbs.
 """
 
 import sys

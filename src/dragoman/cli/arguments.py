@@ -1,7 +1,8 @@
-"""Arguments of tools and prompts from words such as `days=3`, typed by the tool's schema.
+"""Arguments: reads the arguments of tools and prompts from words such as `days=3`, typed by the tool's schema.
 
-A value is text unless the schema says otherwise. `key:=json` is JSON whatever the schema says. `@file.json` and `-`
-(stdin) give a whole object, to which the other words are added. A key that is given again adds to an array.
+A value is text unless the schema has another type. The value of `key:=json` is JSON, and the schema is ignored.
+`@file.json` and `-` (stdin) give a whole object, to which the other words are added. If a key of the type array is
+given again, its value is appended.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ARTICLES = {
 
 
 def split_words(words: Sequence[str]) -> tuple[tuple[str | None, str], list[str]]:
-    """Return target and name, the target None if there is one word before the arguments; and the arguments."""
+    """Return target and name, and the arguments; the target is None if only one word stands before the arguments."""
     has_target = len(words) > 1 and not _is_argument(words[1])
     arguments = list(words[2 if has_target else 1 :])
     for word in arguments:
@@ -43,7 +44,7 @@ def _is_argument(word: str) -> bool:
 
 
 class Arguments:
-    """Arguments as they were written, which are typed when the schema is known."""
+    """The untyped arguments of the command line; `typed` converts them when the schema is known."""
 
     def __init__(self, words: Sequence[str], json_text: str | None = None) -> None:
         self._whole: Json = {} if json_text is None else _object(json_text, "--json-args")
@@ -80,7 +81,7 @@ class Arguments:
         return given
 
     def texts(self) -> dict[str, Any]:
-        """Return the arguments of a prompt, all of them texts."""
+        """Return the arguments of a prompt; all values are texts."""
         return self.typed({})
 
 
@@ -119,7 +120,7 @@ def _json(text: str, where: str) -> Any:
 
 
 def _types(tree: Json) -> list[str]:
-    """Return the types that a value may have; none if any."""
+    """Return the types that a value may have; an empty list if it may have any type."""
     from dragoman.schema.walk import kinds_of
 
     branches = (kind for branch in tree.get("anyOf", ()) for kind in _types(branch))
@@ -142,7 +143,7 @@ def _value(key: str, text: str, tree: Json) -> Any:
 
 
 def _of_kind(kind: str, text: str, tree: Json, *, is_sure: bool) -> tuple[bool, Any]:
-    """Tell whether a text is a value of some type, and return it."""
+    """Return whether a text is a value of a type, and the value."""
     if kind == "null":
         return text == "null", None
     if kind == "boolean":

@@ -1,6 +1,7 @@
-"""The click group of all verbs: shared options, the terminal that verbs get, errors to lines and exit codes, logs.
+"""The click group of all verbs: their shared options, the report of errors with exit codes, and logs.
 
-VERBS is the list of verbs; other files in `verbs/` belong to one of them. `run` is parsed by hand (see `__init__`).
+VERBS is the list of verbs; other files in `verbs/` belong to one of them. `run` is parsed without click (see
+`__init__`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 
 class Verbs(click.Group):
-    """The verbs, each imported when it is needed."""
+    """The group of verbs, each imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the verbs in the order in which they are shown."""
@@ -46,7 +47,7 @@ class Verbs(click.Group):
 
 
 def in_event_loop(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Let a verb be a coroutine function."""
+    """Make a click command of a coroutine function; it runs in a new event loop."""
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -56,7 +57,7 @@ def in_event_loop(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
 
 
 def _save_option(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Save an option in the settings; one after the verb overrides or extends the same one before it."""
+    """Save an option in the settings; an option after the verb overrides or extends the one before the verb."""
     terminal, name = ctx.find_object(Terminal), str(parameter.name)
     if terminal is None or value in (None, False, ()):
         return
@@ -119,14 +120,14 @@ raw_option = _shared("--raw", is_flag=True, help="Write text to a file or pipe a
 
 
 def reporting(function: F) -> F:
-    """Give a verb the options for its output."""
+    """Add the options for output to a verb."""
     for option in reversed(_REPORTING):
         function = option(function)
     return function
 
 
 def connecting(function: F) -> F:
-    """Give a verb the options for the connection and for its output."""
+    """Add the options for the connection and for output to a verb."""
     for option in reversed((*_CONNECTING, *_REPORTING)):
         function = option(function)
     return function
@@ -168,7 +169,7 @@ def main(words: Sequence[str]) -> None:
         code = _perform(own, terminal)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has closed the pipe; the interpreter must not fail at flushing stdout when it exits.
+        # The reader has closed the pipe. Without this the interpreter would fail to flush stdout at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = exit_code(BrokenPipeError())
     sys.exit(code)
@@ -207,23 +208,23 @@ def _usage_line(error: click.ClickException) -> str:
 
 
 def usage_error(message: str) -> click.UsageError:
-    """Return the error of a wrong usage."""
+    """Return a usage error in the context of the current command."""
     return click.UsageError(message, click.get_current_context(silent=True))
 
 
 def quoted(text: str) -> str:
-    """Return a text with a mark before each line, so that no line looks like the command's own."""
+    """Return a text with a mark before each line, so that no line looks like output of the command itself."""
     return "\n".join(f"  | {line}" for line in text.splitlines()) or "  |"
 
 
 def server_line(server: str, text: str) -> str:
-    """Return what a server says beside its results: every line begins with the server's name in brackets."""
+    """Return a server's log or stderr text; every line begins with the server's name in brackets."""
     before = f"[{printable_line(server)}]"
     return "\n".join(f"{before} {' '.join(line.split())}" for line in text.splitlines()) or before
 
 
 class _Lines(logging.Handler):
-    """Reports log records as lines."""
+    """A log handler that reports records as lines."""
 
     def __init__(self, terminal: Terminal, server: str) -> None:
         super().__init__()
@@ -242,13 +243,13 @@ class _Lines(logging.Handler):
 
 
 _SERVER_LOGGERS = frozenset({"dragoman.client.server", "dragoman.client.stderr"})
-"""Loggers of what servers write."""
+"""The loggers of the log messages and the stderr of servers."""
 
 
 def show_logs(terminal: Terminal, server: str = "server") -> None:
-    """Report warnings of dragoman, and with --verbose all that it logs.
+    """Report the warnings in dragoman's log, and all records with --verbose.
 
-    `server` is the name before the lines that a server writes.
+    `server` is the name before the lines of a server.
     """
     logger = logging.getLogger("dragoman")
     logger.handlers = [_Lines(terminal, server)]

@@ -1,9 +1,9 @@
-"""Configuration files, and whether the user trusts them to start programs.
+"""ConfigurationFile: a configuration file, and the user's trust in the programs that it starts.
 
-A folder that was cloned or unpacked may bring along a configuration file. So a file that is found in the working
-directory is trusted only after the user agreed. The answer is stored under a digest of path and text in the user's
-state folder, so a changed file is asked about again. A file that the user names, by `--config` or by DRAGOMAN_CONFIG,
-and one in the user's own configuration folder are trusted.
+A folder that was cloned or unpacked may contain a configuration file. So a file in the working directory is trusted
+only after the user agreed. The command stores the agreement in the user's state folder, under a digest of path and
+text, and asks again when the file has changed. A file that `--config` or DRAGOMAN_CONFIG names, and a file in the
+user's own configuration folder are trusted without a question.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class ConfigurationFile:
         return str(self.path)
 
     async def require_trust(self, terminal: Terminal) -> None:
-        """Ask the user whether to trust the file, unless that is known.
+        """Ask the user whether to trust the file, unless the file is trusted already.
 
         Raises:
-            UsageError: the user does not, or cannot be asked.
+            UsageError: the user does not trust the file, or cannot be asked.
         """
         if self._is_trusted or self._was_trusted_before():
             self._is_trusted = True
@@ -70,13 +70,13 @@ class ConfigurationFile:
     def _was_trusted_before(self) -> bool:
         try:
             mark = self._mark()
-            require_private(mark.parent)  # a mark of somebody else does not count
+            require_private(mark.parent)  # a mark that another user wrote does not count
             return mark.is_file()
-        except (OSError, RuntimeError):  # there is no home, or it cannot be read
+        except (OSError, RuntimeError):  # there is no home folder, or it cannot be read
             return False
 
     def trust(self, terminal: Terminal) -> None:
-        """Store that the user trusts the file as it is now."""
+        """Store that the user trusts the file with its present text."""
         self._is_trusted = True
         try:
             mark = self._mark()
@@ -87,9 +87,9 @@ class ConfigurationFile:
 
 
 def _described(servers: Json, inputs: Any) -> list[str]:
-    """Return lines that show what each server starts or connects to, exactly as in the file.
+    """Return lines that show the command or URL of each server, exactly as in the file.
 
-    `inputs` are the values of `${input:id}` in the file.
+    `inputs` are the declarations of `${input:id}` in the file.
     """
     found: list[str] = []
     for name, entry in servers.items():

@@ -1,4 +1,4 @@
-"""Display of results: text and JSON to stdout, other data into files."""
+"""Display: writes results, text and JSON to stdout and other data to files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "
 
 
 class Display:
-    """Writes results; data that is no text goes into new files of a folder."""
+    """Writes results; images, sounds and other data are saved to new files in a folder."""
 
     def __init__(self, terminal: Terminal, name: str, folder: str | None = None) -> None:
         self._terminal = terminal
@@ -95,7 +95,7 @@ def _suffix(mime_type: str | None) -> str:
 
 
 def _repetitions(result: CallResult) -> list[types.TextContent]:
-    """Return the texts that repeat the structured content, whole or part by part, for clients that do not read it."""
+    """Return the texts that repeat the structured content, as a whole or item by item."""
     whole = result.structured
     if not result.has_structured:
         return []

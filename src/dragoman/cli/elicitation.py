@@ -1,4 +1,4 @@
-"""Elicitation in the terminal: forms are filled field by field, URLs are opened by consent.
+"""TerminalElicitation: asks the user at the terminal to fill a form field by field, or to consent to a URL.
 
 Without a terminal an elicitation is declined.
 """
@@ -22,11 +22,11 @@ _NO = frozenset({"n", "no", "false"})
 
 
 class _DeclinedError(Exception):
-    """The user ends the dialog without an answer."""
+    """The user ended the dialog without an answer."""
 
 
 class TerminalElicitation:
-    """An elicitation handler; `before_asking` is called before each question."""
+    """An elicitation handler that asks at the terminal; `before_asking` is called before each elicitation."""
 
     def __init__(self, terminal: Terminal, before_asking: Callable[[], None] = lambda: None) -> None:
         self._terminal = terminal
@@ -133,10 +133,10 @@ def _hint(field: Json, *, is_required: bool) -> str:
 
 
 def _read(name: str, text: str, field: Json, choices: list[tuple[str, str]]) -> Any:
-    """Return the value of a field for a text.
+    """Convert a typed text to the value of a field.
 
     Raises:
-        ValidationError: the text is no value of the field.
+        ValidationError: the text is not a valid value of the field.
     """
     value = _value(text, field, choices)
     ElicitationRequest("", {"type": "object", "properties": {name: field}}).validate({name: value})

@@ -1,4 +1,4 @@
-"""Exit codes of the command, and errors as one line or as JSON."""
+"""The exit codes of the command, and the conversion of errors to one line or to JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """Return cause and remedy of an error as one line."""
+    """Return the cause and the remedy of an error as one line."""
     if isinstance(error, errors.ServerCrashed):
         cause = " ".join(str(error).partition("The last of its stderr:")[0].split())
         lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""The options that verbs share."""
+"""CommandSettings: the options that all verbs share."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ class CommandSettings:
 
     @property
     def is_authorized(self) -> bool:
-        """Whether the options authorize the requests themselves."""
+        """Whether the options hold a token or an Authorization header."""
         return self.token is not None or any(name.lower() == "authorization" for name, _ in self.header)

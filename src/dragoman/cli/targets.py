@@ -1,4 +1,4 @@
-"""TARGET on the command line: the server that it names, and the client that connects to it."""
+"""Resolves the TARGET of the command line to a server, and makes the client of that server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dragoman.client.group.entry import ServerEntry
 
 SILENT_SECONDS = 3.0
-"""How long connecting may take before a person at a terminal is told about the wait."""
+"""Seconds after which the command reports to a person at a terminal that it still waits for a connection."""
 _SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs"})
 
 
@@ -38,20 +38,20 @@ class ResolvedTarget(Struct):
     options: dict[str, Any] = field(default_factory=dict)
     url: str | None = None
     file: str | None = None
-    """The configuration file that names it."""
+    """The configuration file that names the server."""
     is_authorized: bool = False
-    """Whether its own headers authorize the requests."""
+    """Whether the entry itself authorizes the requests, by a header or `auth`."""
     login: dict[str, Any] = field(default_factory=dict)
-    """The options of its entry for a login."""
+    """The arguments of `OAuth` from the entry."""
     is_own: bool = False
-    """Whether the target is a file, so that the user can change it."""
+    """Whether the target is a script, which the user can change."""
 
 
 async def resolve_target(terminal: Terminal, word: str | None) -> ResolvedTarget:
     """Return the server that a word names; without a word, the command after -- or the only configured server.
 
     Raises:
-        UsageError: there is no such server, or its configuration file is not trusted.
+        UsageError: the server is unknown, or its configuration file is not trusted.
         ConfigError: the configuration cannot be used.
     """
     settings = terminal.settings
@@ -91,8 +91,8 @@ def read_configuration(
     """Return the configuration file, and its entries.
 
     Raises:
-        UsageError: there is none.
-        ConfigError: it cannot be read.
+        UsageError: there is no configuration file.
+        ConfigError: the file cannot be read.
     """
     from dragoman.cli.configuration_file import ConfigurationFile
     from dragoman.client.group.config import FILES, find, parse, read
@@ -130,7 +130,7 @@ async def target_of_entry(terminal: Terminal, entry: ServerEntry, file: Configur
     """Return the server of an entry, if its file is trusted.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: the entry cannot be used.
         UsageError: the file is not trusted.
     """
     if entry.error is not None:
@@ -140,7 +140,7 @@ async def target_of_entry(terminal: Terminal, entry: ServerEntry, file: Configur
     named = {name.lower() for name in entry.target.get("headers") or ()}
     options = dict(entry.options)
     if entry.login is not None:
-        del options["auth"]  # only `dragoman auth login` logs in
+        del options["auth"]  # only `dragoman auth login` starts a login
     return ResolvedTarget(
         entry.target,
         entry.name,
@@ -163,7 +163,7 @@ async def client_options(settings: CommandSettings, resolved: ResolvedTarget) ->
 
 
 def command_oauth(**options: Any) -> OAuth:
-    """Return the OAuth of the command; DRAGOMAN_CLIENT_ID and DRAGOMAN_CLIENT_SECRET give its client id and secret."""
+    """Return the `OAuth` of the command; DRAGOMAN_CLIENT_ID and DRAGOMAN_CLIENT_SECRET are its client id and secret."""
     from dragoman.auth.client.oauth import OAuth
 
     own: dict[str, Any] = {
@@ -188,7 +188,7 @@ async def _stored_login(url: str, options: dict[str, Any]) -> OAuth | None:
 
 @contextmanager
 def announcing_wait(terminal: Terminal, resolved: ResolvedTarget) -> Iterator[None]:
-    """Report the wait to a person at a terminal, if the block takes long."""
+    """Report to a person at a terminal that the command waits, if the block takes long."""
     if not is_terminal(sys.stderr):
         yield
         return
@@ -207,7 +207,7 @@ def announcing_wait(terminal: Terminal, resolved: ResolvedTarget) -> Iterator[No
 
 @asynccontextmanager
 async def connected(terminal: Terminal, resolved: ResolvedTarget, **handlers: Any) -> AsyncIterator[AsyncClient]:
-    """Connect to a target for as long as the block lasts."""
+    """Connect to a target for the block."""
     from dragoman.client.client import AsyncClient
 
     show_logs(terminal, resolved.label)
@@ -224,7 +224,7 @@ async def connected(terminal: Terminal, resolved: ResolvedTarget, **handlers: An
 
 
 def with_remedy(error: AuthRequired, resolved: ResolvedTarget) -> AuthRequired:
-    """Return the error of a server that wants credentials, with the remedy."""
+    """Return the error of a server that requires credentials, with the remedy."""
     if resolved.url is None or "dragoman auth login" in str(error):
         return error
     text = str(error).rstrip(".")
@@ -237,7 +237,7 @@ def make_client(kind: Any, resolved: ResolvedTarget, options: dict[str, Any]) ->
     """Return a client of a class.
 
     Raises:
-        UsageError: an option is wrong.
+        UsageError: an option is invalid.
     """
     try:
         return kind(resolved.target, **options)

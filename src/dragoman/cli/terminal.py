@@ -1,7 +1,7 @@
-"""Input and output of the command: results to stdout, reports and questions to stderr, answers from the terminal.
+"""Terminal: writes results to stdout, and reports and questions to stderr; reads answers from the terminal.
 
-All text is made printable, because most of it comes from servers. One dialog is open at a time. Reports are deferred
-until it ends, so that nothing is written between a question and its answer.
+All text is made printable, because most of it comes from servers. One dialog is open at a time. Reports during a dialog
+are deferred until the dialog ends, so that nothing is written between a question and its answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Terminal:
         self.settings = settings
         self._dialog_lock = asyncio.Lock()
         self.keyboard_lock = threading.Lock()
-        """Held while a line is read, so that a line typed at a prompt does not answer a question."""
+        """Held while a line is read, so that a line for the prompt of a chat does not answer a question."""
         self._deferred: deque[tuple[str, str | None]] = deque(maxlen=MAX_DEFERRED)
         self.is_asking = False
         """Whether a dialog is open."""
@@ -79,7 +79,7 @@ class Terminal:
         sys.stdout.flush()
 
     def write_content(self, text: str) -> None:
-        """Write content of a server; with --raw a file or a pipe gets it unescaped."""
+        """Write content of a server; with --raw it is written unescaped to a file or a pipe."""
         if self.settings.raw and not is_terminal(sys.stdout):
             sys.stdout.write(text + "\n")
         else:
@@ -97,7 +97,7 @@ class Terminal:
         self.output_console.print(JSONHighlighter()(Text(text)), soft_wrap=True)
 
     def report(self, text: str, style: str | None = None) -> None:
-        """Write a line to stderr, after the dialog if one is open."""
+        """Write a line to stderr; while a dialog is open, defer it to the dialog's end."""
         if self.is_asking:
             self._deferred.append((text, style))
         else:
@@ -118,9 +118,9 @@ class Terminal:
 
     @asynccontextmanager
     async def dialog(self) -> AsyncIterator[TerminalDialog]:
-        """Open a dialog for the block, once no other is open."""
+        """Wait until no other dialog is open, and open a dialog for the block."""
         async with self._dialog_lock:
-            # A prompt is read in another thread, which ends when its line is typed.
+            # Another thread may read the prompt of a chat; it releases the lock when a line is typed.
             while not self.keyboard_lock.acquire(blocking=False):  # noqa: ASYNC110
                 await asyncio.sleep(TURN_SECONDS)
             self.is_asking = True
@@ -144,7 +144,7 @@ class TerminalDialog:
         self._terminal.write_error(text, style)
 
     async def ask(self, question: str) -> str | None:
-        """Return the line that is typed; None at the end of the input."""
+        """Ask a question, and return the line that the person types; None at the end of the input."""
         discard_input()
         sys.stderr.write(printable(question))
         sys.stderr.flush()
@@ -155,12 +155,12 @@ class TerminalDialog:
         return line.rstrip("\r\n")
 
     async def confirm(self, question: str) -> bool:
-        """Tell whether the answer is yes; every other answer is no."""
+        """Ask a question, and tell whether the answer is yes; every other answer counts as no."""
         answer = await self.ask(f"{question} [y/N] ")
         return answer is not None and answer.strip().lower() in YES
 
     async def show_pages(self, text: str) -> bool:
-        """Show a text page by page; return False if it is too long, or was not shown to its end."""
+        """Show a text page by page; return False if the text is too long, or the person stops before its end."""
         if len(text) > MAX_SHOWN:
             self.write(f"This has {len(text):,} characters, which is too much to be read; nothing is done.")
             return False
@@ -175,7 +175,7 @@ class TerminalDialog:
 
 
 def _screen_size() -> tuple[int, int]:
-    """Return the columns and rows for a text, with a question below it."""
+    """Return the columns and rows of the screen that leave room for a question."""
     try:
         width, height = os.get_terminal_size(sys.stdin.fileno())
     except OSError:
@@ -184,7 +184,7 @@ def _screen_size() -> tuple[int, int]:
 
 
 def _pages(lines: list[str], width: int, height: int) -> list[list[str]]:
-    """Return lines in pages that fit on the screen; a line longer than a page is split."""
+    """Split lines into pages that fit on the screen; a line that is longer than a page is split too."""
     from rich.cells import chop_cells
 
     pages: list[list[str]] = [[]]

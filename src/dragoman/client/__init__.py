@@ -1,7 +1,4 @@
-"""What users of servers use.
-
-Names are imported when they are first used.
-"""
+"""The public names of the client. Each is imported when it is first used."""
 
 from typing import TYPE_CHECKING
 

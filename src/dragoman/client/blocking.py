@@ -1,8 +1,8 @@
 """Client: the blocking client. It drives an AsyncClient on the event loop that all blocking clients share.
 
 After a fork, a client of the parent makes a new AsyncClient in the child, because the child cannot share the parent's
-connection. A client that nobody refers to is stopped. Clients that are open when the interpreter exits are stopped too,
-within three seconds.
+connection. A client is stopped when it is garbage-collected. Clients that are open when the interpreter exits are
+stopped then, within three seconds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _fork_lock = threading.Lock()
 
 
 class StartedCall(Generic[R]):
-    """A call that was started, to be waited for or cancelled from any thread.
+    """A running call. Any thread may wait for its result or cancel it.
 
     Example:
         call = client.start_call("slow", {"n": 3})
@@ -68,16 +68,16 @@ class StartedCall(Generic[R]):
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the call has ended."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the result.
 
         Raises:
-            TimeoutError: it has not ended in time, and goes on.
-            concurrent.futures.CancelledError: it was cancelled.
-            ToolError: the tool failed; and whatever else the method raises that was started.
+            TimeoutError: the call has not ended in time; it continues.
+            concurrent.futures.CancelledError: the call was cancelled.
+            ToolError: the tool failed. All other errors of the started method are raised too.
         """
         if not self.done:
             portal().require_other_thread()
@@ -100,11 +100,11 @@ class Client(ClientProperties):
         with Client("python server.py") as client:
             print(client.call_tool("forecast", {"city": "Oslo"}).text)
 
-    It has the methods and options of `AsyncClient`. It may be used from several threads, and after a fork.
+    The methods and options are those of `AsyncClient`. A client may be used from several threads, and after a fork.
 
     Raises:
-        TypeError: there is no such option, or the target is nothing that a client can be pointed at.
-        ValueError: an option has a value that makes no sense.
+        TypeError: an option is unknown, or the target is of an unsupported type.
+        ValueError: an option has an invalid value.
     """
 
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
@@ -146,15 +146,15 @@ class Client(ClientProperties):
 
         Raises:
             TransportError: the server cannot be reached, or does not answer.
-            RpcError: it refuses.
+            RpcError: the server refuses the request.
         """
         self._drive(AsyncClient.start)
         return self
 
     def stop(self) -> None:
-        """End the connection; safe from any task and thread, in any state, more than once.
+        """End the connection, and deny the tool calls that wait for approval.
 
-        Calls that wait for approval are denied.
+        It may be called from any task and thread, in any state, and more than once.
         """
         if self._process == os.getpid():
             self._drive(AsyncClient.stop)
@@ -189,10 +189,10 @@ class Client(ClientProperties):
     set_log_level = blocking(AsyncClient.set_log_level)
 
     def tools(self, *, refresh: bool = False) -> list[BoundTool]:
-        """Return every tool of the server; a list is kept as long as the server allows.
+        """Return every tool of the server, from the cached list while that is fresh.
 
         Raises:
-            PaginationLimit: there are too many pages.
+            PaginationLimit: the list has more than `max_pages` pages.
         """
         return [BoundTool(self, tool) for tool in self._drive(AsyncClient.tools, refresh=refresh)]
 
@@ -205,7 +205,7 @@ class Client(ClientProperties):
         return BoundTool(self, self._drive(AsyncClient.tool, name, refresh=refresh))
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
-        """Return every prompt of the server; a list is kept as long as the server allows."""
+        """Return every prompt of the server, from the cached list while that is fresh."""
         return [BoundPrompt(self, prompt) for prompt in self._drive(AsyncClient.prompts, refresh=refresh)]
 
     def prompt(self, name: str, *, refresh: bool = False) -> BoundPrompt:
@@ -217,7 +217,7 @@ class Client(ClientProperties):
         return BoundPrompt(self, self._drive(AsyncClient.prompt, name, refresh=refresh))
 
     def resources(self, *, refresh: bool = False) -> list[BoundResource]:
-        """Return every resource of the server; a list is kept as long as the server allows."""
+        """Return every resource of the server, from the cached list while that is fresh."""
         return [BoundResource(self, resource) for resource in self._drive(AsyncClient.resources, refresh=refresh)]
 
     def resource(self, name: str, *, refresh: bool = False) -> BoundResource:
@@ -230,11 +230,11 @@ class Client(ClientProperties):
 
     @property
     def linked_resources(self) -> list[BoundResource]:
-        """The resources that results of tools linked to; the server need not list them."""
+        """The resources that tool results linked to, even if the server does not list them."""
         return [BoundResource(self, resource) for resource in self._current_client().linked_resources]
 
     def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
-        """Return every resource template of the server; a list is kept as long as the server allows."""
+        """Return every resource template of the server, from the cached list while that is fresh."""
         found = self._drive(AsyncClient.resource_templates, refresh=refresh)
         return [BoundResourceTemplate(self, template) for template in found]
 
@@ -248,7 +248,7 @@ class Client(ClientProperties):
 
     @property
     def asynchronous(self) -> AsyncClient:
-        """The asynchronous client that this one drives, for what runs on the loop of all blocking clients."""
+        """The asynchronous client that this one drives, for code on the event loop of the blocking clients."""
         return self._current_client()
 
     def start_call(
@@ -259,7 +259,7 @@ class Client(ClientProperties):
         result_type: type[Structured] | None = None,
         **options: Unpack[CallOptions],
     ) -> StartedCall[CallResult[Structured]]:
-        """Begin to call a tool, with the options of `call_tool`, and return at once.
+        """Start a call of a tool, with the options of `call_tool`, and return at once.
 
         Example:
             call = client.start_call("slow", {"n": 3})
@@ -269,14 +269,14 @@ class Client(ClientProperties):
         return self.submit(method, tool, arguments, result_type=result_type, **options)
 
     def submit(self, method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> StartedCall[R]:
-        """Begin any request of this client, or of a tool, prompt or resource of it, and return at once.
+        """Start a method of this client, or of one of its tools, prompts or resources, and return at once.
 
         Example:
             reading = client.submit(client.read_resource, "logs://today")
             reading.cancel("The user closed the window")
 
         Raises:
-            TypeError: the method makes no single request, as `tools` does not.
+            TypeError: the method is not one that makes a single request; `tools` may make several.
         """
         owner, twin = getattr(method, "__self__", None), getattr(method, "__wrapped__", None)
         if not isinstance(owner, Client | _BlockingTwin) or twin is None:
@@ -296,14 +296,14 @@ class _BlockingTwin(Generic[Twin]):
 
     @property
     def asynchronous(self) -> Twin:
-        """Its asynchronous twin, for what runs on the loop of all blocking clients."""
+        """The asynchronous twin, for code on the event loop of the blocking clients."""
         client = self._driver._current_client()
         if self._twin._client is not client:
             self._twin = self._twin._bound_to(client)
         return self._twin
 
     def extension(self, id: str) -> Any:
-        """Return what an extension of the client reads of the definition; None if there is nothing."""
+        """Return the value that an extension of the client reads from the definition; None if there is none."""
         return self.asynchronous.extension(id)
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
@@ -320,16 +320,16 @@ class BoundTool(_BlockingTwin[AsyncBoundTool], ToolView):
 
     @property
     def server(self) -> str | None:
-        """The name of its server: the client's `server_name`."""
+        """The name of the server: the client's `server_name`."""
         return self._twin.server
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the server's hints about it are believed."""
+        """Whether the client trusts the server's annotations of the tool."""
         return self._twin.is_trusted
 
     def is_same_as(self, other: BoundTool) -> bool:
-        """Tell whether two are one tool of one client."""
+        """Tell whether another object is the same tool of the same client."""
         return self._driver is other._driver and self.name == other.name
 
     __call__ = blocking(AsyncBoundTool.__call__)
@@ -349,7 +349,7 @@ class BoundPrompt(_BlockingTwin[AsyncBoundPrompt], PromptView):
 
 
 class BoundResource(_BlockingTwin[AsyncBoundResource], ResourceView):
-    """A resource of a server; its contents are kept until the server notifies that it changed.
+    """A resource of a server; its contents are cached until the server notifies of a change.
 
     Example:
         readme = client.resource("readme")
@@ -362,12 +362,12 @@ class BoundResource(_BlockingTwin[AsyncBoundResource], ResourceView):
     unsubscribe = blocking(AsyncBoundResource.unsubscribe)
 
     def forget(self) -> None:
-        """Drop the contents that were read."""
+        """Drop the cached contents."""
         self._twin.forget()
 
 
 class BoundResourceTemplate(_BlockingTwin[AsyncBoundResourceTemplate], ResourceTemplateView):
-    """A family of resources of a server.
+    """A resource template of a server.
 
     Example:
         logs = client.resource_template("logs")

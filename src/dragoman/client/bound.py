@@ -23,7 +23,7 @@ class AcceptsResources(Protocol):
     """A conversation that a resource can be added to, such as a `Chat`."""
 
     def with_resource(self, resource: Any, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Show the model a resource, or the one that a template gives for some arguments."""
+        """Add a resource, or the resource of a template for some arguments, to the conversation."""
 
 
 C = TypeVar("C", bound=AcceptsResources)
@@ -36,32 +36,32 @@ class Described(Generic[D]):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name."""
         return self.definition.name
 
     @property
     def title(self) -> str | None:
-        """Its name for people."""
+        """The name for people."""
         return self.definition.title
 
     @property
     def display_name(self) -> str:
-        """The name to show to people: its title, or its name."""
+        """The name to show to people: the title, or else the name."""
         return self.definition.title or self.definition.name
 
     @property
     def description(self) -> str | None:
-        """Its description by the server."""
+        """The server's description."""
         return self.definition.description
 
     @property
     def icons(self) -> list[types.Icon]:
-        """Its icons."""
+        """The icons."""
         return self.definition.icons or []
 
     @property
     def meta(self) -> types.Json:
-        """Its `_meta`."""
+        """The `_meta` of the definition."""
         return self.definition.meta or {}
 
     def __repr__(self) -> str:
@@ -76,11 +76,10 @@ class Bound(Generic[D]):
         self.definition = definition
 
     def _bound_to(self, client: AsyncClient) -> Self:
-        """Return the same definition, bound to another client."""
         return type(self)(client, self.definition)
 
     def extension(self, id: str) -> Any:
-        """Return what an extension of the client reads of the definition; None if there is nothing."""
+        """Return the value that an extension of the client reads from the definition; None if there is none."""
         definition, extensions = self.definition, self._client._session.extensions
         if isinstance(definition, types.Tool):
             return extensions.read_tool(id, definition)
@@ -92,22 +91,22 @@ class ToolView(Described[types.Tool]):
 
     @property
     def display_name(self) -> str:
-        """The name to show to people: its title, that of its annotations, or its name."""
+        """The name to show to people: the title, else the title of the annotations, else the name."""
         return self.definition.title or self.annotations.title or self.definition.name
 
     @property
     def input_schema(self) -> types.Json:
-        """The JSON Schema of its arguments."""
+        """The JSON Schema of the arguments."""
         return self.definition.input_schema
 
     @property
     def output_schema(self) -> types.Json | None:
-        """The JSON Schema of its structured results."""
+        """The JSON Schema of the structured content; None if the server gave none."""
         return self.definition.output_schema
 
     @property
     def annotations(self) -> types.ToolAnnotations:
-        """The server's hints about it, which are worth as much as the server is trusted."""
+        """The server's hints about the tool. Rely on them only if you trust the server."""
         return self.definition.annotations or types.ToolAnnotations()
 
     def to_openai(self, *, name: str | None = None, strict: bool = False) -> types.Json:
@@ -139,20 +138,20 @@ class AsyncBoundTool(Bound[types.Tool], ToolView):
 
     @property
     def server(self) -> str | None:
-        """The name of its server: the client's `server_name`."""
+        """The name of the server: the client's `server_name`."""
         return self._client.server_name
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the server's hints about it are believed."""
+        """Whether the client trusts the server's annotations of the tool."""
         return self._client.trusted
 
     def is_same_as(self, other: AsyncBoundTool) -> bool:
-        """Tell whether two are one tool of one client."""
+        """Tell whether another object is the same tool of the same client."""
         return self._client is other._client and self.name == other.name
 
     async def __call__(self, /, **arguments: object) -> CallResult:
-        """Call the tool; options are given to `call`."""
+        """Call the tool with keyword arguments; `call` takes options too."""
         return await self.call(arguments)
 
     async def call(
@@ -172,7 +171,7 @@ class PromptView(Described[types.Prompt]):
 
     @property
     def arguments(self) -> list[types.PromptArgument]:
-        """The arguments that it takes."""
+        """The arguments of the prompt."""
         return self.definition.arguments or []
 
 
@@ -196,7 +195,7 @@ class AsyncBoundPrompt(Bound[types.Prompt], PromptView):
         return await self._client.get_prompt(self.name, arguments)
 
     async def complete(self, argument: str, value: str, context: Mapping[str, str] | None = None) -> types.Completion:
-        """Return completions of an argument."""
+        """Return completions of an argument of this definition."""
         return await self._client.complete(types.PromptReference(self.name), argument, value, context)
 
 
@@ -205,17 +204,17 @@ class ResourceView(Described[types.Resource]):
 
     @property
     def uri(self) -> str:
-        """Its address."""
+        """The URI."""
         return self.definition.uri
 
     @property
     def mime_type(self) -> str | None:
-        """Its MIME type."""
+        """The MIME type."""
         return self.definition.mime_type
 
     @property
     def size(self) -> int | None:
-        """Its size in bytes."""
+        """The size in bytes."""
         return self.definition.size
 
     def include(self, chat: C) -> C:
@@ -225,14 +224,14 @@ class ResourceView(Described[types.Resource]):
             resource.include(chat)
 
         Raises:
-            TypeError: the chat belongs to the other kind of client.
+            TypeError: one of chat and client is blocking, and the other is asynchronous.
         """
         chat.with_resource(self)
         return chat
 
 
 class AsyncBoundResource(Bound[types.Resource], ResourceView):
-    """A resource of a server; its contents are kept until the server notifies that it changed.
+    """A resource of a server; its contents are cached until the server notifies of a change.
 
     Example:
         readme = await client.resource("readme")
@@ -260,7 +259,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
         return join_contents(await self.contents(refresh=refresh))
 
     async def subscribe(self, on_update: Callable[[str], object] | None = None) -> None:
-        """Subscribe to the resource: `on_update` is called when it changes, and its contents are read anew."""
+        """Subscribe to the resource; each change calls `on_update` with the URI and drops the cached contents."""
         self._client._session.catalog.watch(self.uri, self)
         await self._client.subscribe(self.uri, on_update)
 
@@ -269,7 +268,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
         await self._client.unsubscribe(self.uri)
 
     def forget(self) -> None:
-        """Drop the contents that were read."""
+        """Drop the cached contents."""
         self._contents = None
         self._edition += 1
 
@@ -279,7 +278,7 @@ class ResourceTemplateView(Described[types.ResourceTemplate]):
 
     @property
     def uri_template(self) -> str:
-        """The template of the addresses."""
+        """The URI template."""
         return self.definition.uri_template
 
     @property
@@ -288,11 +287,11 @@ class ResourceTemplateView(Described[types.ResourceTemplate]):
         return self.definition.mime_type
 
     def uri(self, /, **arguments: object) -> str:
-        """Return the address for some arguments; one of the query that is left out, or None, is left out there too.
+        """Return the URI for some arguments; optional arguments that are missing or None are left out of it.
 
         Raises:
-            TypeError: the template has no such variable, or one is missing without which there is no address.
-            DefinitionError: the template is none that can be filled in.
+            TypeError: the template has no such variable, or a required argument is missing.
+            DefinitionError: the URI template is invalid.
         """
         template = UriTemplate(self.uri_template)
         unknown = [name for name in arguments if name not in template.variables]
@@ -311,14 +310,14 @@ class ResourceTemplateView(Described[types.ResourceTemplate]):
             template.include(chat, date="2026-07-28")
 
         Raises:
-            TypeError: the chat belongs to the other kind of client.
+            TypeError: one of chat and client is blocking, and the other is asynchronous.
         """
         chat.with_resource(self, arguments)
         return chat
 
 
 class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplateView):
-    """A family of resources of a server.
+    """A resource template of a server.
 
     Example:
         logs = await client.resource_template("logs")
@@ -334,7 +333,7 @@ class AsyncBoundResourceTemplate(Bound[types.ResourceTemplate], ResourceTemplate
         return join_contents(await self.contents(**arguments))
 
     async def complete(self, argument: str, value: str, context: Mapping[str, str] | None = None) -> types.Completion:
-        """Return completions of an argument."""
+        """Return completions of an argument of this definition."""
         reference = types.ResourceTemplateReference(self.uri_template)
         return await self._client.complete(reference, argument, value, context)
 
@@ -352,7 +351,7 @@ def join_contents(contents: list[types.ResourceContents]) -> str | bytes:
     """Return contents as text, or as bytes if any of them is binary.
 
     Raises:
-        ValidationError: a blob is no base64.
+        ValidationError: a blob is not base64.
     """
     if all(part.blob is None for part in contents):
         return "\n".join(part.text or "" for part in contents)

@@ -1,13 +1,13 @@
-"""The catalog: what a client knows of the tools, prompts, resources and templates of its server.
+"""The catalog: a cache of the lists of tools, prompts, resources and resource templates of one server.
 
-A list stays fresh while the server notifies of its changes, else for the time that the server gave. In the handshake
-era a server gives no time, so its lists stay fresh until they are fetched anew. In the stateless era a list without a
-time is fetched each time. Lists are kept for each identity of the user, because a server may show different lists to
-different users.
+In the stateless era a list is fresh while an open stream brings notifications of its changes, or until its `ttlMs` has
+passed; any other list is fetched each time. In the handshake era there is no `ttlMs`, and a list is fresh until the
+server notifies of a change or the caller asks for a refresh. Lists are cached for each set of credential headers,
+because a server may show different lists to different users.
 
-Notifications of changes come over a stream that is opened, acknowledged and replaced while lists are fetched. A stream
-keeps a list fresh only if it was open when fetching began and is the same now. A list that changed while it was fetched
-is not kept.
+The stream of notifications may be opened or replaced while a list is fetched. So a stream keeps a list fresh only if
+the server had acknowledged it before the fetch began, and it is still the same stream. A list that changed while it was
+fetched is not cached.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _logger = logging.getLogger("dragoman.client")
 
 
 class ListedTool:
-    """A tool of a list, and what follows from its schemas."""
+    """A tool of a list, with its header plan and its compiled output schema."""
 
     def __init__(self, tool: types.Tool) -> None:
         self.tool = tool
@@ -64,17 +64,17 @@ class ListedTool:
         self.is_rechecked = False
         """Whether a result did not fit, and the tool was then listed again."""
         self.is_wrapped = tool.output_schema is not None and is_wrapped(tool.output_schema)
-        """Whether structured content that is no object is wrapped in one."""
+        """Whether the server wraps structured content that is not an object in one."""
         self._output: PeerSchema | None = None
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether the server says that calling it twice does no harm."""
+        """Whether the server declares the tool idempotent or read-only."""
         hints = self.tool.annotations
         return hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
 
     def misfit(self, result: types.CallToolResult) -> ValidationError | None:
-        """Return the first violation of the output schema by the structured content of a result."""
+        """Return the first violation of the output schema in the structured content of a result, if there is one."""
         schema, structured = self.tool.output_schema, result.structured_content
         if schema is None or result.is_error:
             return None
@@ -112,7 +112,7 @@ class _CachedList(Struct):
 
 
 class Catalog:
-    """What one client knows of its server."""
+    """The cached lists and the known tools and linked resources of one client."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -129,7 +129,7 @@ class Catalog:
     def find(
         self, kind: Kind, identity: Hashable, *, is_always_fresh: bool = False, stream: object | None = None
     ) -> list[Any] | None:
-        """Return a list that is still fresh; `stream` is the present stream of notifications of its changes."""
+        """Return a cached list if it is fresh; `stream` is the open stream of notifications of its changes."""
         cached = self._lists.get((kind, identity))
         if cached is None:
             return None
@@ -151,7 +151,7 @@ class Catalog:
         stream: object | None = None,
         edition: int | None = None,
     ) -> None:
-        """Keep a list, unless it is empty or changed since this `edition`."""
+        """Cache a list, unless it is empty or its kind changed since `edition`."""
         if len(self._lists) >= MAX_LISTS:
             self._lists.clear()
         expires_at = None if ttl_ms is None else self.clock() + ttl_ms / 1000
@@ -176,7 +176,7 @@ class Catalog:
             self.forget_contents(uri)
 
     def watch(self, uri: str, cache: CachesContents) -> None:
-        """Let a cache of the contents of a resource be dropped when the resource changes."""
+        """Register a cache of the contents of a resource, to be dropped when the resource changes."""
         self._contents.setdefault(uri, WeakSet()).add(cache)
 
     def forget_contents(self, uri: str) -> None:
@@ -185,7 +185,7 @@ class Catalog:
             cache.forget()
 
     def add_tools(self, tools: list[types.Tool], *, mirrors: bool) -> list[types.Tool]:
-        """Remember tools, and return those that can be called; `mirrors` says that arguments become headers."""
+        """Record tools, and return those that can be called; with `mirrors`, arguments are also sent as headers."""
         usable = [tool for tool in tools if self._add_tool(tool, mirrors=mirrors)]
         return tools if len(usable) == len(tools) else usable
 
@@ -203,7 +203,7 @@ class Catalog:
         return True
 
     def add_links(self, content: list[types.ContentBlock]) -> None:
-        """Remember the resources that a result links to."""
+        """Record the resources that a result links to."""
         for block in content:
             if type(block) is types.ResourceLink:
                 fields = {name: getattr(block, name) for name in types.Resource.__struct_fields__}
@@ -214,7 +214,7 @@ class Catalog:
 
 
 class Lists:
-    """Fetches the lists of one client's server; of each list at most `max_pages` pages."""
+    """Fetches the lists of one client's server, at most `max_pages` pages of each list."""
 
     def __init__(self, session: ClientSession, max_pages: int) -> None:
         self._session = session
@@ -238,14 +238,14 @@ class Lists:
         """Return every entry, from the catalog if the list is fresh there and `refresh` is False.
 
         Raises:
-            PaginationLimit: there are too many pages.
+            PaginationLimit: the list has more than `max_pages` pages.
         """
         session = self._session
         connection = await session.start()
         is_stateless, changes = connection.version.stateless, f"{_METHODS[_PAGES[kind]][1]}_list_changed"
 
         def stream() -> object | None:
-            # The server's acknowledgement stands for the stream. It is another object for each request.
+            # The acknowledged filter identifies the stream: each `subscriptions/listen` request has another object.
             acknowledged = session.subscriptions.stream.acknowledged
             return acknowledged if getattr(acknowledged, changes) else None
 
@@ -266,7 +266,7 @@ class Lists:
         return None if credentials.are_fixed else tuple(sorted((await credentials.own_headers()).items()))
 
     async def _fetch(self, kind: Kind) -> tuple[list[Any], int | None]:
-        """Return the entries of all pages, and the shortest time that the pages give."""
+        """Return the entries of all pages, and the shortest `ttlMs` of the pages."""
         items: list[Any] = []
         times: list[int] = []
         cursor: str | None = None
@@ -296,7 +296,7 @@ def find(kind: str, name: str, items: Sequence[Item], names: Callable[[Item], tu
     """Return the item that has a name.
 
     Raises:
-        NotFound: there is none; the error has the names that resemble it.
+        NotFound: no item has the name; the error lists similar names.
     """
     from difflib import get_close_matches
 

@@ -1,4 +1,4 @@
-"""AsyncClient: the methods of a client. The blocking client drives an AsyncClient."""
+"""AsyncClient: the asynchronous client of one server. The blocking `Client` calls its methods."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ _logger = logging.getLogger("dragoman.client")
 
 
 class NamedTool(Protocol):
-    """A tool, of whatever kind, with its name."""
+    """Any object with the name of a tool."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the tool."""
 
 
 ToolLike = str | NamedTool
-"""A tool to call: its name, a definition, or a tool that a client found."""
+"""A tool to call: its name, a definition, or a tool that a client returned."""
 
 
 class AsyncClient(ClientProperties):
-    """A client of any MCP server: of a URL, a command, a script, or a `Server` of this process.
+    """A client of one MCP server: a URL, a command, a script, or a `Server` of this process.
 
     Example:
         async with AsyncClient("https://example.com/mcp") as client:
             result = await client.call_tool("forecast", {"city": "Oslo"})
             print(result.text)
 
-    The first request connects, and one after the connection was lost connects again. The options are those of
-    `ClientOptions`.
+    The client connects at its first request, and again at the first request after it lost the connection. The options
+    are those of `ClientOptions`.
 
     Raises:
-        TypeError: there is no such option, or the target is nothing that a client can be pointed at.
-        ValueError: an option has a value that makes no sense.
+        TypeError: an option is unknown, or the target is of an unsupported type.
+        ValueError: an option has an invalid value.
     """
 
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
@@ -90,21 +90,21 @@ class AsyncClient(ClientProperties):
 
         Raises:
             TransportError: the server cannot be reached, or does not answer.
-            RpcError: it refuses.
+            RpcError: the server refuses the request.
         """
         self._session.connections.restart()
         await self._session.start()
         return self
 
     async def _start_without_limit(self) -> None:
-        """Connect, if there is no connection, however long that takes."""
+        """Connect, if there is no connection, without the limit `max_wait`."""
         self._session.connections.restart()
         await self._session.start(unlimited=True)
 
     async def stop(self) -> None:
-        """End the connection; safe from any task and thread, in any state, more than once.
+        """End the connection, and deny the tool calls that wait for approval.
 
-        Calls that wait for approval are denied.
+        It may be called from any task and thread, in any state, and more than once.
         """
         self._approvals.deny_all("the client was stopped")
         loop = self._session.loop
@@ -143,11 +143,11 @@ class AsyncClient(ClientProperties):
     ) -> types.DiscoverResult:
         """Return the versions and capabilities of the server.
 
-        A server of the handshake era declares them only in its answer to `initialize`, which is then returned.
+        In the handshake era this sends no request, and returns what the server declared in its answer to `initialize`.
 
         Raises:
             TransportError: the server cannot be reached, or does not answer.
-            RpcError: it refuses.
+            RpcError: the server refuses the request.
         """
         connection = await self._session.start()
         if not connection.version.stateless:
@@ -159,10 +159,10 @@ class AsyncClient(ClientProperties):
     # Tools.
 
     async def tools(self, *, refresh: bool = False) -> list[AsyncBoundTool]:
-        """Return every tool of the server; a list is kept as long as the server allows.
+        """Return every tool of the server, from the cached list while that is fresh.
 
         Raises:
-            PaginationLimit: there are too many pages.
+            PaginationLimit: the list has more than `max_pages` pages.
         """
         return [AsyncBoundTool(self, tool) for tool in await self._lists.all("tools", refresh=refresh)]
 
@@ -204,15 +204,15 @@ class AsyncClient(ClientProperties):
             result = await client.call_tool("forecast", {"city": "Oslo"}, on_progress=print, timeout=5)
 
         `result_type` is the type of the structured content: a dataclass, TypedDict, Struct or pydantic model. With
-        `idempotent` the call may be repeated after the connection broke. `input_responses` and `request_state` resume
-        a call that raised `InputNeeded`.
+        `idempotent` the client may send the call again after it lost the connection. `input_responses` and
+        `request_state` resume a call that raised `InputNeeded`.
 
         Raises:
             ToolError: the tool failed, unless `raise_on_error` is False; or the call was not approved.
             RpcError: the server refused the call.
-            Timeout: the time-out passed without a sign of the call.
-            TransportError: the connection was lost, and the call may have run.
-            ValidationError: the structured content does not fit `result_type`, or its schema in a strict client.
+            Timeout: neither an answer nor progress arrived within `timeout`, or no result within `total_timeout`.
+            TransportError: the connection was lost; the tool may have run.
+            ValidationError: the structured content does not fit `result_type`, or the schema in a strict client.
         """
         name, given = tool if isinstance(tool, str) else str(tool.name), dict(arguments or {})
         params: dict[str, Any] = {"name": name, "arguments": given}
@@ -226,7 +226,7 @@ class AsyncClient(ClientProperties):
             result = await self._call(name, params, options)
         except HeaderMismatch:
             options.is_repeatable = idempotent
-            # The tool mirrors arguments in headers which are not known here, or have changed.
+            # The server requires arguments of the tool in HTTP headers that the client does not know, or knows wrongly.
             await self._lists.all("tools", refresh=True)
             result = await self._call(name, params, options)
         listed = self._session.catalog.tools.get(name)
@@ -242,7 +242,7 @@ class AsyncClient(ClientProperties):
         return outcome if result_type is None else outcome.of_type(result_type)
 
     async def _approved(self, handler: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Let the author decide about a call, and return the arguments that were approved."""
+        """Ask the approval handler about a call, and return the approved arguments."""
         listed = self._session.catalog.tools.get(name)
         approval = Approval(name, arguments, tool=None if listed is None else listed.tool, server=self.server_name)
         await self._approvals.decide(handler, approval, self._approval_timeout)
@@ -252,7 +252,7 @@ class AsyncClient(ClientProperties):
         self, name: str, params: dict[str, Any], options: RequestOptions
     ) -> Coroutine[Any, Any, types.CallToolResult]:
         connection = self._session.connections.latest
-        # The catalog belongs to the connection.
+        # A new connection clears the catalog, so the entries of a lost connection are not used.
         listed = None if connection is None or connection.state != "alive" else self._session.catalog.tools.get(name)
         options.mirrored = None if listed is None else listed.plan
         if options.is_repeatable is None and listed is not None and self.trusted:
@@ -260,10 +260,10 @@ class AsyncClient(ClientProperties):
         return self._session.request("tools/call", params, types.CallToolResult, options)
 
     async def _compared(self, name: str, listed: ListedTool | None, result: types.CallToolResult) -> ListedTool | None:
-        """Compare a result with the output schema of its tool, and return the tool; list the tools again if need be.
+        """Compare a result with the output schema of its tool, and return the tool; list the tools if that may help.
 
         Raises:
-            ValidationError: the result does not fit, and the client is strict.
+            ValidationError: the result does not fit the schema, and the client is strict.
         """
         catalog, has_content = self._session.catalog, result.structured_content is not UNSET and not result.is_error
         if listed is None and has_content and not catalog.was_listed_for_result:
@@ -288,7 +288,7 @@ class AsyncClient(ClientProperties):
         return listed
 
     async def _list_tools_once(self) -> None:
-        """List the tools, once for all calls that need this now."""
+        """List the tools; calls that need the list at the same time share one listing."""
         if self._listing_tools is None or self._listing_tools.done():
             self._listing_tools = asyncio.get_running_loop().create_task(self._list_tools_quietly())
         await asyncio.shield(self._listing_tools)
@@ -303,7 +303,7 @@ class AsyncClient(ClientProperties):
     # Prompts.
 
     async def prompts(self, *, refresh: bool = False) -> list[AsyncBoundPrompt]:
-        """Return every prompt of the server; a list is kept as long as the server allows."""
+        """Return every prompt of the server, from the cached list while that is fresh."""
         return [AsyncBoundPrompt(self, prompt) for prompt in await self._lists.all("prompts", refresh=refresh)]
 
     async def prompt(self, name: str, *, refresh: bool = False) -> AsyncBoundPrompt:
@@ -331,12 +331,12 @@ class AsyncClient(ClientProperties):
         input_responses: Mapping[str, Any] | None = None,
         request_state: str | None = None,
     ) -> types.GetPromptResult:
-        """Return a prompt with its arguments filled in; what is no text is sent as JSON.
+        """Return a prompt with its arguments filled in; values that are not text are sent as JSON.
 
         `input_responses` and `request_state` resume a request that raised `InputNeeded`.
 
         Raises:
-            RpcError: there is no such prompt, or an argument is missing.
+            RpcError: the server has no such prompt, or an argument is missing.
         """
         texts = {key: _as_text(value) for key, value in (arguments or {}).items()}
         params = {"name": name, "arguments": texts, **_resumption(input_responses, request_state)}
@@ -346,7 +346,7 @@ class AsyncClient(ClientProperties):
     # Resources.
 
     async def resources(self, *, refresh: bool = False) -> list[AsyncBoundResource]:
-        """Return every resource of the server; a list is kept as long as the server allows."""
+        """Return every resource of the server, from the cached list while that is fresh."""
         return [AsyncBoundResource(self, resource) for resource in await self._lists.all("resources", refresh=refresh)]
 
     async def resource(self, name: str, *, refresh: bool = False) -> AsyncBoundResource:
@@ -361,7 +361,7 @@ class AsyncClient(ClientProperties):
 
     @property
     def linked_resources(self) -> list[AsyncBoundResource]:
-        """The resources that results of tools linked to; the server need not list them."""
+        """The resources that tool results linked to, even if the server does not list them."""
         return [AsyncBoundResource(self, resource) for resource in list(self._session.catalog.linked.values())]
 
     async def list_resources(
@@ -371,7 +371,7 @@ class AsyncClient(ClientProperties):
         return await self._lists.page(types.ListResourcesResult, cursor, RequestOptions(meta=meta, timeout=timeout))
 
     async def resource_templates(self, *, refresh: bool = False) -> list[AsyncBoundResourceTemplate]:
-        """Return every resource template of the server; a list is kept as long as the server allows."""
+        """Return every resource template of the server, from the cached list while that is fresh."""
         found = await self._lists.all("resource_templates", refresh=refresh)
         return [AsyncBoundResourceTemplate(self, template) for template in found]
 
@@ -407,17 +407,17 @@ class AsyncClient(ClientProperties):
         `input_responses` and `request_state` resume a request that raised `InputNeeded`.
 
         Raises:
-            RpcError: there is no such resource.
+            RpcError: the server has no such resource.
         """
         params = {"uri": uri, **_resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("resources/read", params, types.ReadResourceResult, options)
 
     async def subscribe(self, uri: str, on_update: Callable[[str], object] | None = None) -> None:
-        """Subscribe to a resource: `on_update` and the client's `on_resource_updated` get its URI when it changes.
+        """Subscribe to a resource; its changes call `on_update` and the client's `on_resource_updated` with the URI.
 
         Raises:
-            CapabilityNotAvailable: the server does not have `resources.subscribe`.
+            CapabilityNotAvailable: the server has not declared `resources.subscribe`.
         """
         await self._session.subscriptions.subscribe(uri, on_update)
 
@@ -441,7 +441,7 @@ class AsyncClient(ClientProperties):
             await client.complete({"type": "ref/prompt", "name": "greet"}, "name", "jo")
 
         Raises:
-            CapabilityNotAvailable: the server completes nothing.
+            CapabilityNotAvailable: the server has not declared `completions`.
         """
         connection = await self._session.start()
         if not connection.offers("completions"):
@@ -460,7 +460,7 @@ class AsyncClient(ClientProperties):
         timeout: float | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> types.Json:
-        """Make a request of a method that the server added, and return its result.
+        """Send a request of any method, such as one outside the specification, and return its result.
 
         Raises:
             RpcError: the server refused.
@@ -472,30 +472,30 @@ class AsyncClient(ClientProperties):
         """Send a notification of an extension, or of a method that the server added.
 
         Raises:
-            TransportError: it could not be sent.
+            TransportError: the notification could not be sent.
         """
         connection = await self._session.start()
         await connection.notify(method, connection.with_envelope(params or {}))
 
     async def listen(self, /, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
-        """Subscribe to notifications of extensions, and return what the server said that it sends.
+        """Subscribe to notifications of extensions, and return the filter that the server acknowledged.
 
         Example:
             await client.listen(quote_ids=["q-1", "q-2"])
 
-        A field replaces what it asked for before: True asks for all, a list for those about its subjects, and None for
-        nothing any more. The extension's `notifications` and the client's `on_notification` get the notifications. A
-        server of the handshake era has no such subscriptions.
+        Each keyword sets a field of the subscription filter: True requests all notifications of the field, a list those
+        about its entries, and None ends the subscription. The extension's `notifications` and the client's
+        `on_notification` receive the notifications. In the handshake era nothing is sent, and the filter is empty.
 
         Raises:
-            TypeError: no extension of this client has such a field.
+            TypeError: no extension of this client adds that field.
             CapabilityNotAvailable: the server has not declared the extension.
             RpcError: the server refused.
         """
         return await self._session.subscriptions.listen(**fields)
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Request log messages from a level on."""
+        """Request log messages of this level and above."""
         await self._session.set_log_level(level)
 
 

@@ -1,4 +1,4 @@
-"""What both clients show without waiting: the state of the connection, and the author's callbacks."""
+"""ClientProperties: the state of the connection and the callbacks, as properties of both clients."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Function = TypeVar("Function")
 
 
 class _Callback(Generic[Function]):
-    """A property that holds a function of the author, which may be set at any time.
+    """A property that holds a callback of the author.
 
-    `is_declared` marks a function that the client declares as a capability. In the handshake era it cannot be set while
-    there is a connection.
+    `is_declared` marks a callback that the client declares as a capability. In the handshake era such a callback cannot
+    be set while there is a connection.
     """
 
     def __init__(self, *, is_declared: bool = False) -> None:
@@ -57,7 +57,7 @@ class _Callback(Generic[Function]):
         setattr(self._holder(session), self._name, given)
         client._option_changed(self._name, given)
         if connection is not None and connection.version.stateless:
-            connection.use_version(connection.version)  # the next requests carry the capabilities of now
+            connection.use_version(connection.version)  # later requests carry the new capabilities
 
     def _holder(self, session: ClientSession) -> ClientCallbacks | Handlers:
         return session.callbacks if self._name in ClientCallbacks.__struct_fields__ else session.handlers
@@ -78,7 +78,7 @@ class WithStatements:
             raise TypeError(f"{name} is asynchronous: write `async with {name}(...)`, or `with {_other(name)}(...)`")
 
         def __exit__(self, *_):
-            """There is nothing to end."""
+            """Do nothing: the block is never entered."""
 
         def __aenter__(self):
             """Refuse `async with`.
@@ -90,7 +90,7 @@ class WithStatements:
             raise TypeError(f"{name} blocks: write `with {name}(...)`, or `async with {_other(name)}(...)`")
 
         def __aexit__(self, *_):
-            """There is nothing to end."""
+            """Do nothing: the block is never entered."""
 
 
 def _other(name: str) -> str:
@@ -108,7 +108,7 @@ class ClientProperties(WithStatements, ABC):
         return self._current_client()._session
 
     def _option_changed(self, name: str, value: Any) -> None:
-        """Note that an option has another value than it had when the client was made."""
+        """Record the new value of an option, if the client keeps its options."""
 
     @property
     def roots(self) -> Roots:
@@ -129,30 +129,30 @@ class ClientProperties(WithStatements, ABC):
 
     @property
     def server_name(self) -> str | None:
-        """What the server is called here: the option `server_name`, else the name that the server gave itself last."""
+        """The name of the server: the option `server_name`, else the last name that the server gave itself."""
         return self._current_session().handlers.server
 
     @property
     def server_info(self) -> types.Implementation | None:
-        """Who the server says it is, while there is a connection."""
+        """The name and version that the server declared; None without a connection."""
         connection = self._current_session().connections.current
         return None if connection is None else connection.server_info
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
-        """What the server offers, while there is a connection."""
+        """The capabilities that the server declared; empty without a connection."""
         connection = self._current_session().connections.current
         return types.ServerCapabilities() if connection is None else connection.capabilities
 
     @property
     def instructions(self) -> str | None:
-        """What the server wants the model to know, while there is a connection."""
+        """The server's instructions for the model; None without a connection."""
         connection = self._current_session().connections.current
         return None if connection is None else connection.instructions
 
     @property
     def protocol_version(self) -> str | None:
-        """The protocol version in use, while there is a connection."""
+        """The protocol version in use; None without a connection."""
         connection = self._current_session().connections.current
         return None if connection is None else connection.version.name
 
@@ -168,27 +168,27 @@ class ClientProperties(WithStatements, ABC):
         return f"<{type(self).__name__}{server}: {state}>"
 
     on_log = _Callback[Callable[[LogMessage], object]]()
-    """Gets each log message of the server; `set_log_level` says which are sent."""
+    """Called with each log message of the server; `set_log_level` sets the lowest level."""
     on_progress = _Callback[OnProgress]()
-    """Gets progress, total and message of every request that has no `on_progress` of its own."""
+    """Called with progress, total and message of every request that has no `on_progress` of its own."""
     on_notification = _Callback[Callable[[ServerNotification], object]]()
-    """Gets every notification of the server."""
+    """Called with every notification of the server."""
     on_list_changed = _Callback[Callable[[str], object]]()
-    """Gets "tools", "prompts", "resources" or "resource_templates"."""
+    """Called with "tools", "prompts", "resources" or "resource_templates" when that list changed."""
     on_resource_updated = _Callback[Callable[[str], object]]()
-    """Gets the URI of each resource that was subscribed to and changed."""
+    """Called with the URI of each subscribed resource that changed."""
     on_reconnect = _Callback[Callable[[], object]]()
-    """Called after a connection that was lost was made again."""
+    """Called after the client has replaced a lost connection."""
     on_sampling = _Callback[Sampling | SamplingHandler](is_declared=True)
-    """Asks the model for the server; to be set before a session starts."""
+    """Answers sampling requests of the server; in the handshake era, set it before the client connects."""
     on_elicitation = _Callback[Elicitation | ElicitationHandler](is_declared=True)
-    """Asks the user for the server; to be set before a session starts."""
+    """Answers elicitation requests of the server; in the handshake era, set it before the client connects."""
     on_request = _Callback[RequestHandlers]()
     """Answers other requests of the server: functions by method."""
 
     @property
     def on_approval(self) -> ApprovalHandler | None:
-        """Says before each tool call whether it may be made."""
+        """Decides before each tool call whether the client may send it."""
         return self._current_client()._on_approval
 
     @on_approval.setter
@@ -207,9 +207,9 @@ class ClientProperties(WithStatements, ABC):
         return self._current_client()._approvals.waiting
 
     def approve(self, id: str) -> bool:
-        """Approve the call that waits under an id, and tell whether this decided it; False if none waits."""
+        """Approve the waiting call with this id; return False if no such call waits."""
         return self._current_client()._approvals.approve(id)
 
     def deny(self, id: str, reason: str | None = None) -> bool:
-        """Deny the call that waits under an id, and tell whether this decided it; False if none waits."""
+        """Deny the waiting call with this id; return False if no such call waits."""
         return self._current_client()._approvals.deny(id, reason)

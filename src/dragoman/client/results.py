@@ -17,7 +17,7 @@ from dragoman.types.decoding import decoders
 R = TypeVar("R", bound=types.Result)
 T = TypeVar("T")
 if TYPE_CHECKING:
-    # The default lets `CallResult` and a call without `result_type` stand for one of any type.
+    # With the default, `CallResult` and a call without `result_type` mean `CallResult[Any]`.
     import typing_extensions
 
     Structured = typing_extensions.TypeVar("Structured", default=Any)
@@ -56,7 +56,7 @@ def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult 
 
 
 def unwrap(result: types.CallToolResult) -> None:
-    """Replace structured content by its only field `result`: servers wrap content that is no object."""
+    """Replace structured content whose only field is `result` by that field: servers wrap non-objects in it."""
     structured = result.structured_content
     if not result.is_error and isinstance(structured, dict) and structured.keys() == {"result"}:
         result.structured_content = structured["result"]
@@ -95,7 +95,7 @@ def _unfinished(raw: Raw) -> types.InputRequiredResult | FurtherResult | None:
 
 
 class CallResult(Struct, Generic[Structured], frozen=True):
-    """What a tool gave back.
+    """The result of a tool call.
 
     Example:
         result = client.call_tool("forecast", {"city": "Oslo"})
@@ -104,7 +104,7 @@ class CallResult(Struct, Generic[Structured], frozen=True):
 
     content: list[types.ContentBlock]
     structured: Structured = None  # type: ignore[assignment]  # a call with a `result_type` has structured content
-    """The structured content, of the call's `result_type` if there is one; None if there is none."""
+    """The structured content, converted to the call's `result_type` if one was given; None if the result has none."""
     is_error: bool = False
     meta: types.Json | None = None
     has_structured: bool = False
@@ -118,10 +118,10 @@ class CallResult(Struct, Generic[Structured], frozen=True):
         return CallResult(result.content, structured, bool(result.is_error), result.meta, has_structured=True)
 
     def of_type(self, kind: type[T]) -> CallResult[T]:
-        """Return the result with its structured content converted to a type; a failure is returned as it is.
+        """Return the result with its structured content converted to a type; a failure is returned unchanged.
 
         Raises:
-            ValidationError: there is no structured content, or it does not fit the type.
+            ValidationError: the result has no structured content, or the content does not fit the type.
         """
         result: CallResult[Any] = self
         name = getattr(kind, "__name__", kind)
@@ -143,17 +143,17 @@ class CallResult(Struct, Generic[Structured], frozen=True):
         return "\n".join([block.text for block in self.content if type(block) is types.TextContent])
 
     def raise_for_error(self) -> None:
-        """Raise what the tool said went wrong.
+        """Raise a `ToolError` if the tool failed.
 
         Raises:
-            ToolError: the result is an error; it has the whole result as `result`.
+            ToolError: the tool failed; the error's `result` is this result.
         """
         if self.is_error:
             raise ToolError(self.failure, self)
 
     @property
     def failure(self) -> str:
-        """What went wrong, if it is an error."""
+        """The error text of a failed call."""
         return self.text or "The tool failed and did not say why"
 
     def __str__(self) -> str:

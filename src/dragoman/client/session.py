@@ -1,9 +1,9 @@
-"""The session of a client: sends its requests over a connection that is made anew when it is lost.
+"""ClientSession: sends the requests of one client, over a connection that it replaces when it is lost.
 
 In the stateless era the result of a request may be `input_required`. The client's handlers then answer the questions,
 and the request is sent again with the answers, at most ten times. The total time-out of a request covers everything:
 waiting for a connection, the rounds of input, the handlers, and repetitions. A request returns after the notifications
-that came before its answer are delivered, or half a second after its answer.
+that came before its answer are delivered to the callbacks, at the latest half a second after its answer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ R = TypeVar("R")
 
 MAX_ROUNDS = 10
 _CANNOT_ASK = re.compile(r"server-(?:initiated|to-client) requests?\b", re.IGNORECASE)
-"""How SDKs word the error of a handler that wanted to send a request to the client where it cannot."""
+"""The words that SDKs use in the error of a handler that cannot send its request to the client."""
 _logger = logging.getLogger("dragoman.client")
 
 
@@ -97,14 +97,14 @@ class ClientSession:
         self._has_log_level = False
         """Whether `set_log_level` was called."""
 
-    # What a connection asks of its owner.
+    # The contract `ConnectionOwner`: the connection calls these methods.
 
     def capabilities_for(self, version: Version) -> types.ClientCapabilities:
         """Return the capabilities that the client declares in a version."""
         return self.extensions.declared(self.handlers.capabilities(), version)
 
     def log_level_for(self, version: Version) -> types.LoggingLevel | None:
-        """Return the log level that each request carries, if the version has that and log messages are wanted."""
+        """Return the log level that each request carries; None in the handshake era, or if no logs are wanted."""
         return self.callbacks.log_level if version.stateless and self._wants_logs else None
 
     @property
@@ -112,13 +112,13 @@ class ClientSession:
         return self.callbacks.on_log is not None or self._has_log_level
 
     def answer(self, request: jsonrpc.Request) -> Any:
-        """Return the answer to a request of the server, or a function that is awaited for it."""
+        """Return the result of a request of the server, or a function to await for the result."""
         if request.method in self.extensions.served and self.connections.latest is not None:
             self.extensions.require_served(request.method, self.connections.latest)
         return self.handlers.answer(request.method, request.params)
 
     def connection_lost(self, connection: ServerConnection, error: Exception) -> None:
-        """Connect again at once if the client has subscriptions; otherwise the next request does."""
+        """Connect again at once if the client has subscriptions; otherwise the next request connects."""
         _logger.info("The connection to the server was lost: %s", error)
         has_lasted = asyncio.get_running_loop().time() - self._connected_at > LASTING_SECONDS
         self._brief_connections = 0 if has_lasted else self._brief_connections + 1
@@ -127,7 +127,7 @@ class ClientSession:
 
     async def _reconnect(self) -> None:
         if self._brief_connections > 1:
-            # A server that ends as soon as it is connected to must not be restarted in a tight loop.
+            # Without the pause, a server that ends right after each start would be restarted in a tight loop.
             await pause(self._brief_connections, MAX_PAUSE)
         try:
             await self.connections.connection()
@@ -162,10 +162,10 @@ class ClientSession:
             except RpcError as error:
                 _logger.warning("The server refused %s: %s", method, error)
 
-    # What the client's methods ask for.
+    # The methods that the client calls.
 
     async def start(self, *, unlimited: bool = False) -> ServerConnection:
-        """Return the connection, made now if there is none; `unlimited` waits without `max_wait`.
+        """Return the connection, and connect first if there is none; `unlimited` ignores `max_wait`.
 
         Raises:
             DragomanError: the client belongs to another event loop that still runs.
@@ -180,7 +180,7 @@ class ClientSession:
         return await self.connections.connection(unlimited=unlimited)
 
     def _leave_loop(self) -> None:
-        """Drop everything that belongs to an event loop which has ended."""
+        """Drop the connection, tasks, stream and deliveries of an event loop that has ended."""
         self.connections.abandon()
         self._background.clear()
         self.subscriptions.renew_stream()
@@ -189,13 +189,13 @@ class ClientSession:
     def request(
         self, method: str, params: dict[str, Any], kind: type[R], options: RequestOptions
     ) -> Coroutine[Any, Any, R]:
-        """Send a request, with as many rounds of input as it takes, and return its result.
+        """Send a request, answer its rounds of input, and return its result.
 
-        With the kind `Raw` the request is sent once, and its result is not decoded.
+        With the kind `Raw` the result is returned undecoded, also if it is `input_required`.
 
         Raises:
             RpcError: the server refused.
-            Timeout: the time-out passed without a sign of the request.
+            Timeout: neither an answer nor progress arrived within the time-out.
             TransportError: the connection was lost.
             InputNeeded: the server needs answers that no handler gives.
         """
@@ -220,7 +220,7 @@ class ClientSession:
             raise Timeout(message, ids[-1] if ids else None) from None
 
     async def rounds(self, method: str, params: dict[str, Any], kind: type[R], options: RequestOptions) -> R:
-        """Send a request, and again while its result is `input_required`; with the kind `Raw` only once."""
+        """Send a request, and send it again with answers while its result is `input_required`."""
         is_repeatable = method in self.table.repeatable if options.is_repeatable is None else options.is_repeatable
         is_extended = method in self.extensions.methods
         turn, round_params, failures = 1, params, None
@@ -268,7 +268,7 @@ class ClientSession:
         if turn > MAX_ROUNDS:
             message = f"{method} asked for input {MAX_ROUNDS} times, and still does"
             raise InputNeeded(message, questions, result.request_state)
-        # MUST (2026-07-28): the retry has the original parameters, the answers, and exactly the state that came.
+        # MUST (2026-07-28): the retry has the original parameters, the answers, and the server's exact state.
         retried = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
         if questions:
             retried["inputResponses"] = await self.input_responses(method, result)
@@ -307,7 +307,7 @@ class ClientSession:
         return await answer() if callable(answer) else answer
 
     def _filled(self, options: RequestOptions) -> RequestOptions:
-        """Return options with the time-out and `_meta` of the client; called for each request."""
+        """Return options with the client's time-out and `_meta` filled in."""
         if options.timeout is None:
             options.timeout = self.timeout
         elif isnan(options.timeout):
@@ -318,7 +318,7 @@ class ClientSession:
         return msgspec.structs.replace(options, meta={**_trace_context(), **(meta or {}), **(options.meta or {})})
 
     def with_advice(self, failure: str) -> str:
-        """Return a failure with a remedy, if the server failed because it cannot send requests in this version."""
+        """Add a remedy to an error text, if the server failed because it cannot send requests in this version."""
         connection = self.connections.latest
         if connection is None or not connection.version.stateless:
             return failure
@@ -331,7 +331,7 @@ class ClientSession:
         )
 
     def send_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Send a request in the background; its failure is logged."""
+        """Send a request in the background, and log its failure."""
 
         async def sending() -> None:
             try:
@@ -342,7 +342,7 @@ class ClientSession:
         self._start_task(sending())
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Request log messages from a level on."""
+        """Request log messages of this level and above."""
         self.callbacks.log_level, self._has_log_level = level, True
         connection = await self.start()
         if connection.version.stateless:
@@ -351,7 +351,7 @@ class ClientSession:
             await self.request("logging/setLevel", {"level": level}, Raw, RequestOptions())
 
     def roots_changed(self) -> None:
-        """Notify the server, from any thread, that the roots changed, if the client declared that it will."""
+        """Notify the server that the roots changed, if the client declared that; may be called from any thread."""
         connection = self.connections.current
         if connection is None or self.loop is None or connection.version.stateless:
             return
@@ -383,7 +383,7 @@ async def _notify_roots_changed(connection: ServerConnection) -> None:
 
 
 def _trace_context() -> dict[str, str]:
-    """Return the trace that is under way, if OpenTelemetry is in use."""
+    """Return the current trace context; empty if OpenTelemetry is not loaded."""
     propagate = sys.modules.get("opentelemetry.propagate")
     carrier: dict[str, str] = {}
     if propagate is not None:

@@ -1,4 +1,4 @@
-"""Authorization responses: what the browser is redirected back with after a login, and its validation."""
+"""Authorization responses: the parameters of the redirect after a login, and their validation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_FIELDS = 50
 
 
 class AuthorizationResponse(Struct, frozen=True):
-    """What came back: `iss` is None if the server did not say who it is, and UNSET if nobody looked.
+    """The parameters of a redirect; `iss` is None if the redirect has none, and UNSET if that is not known.
 
     Example:
         async def callback():
@@ -51,7 +51,7 @@ class AuthorizationResponse(Struct, frozen=True):
         """Return the response in the query of a redirect.
 
         Raises:
-            AuthError: it has a field twice.
+            AuthError: the query has a field twice.
         """
 
         def one(name: Literal["code", "state", "iss", "error"]) -> str | None:
@@ -64,10 +64,10 @@ class AuthorizationResponse(Struct, frozen=True):
 
     @staticmethod
     def of(given: object) -> AuthorizationResponse:
-        """Return what a callback handler gave: a response, `(code, state)`, `(code, state, iss)`, or the URL.
+        """Return the response in a callback handler's value: itself, `(code, state)`, `(code, state, iss)`, or a URL.
 
         Raises:
-            TypeError: it is none of these.
+            TypeError: the value has another type.
         """
         if isinstance(given, AuthorizationResponse):
             return given
@@ -80,12 +80,12 @@ class AuthorizationResponse(Struct, frozen=True):
 
 
 def has_state(login: PendingLogin, state: str | None) -> bool:
-    """Tell, in constant time, whether a state is that of a login."""
+    """Tell whether a state belongs to a login, in constant time."""
     return hmac.compare_digest(login.state.encode(), (state or "").encode("utf-8", "surrogateescape"))
 
 
 def validated_code(login: PendingLogin, response: AuthorizationResponse, secrets: Secrets) -> str:
-    """Return the code of the response to a login, and remember it as a secret.
+    """Return the code of the response to a login, and add it to the secrets.
 
     Raises:
         AuthError: the response belongs to another login, comes from another issuer, has an error, or has no code.
@@ -99,7 +99,7 @@ def validated_code(login: PendingLogin, response: AuthorizationResponse, secrets
             raise AuthError(f"The answer does not say that it comes from {redacted(issuer)}; it is not used")
     elif response.iss is not UNSET and not hmac.compare_digest(str(response.iss).encode(), issuer.encode()):
         raise AuthError(f"The answer does not come from {redacted(issuer)}; it is not used")
-    # MUST NOT (2026-07-28): act on or show an error before the issuer is known to be right.
+    # MUST NOT (2026-07-28): act on or show an error before the issuer is validated.
     if response.error is not None:
         raise AuthError(f"{redacted(issuer)} did not authorize: {secrets.quoted(response.error)}")
     if not response.code:

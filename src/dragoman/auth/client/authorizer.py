@@ -1,23 +1,23 @@
-"""The machine behind every `auth=` object: it sends tokens, renews them in time, and answers challenges.
+"""Authorizer: the base of the `auth=` objects. It adds tokens to requests, renews them, and answers challenges.
 
-An authorizer belongs to the first URL that it is asked about. It loads its storage once, and then answers from memory.
+An authorizer belongs to the URL of its first request. It reads its storage once, and then uses the tokens in memory.
 
-Tokens are changed by the token task: there is one at a time, every request that needs a new token waits for it, and it
-goes on when one of these requests is cancelled. It holds the lock of the storage and reads the storage again first,
-because another process may have changed the tokens already.
+The token task obtains and renews tokens. There is one token task at a time. Every request that needs a new token waits
+for it, and cancelling such a request does not cancel it. The token task takes the lock of the storage and first reads
+the storage again, because another process may have changed the tokens already.
 
-A challenge is compared with the token that its request was sent with, which is remembered per task (`_Attempt`). If
-there is a newer token by now, the request is sent again. The attempt also bounds what one request may cause: one
-renewal and one login for 401, two logins with more scopes for 403. Scopes that were granted and are demanded again are
-an error; scopes whose login failed may be demanded again after a minute.
+For each task, an `_Attempt` records the token of the task's last request. If there is a newer token when the challenge
+to that request arrives, the request is sent again. The attempt also bounds the cost of one request: one renewal and one
+login for 401, two logins with more scopes for 403. A demand for scopes that were granted already is an error. After a
+failed login for more scopes, a demand for the same scopes is an error for a minute.
 
-Tokens, registrations and secrets belong to the issuer that they were first used with, or to the one that the author
-names. A server that points to another issuer gets none of them:
+Tokens, registrations and secrets belong to the issuer that they were first used with, or to the issuer that the author
+names. If the server names another issuer, that issuer gets none of them:
 
-    credentials of the author                       refused
-    login of a person, the server names the issuer  begins anew with the other issuer
-    login of a person, the server names no issuer   refused, because a server that wants to take the issuer's place
-                                                    would stop naming it
+    credentials of the author                       the authorizer raises an AuthError
+    login of a person, the server names the issuer  the person logs in at the other issuer
+    login of a person, the server names no issuer   the authorizer raises an AuthError: a server that wants to replace
+                                                    the issuer by itself would stop naming it
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _logger = logging.getLogger("dragoman.auth")
 
 
 class _Attempt(Struct):
-    """What was done for one request."""
+    """The token and the counters of one request and its repetitions."""
 
     sent_token: str | None = None
     is_repeated: bool = False
@@ -83,9 +83,9 @@ class Authorizer(ABC):
     """Authorizes the requests to one server; subclasses obtain the tokens."""
 
     _drawer: RecordDrawer
-    """The storage of this server, once there is one."""
+    """The storage of this server; set by `bind`."""
     _refreshes = True
-    """Whether renewing tokens differs from obtaining them."""
+    """Whether tokens are renewed by a refresh token, and not by the same grant again."""
 
     def __init__(
         self,
@@ -105,10 +105,10 @@ class Authorizer(ABC):
         self._key: ProofKey | None = None
         self._make_session = http_client_factory
         self.network: Network | None = None
-        """How authorization servers are reached; a client sets its own network here if there is none."""
+        """The network for requests to authorization servers; a client sets its own network here if this is None."""
         self._secrets = Secrets()
         self._url = ""
-        """The URL of the server as it was given, once there is one."""
+        """The URL of the server as it was given; empty before `bind`."""
         self._server = ""
         """The canonical URL of the server."""
         self._tokens: Tokens | None = None
@@ -116,11 +116,11 @@ class Authorizer(ABC):
         self._challenge: Challenge | None = None
         self._token_task: asyncio.Task[Any] | None = None
         self._step_up_after: dict[frozenset[str], float] = {}
-        """When scopes that were demanded may be demanded again."""
+        """The time from which a demand for the same scopes is answered again, by the scopes."""
         self._attempts: WeakKeyDictionary[asyncio.Task[Any], _Attempt] = WeakKeyDictionary()
         self._renew_after = 0.0
         self._was_login = False
-        """Whether the last token task obtained tokens, rather than renewing or loading them."""
+        """Whether the last token task obtained tokens, and did not renew or load them."""
         self._is_renewing = False
 
     def __repr__(self) -> str:
@@ -129,7 +129,7 @@ class Authorizer(ABC):
     # The contract.
 
     def bind(self, url: str) -> RecordDrawer:
-        """Belong to a server from now on, and return its storage.
+        """Bind the authorizer to a server, and return the storage of that server.
 
         Raises:
             InsecureUrl: the URL is not secure, or the authorizer belongs to another server already.
@@ -177,10 +177,10 @@ class Authorizer(ABC):
         return headers
 
     async def challenged(self, status: int, headers: Mapping[str, str], method: str, url: str) -> bool:  # noqa: ARG002
-        """Get what a 401 or 403 response asks for, and tell whether the request should be sent again.
+        """Obtain the credentials that a 401 or 403 response requires, and tell whether to send the request again.
 
         Raises:
-            AuthError: what the server asks for cannot be had.
+            AuthError: the required credentials cannot be obtained.
         """
         self.bind(url)
         attempt = self._known_attempt() or self._new_attempt()
@@ -190,12 +190,12 @@ class Authorizer(ABC):
         return again
 
     async def close(self) -> None:
-        """End what is under way; tokens that were obtained stay stored."""
+        """End the token task; stored tokens stay stored."""
         task, self._token_task = self._token_task, None
         if not is_pending_here(task):
             return
         if self._is_renewing:
-            # The refresh token may be used up already, and the answer with the next one is on its way.
+            # The server may have used up the refresh token already; its answer with the next one must not be lost.
             await asyncio.wait([task], timeout=CLOSE_SECONDS)
         await cancel_and_wait(task)
 
@@ -228,7 +228,7 @@ class Authorizer(ABC):
         return False
 
     async def _has_newer_token(self, attempt: _Attempt) -> bool:
-        """Tell whether there is another token than the request was sent with, after the token task if one runs."""
+        """Tell whether there is a newer token than the request's; wait first for a running token task."""
 
         def is_newer() -> bool:
             return self._tokens is not None and self._tokens.access_token != attempt.sent_token
@@ -275,7 +275,7 @@ class Authorizer(ABC):
     # The token task.
 
     async def _run(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Wait for the token task, which is begun if none runs."""
+        """Wait for the token task; start it if none runs."""
         if not is_pending_here(self._token_task):
             self._token_task = asyncio.get_running_loop().create_task(begin())
             self._token_task.add_done_callback(retrieve_exception)
@@ -295,7 +295,7 @@ class Authorizer(ABC):
         stored = await self._drawer.tokens()
         if stored is None or self._issuer not in (None, stored.issuer):
             return None
-        # By mistake, an author may use one storage for several servers.
+        # An author may have given the same storage to the authorizers of several servers.
         known = stored.authorization_server
         return stored if known is None or covers(known.resource, self._url) else None
 
@@ -314,7 +314,7 @@ class Authorizer(ABC):
         await self._drawer.save_tokens(tokens)
 
     async def _renew_early(self, tokens: Tokens) -> None:
-        """Renew tokens that expire soon; when that fails, the server says what is needed."""
+        """Renew tokens that expire soon; a failure is ignored, and the server's challenge is answered later."""
         known = tokens.authorization_server
         if known is None or not self._is_renewable(tokens) or time.monotonic() < self._renew_after:
             return
@@ -340,7 +340,7 @@ class Authorizer(ABC):
 
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[Tokens | None]:
-        """Hold the lock of the storage, and use the tokens that it has now."""
+        """Hold the lock of the storage for the block, and load the stored tokens."""
         async with self._drawer.lock():
             stored = await self._stored_tokens()
             self._use(stored)
@@ -348,7 +348,7 @@ class Authorizer(ABC):
             yield stored
 
     async def _reauthorize(self, challenge: Challenge | None, sent_token: str | None, *, may_renew: bool) -> None:
-        """Get a token that the server accepts."""
+        """Get another token, by renewal if `may_renew`, else by a login or grant."""
         async with self._locked() as stored:
             if stored is not None and stored.access_token != sent_token and not stored.is_expired:
                 return
@@ -366,7 +366,6 @@ class Authorizer(ABC):
                 self._was_login = True
 
     async def _obtain_scopes(self, challenge: Challenge, scope: str, sent_token: str | None) -> None:
-        """Get a token with more scopes."""
         async with self._locked() as stored:
             scopes = [] if stored is None else stored.scopes
             if stored is not None and stored.access_token != sent_token and set(scope.split()) <= set(scopes):
@@ -387,10 +386,10 @@ class Authorizer(ABC):
             return False
 
     async def _renew_and_store(self, fetch: Fetcher, stored: Tokens, authorization_server: AuthorizationServer) -> bool:
-        """Renew tokens, and tell whether that worked; what is refused for good is deleted.
+        """Renew tokens, and tell whether that succeeded; tokens that are refused for good are deleted.
 
         Raises:
-            AuthError: it may work another time.
+            AuthError: the renewal failed, and may succeed later.
         """
         self._is_renewing = True
         try:
@@ -406,7 +405,7 @@ class Authorizer(ABC):
         return True
 
     def _fetcher(self, known: AuthorizationServer | None = None) -> Fetcher:
-        """Return a fetcher for an authorization server that is known, or that has to be discovered."""
+        """Return a fetcher for a known authorization server, or for the discovery of one."""
         return Fetcher(
             self._make_session,
             server=self._url,
@@ -420,10 +419,10 @@ class Authorizer(ABC):
     async def _discover(
         self, fetch: Fetcher, challenge: Challenge | None, stored: Tokens | None
     ) -> AuthorizationServer:
-        """Return the authorization server, if the tokens and credentials belong to it or can be obtained from it.
+        """Return the authorization server, unless the stored tokens or the author's credentials belong to another one.
 
         Raises:
-            AuthError: they belong to another issuer, or there is no authorization server.
+            AuthError: tokens or credentials belong to another issuer, or there is no authorization server.
         """
         known = None if stored is None else stored.authorization_server
         found = await discover(fetch, self._url, challenge, known, self._issuer)
@@ -441,7 +440,7 @@ class Authorizer(ABC):
 
     @property
     def _has_given_credentials(self) -> bool:
-        """Whether the author gave credentials, which are for one authorization server."""
+        """Whether the author gave credentials, which belong to one authorization server."""
         return True
 
     # DPoP.
@@ -452,7 +451,7 @@ class Authorizer(ABC):
         return self._key
 
     def _use_key(self, private_jwk: dict[str, Any]) -> None:
-        """Use a stored key; one that is in use already keeps its nonces."""
+        """Use a stored key; if it is in use already, its nonces are kept."""
         if self._key is None or self._key.private_jwk != private_jwk:
             self._key = ProofKey(private_jwk)
 
@@ -470,16 +469,16 @@ class Authorizer(ABC):
         return self._proof_key()
 
     def _require_bound(self, tokens: Tokens) -> Tokens:
-        """Return tokens if they are bound to a key, or need not be.
+        """Return the tokens, if they are bound to a key or `dpop` is not required.
 
         Raises:
-            AuthError: they are not.
+            AuthError: the tokens are not bound to a key.
         """
         if self._requires_dpop and not tokens.is_dpop:
             raise AuthError(f"{redacted(tokens.issuer or '')} does not bind tokens to a key; leave out dpop=True")
         return tokens
 
-    # What subclasses do.
+    # The methods of subclasses.
 
     @abstractmethod
     def _is_renewable(self, tokens: Tokens) -> bool:
@@ -487,11 +486,11 @@ class Authorizer(ABC):
 
     @abstractmethod
     async def _renew(self, fetch: Fetcher, tokens: Tokens, authorization_server: AuthorizationServer) -> Tokens:
-        """Return new tokens in place of old ones."""
+        """Return new tokens that replace the given ones."""
 
     @abstractmethod
     async def _obtain(self, fetch: Fetcher, authorization_server: AuthorizationServer, scope: str | None) -> Tokens:
-        """Return the first tokens, or tokens with another scope."""
+        """Return tokens, for the first time or with another scope."""
 
     async def _forget_client(self) -> bool:
         """Delete a registration that the authorization server no longer knows, if the client can register again."""
@@ -499,7 +498,7 @@ class Authorizer(ABC):
 
 
 def required_text(name: str, value: str | None, error: type[AuthError]) -> str:
-    """Return a text that must not be missing or blank."""
+    """Return a text; raise `error` if it is missing or blank."""
     if not isinstance(value, str) or not value.strip():
         raise error(f"{name} is missing or blank")
     return value

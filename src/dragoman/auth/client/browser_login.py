@@ -1,7 +1,7 @@
-"""Logins of a person in a browser: opened here, opened by the author's functions, or opened elsewhere and pasted back.
+"""Logins of a person in a browser, which this process, the author's functions or the person opens.
 
-Without a browser, as over SSH, the URL is shown in the terminal, and the person pastes the URL that their own browser
-ends at. A listener on this machine accepts the response too, in case that browser reaches it.
+Without a browser, as over SSH, the terminal shows the URL, and the person pastes the URL of the redirect from a browser
+on another machine. A listener on this machine accepts the response too, in case that browser reaches it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class BrowserLogin(Protocol):
     redirect_uri: str
 
     async def log_in(self, url: str, is_expected: IsExpected) -> AuthorizationResponse:
-        """Send the person to a URL, and return the response that is expected."""
+        """Send the person to a URL, and return the expected response."""
 
     async def close(self) -> None:
-        """Release what was opened."""
+        """Close what the login opened."""
 
 
 class HandlerLogin:
@@ -50,16 +50,16 @@ class HandlerLogin:
         self._callback = callback
 
     async def log_in(self, url: str, is_expected: IsExpected) -> AuthorizationResponse:  # noqa: ARG002
-        """Send the person to a URL, and return what the callback handler gives."""
+        """Send the person to a URL, and return the response of the callback handler."""
         await open_url(url, self._redirect)
         return AuthorizationResponse.of(await invoke(self._callback))
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: nothing was opened."""
 
 
 class ListenerLogin:
-    """A login whose response comes to a listener on this machine, or is pasted."""
+    """A login whose response reaches a listener on this machine, or is pasted by the person."""
 
     def __init__(self, listener: LoopbackListener, redirect: RedirectHandler | None) -> None:
         self._listener = listener
@@ -67,7 +67,7 @@ class ListenerLogin:
         self.redirect_uri = listener.redirect_uri
 
     async def log_in(self, url: str, is_expected: IsExpected) -> AuthorizationResponse:
-        """Send the person to a URL, and return the response that is listened for or pasted."""
+        """Send the person to a URL, and return the response from the listener or the terminal."""
         is_pasted = self._redirect is None and not can_open_browser()
         other = pasted_response(url, is_expected) if is_pasted else _open_and_wait(url, self._redirect)
         return await _first_response(self._listener.response(is_expected), other)
@@ -78,17 +78,17 @@ class ListenerLogin:
 
 
 class PastedLogin:
-    """A login whose redirect URI is not on this machine; the person pastes the URL that the browser ends at."""
+    """A login whose redirect URI is not on this machine; the person pastes the URL of the redirect."""
 
     def __init__(self, redirect_uri: str) -> None:
         self.redirect_uri = redirect_uri
 
     async def log_in(self, url: str, is_expected: IsExpected) -> AuthorizationResponse:
-        """Show a URL, and return the response that is pasted."""
+        """Show a URL, and return the pasted response."""
         return await _first_response(pasted_response(url, is_expected))
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: nothing was opened."""
 
 
 async def prepare_login(
@@ -100,12 +100,12 @@ async def prepare_login(
     path: str = PATH,
     pages: LoginPages | None = None,
 ) -> BrowserLogin:
-    """Return the login that is possible here; `preferred_uri` is used instead of any free port if its port is free.
+    """Return the kind of login that is possible here; `preferred_uri` is used if its port is free.
 
-    Without either URI the login ends at a free port of this machine and at `path`.
+    Without a redirect URI the listener uses a free port of this machine, and `path`.
 
     Raises:
-        AuthError: no login is possible: nobody can be asked, or the port is taken.
+        AuthError: no login is possible: there is no browser and no terminal, or the port is taken.
     """
     if callback is not None:
         assert redirect_uri is not None
@@ -162,7 +162,7 @@ async def open_url(url: str, redirect: RedirectHandler | None) -> None:
 
 
 async def _open_and_wait(url: str, redirect: RedirectHandler | None) -> AuthorizationResponse:
-    """Open a URL, and never return; some browsers return only when they are closed."""
+    """Open a URL, and never return. `webbrowser.open` may block until the browser is closed."""
     await open_url(url, redirect)
     never: asyncio.Future[AuthorizationResponse] = asyncio.get_running_loop().create_future()
     return await never
@@ -185,10 +185,10 @@ def can_open_browser() -> bool:
 
 
 async def pasted_response(url: str, is_expected: IsExpected) -> AuthorizationResponse:
-    """Show a URL in the terminal, and return the response in the URL that is pasted.
+    """Show a URL in the terminal, and return the response in the pasted URL.
 
     Raises:
-        AuthRequired: the expected response is not pasted.
+        AuthRequired: the person did not paste the expected response.
     """
     require_secure(url, "The address to log in at")
     _write(
@@ -210,7 +210,7 @@ async def pasted_response(url: str, is_expected: IsExpected) -> AuthorizationRes
 
 
 def _shown_url(url: str) -> str:
-    """Return a URL of the issuer, and the warnings about it, in indented lines."""
+    """Return a URL and the warnings about it, as indented lines."""
     return "\n".join(f"  {line}" for line in (printable_url(url), *url_warnings(url)))
 
 

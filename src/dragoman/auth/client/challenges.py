@@ -15,13 +15,13 @@ USE_DPOP_NONCE = "use_dpop_nonce"
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"  # noqa: S105
 _PARAMETER = re.compile(rf'[ \t,]+({_TOKEN})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))', re.DOTALL)
 _SCHEME = re.compile(rf"(?:^[ \t,]*|[ \t,]+)({_TOKEN})(?![ \t]*=)(?:[ \t]+[A-Za-z0-9._~+/-]+=*(?=[ \t]*(?:,|$)))?")
-"""A scheme, with the token68 that may follow it in place of parameters."""
+"""A scheme, with a token68 that may follow it instead of parameters."""
 _NOT_SECRET = frozenset({"accept", "content-type", "mcp-protocol-version", "mcp-method", "mcp-name", "user-agent"})
 """Headers of a request that hold no secret."""
 
 
 class Challenge(Struct, frozen=True):
-    """One challenge of several: its scheme in lower case, and its parameters by lower-case names."""
+    """One challenge of a response: the scheme in lower case, and the parameters by lower-case names."""
 
     scheme: str
     parameters: dict[str, str] = {}
@@ -48,7 +48,7 @@ class Challenge(Struct, frozen=True):
 
 
 def parse(header: str) -> list[Challenge]:
-    """Return the challenges of a header, up to the first that cannot be read."""
+    """Return the challenges of a header, up to the first malformed one."""
     text = header[:MAX_HEADER]
     found: list[Challenge] = []
     at = 0
@@ -69,13 +69,13 @@ def _challenges(headers: Mapping[str, str]) -> list[Challenge]:
 
 
 def usable_challenge(headers: Mapping[str, str]) -> Challenge | None:
-    """Return the Bearer or DPoP challenge of a response; of several, the one with the most parameters."""
+    """Return the Bearer or DPoP challenge of a response; if there are several, the one with the most parameters."""
     usable = [one for one in _challenges(headers) if one.scheme in ("bearer", "dpop")]
     return max(usable, key=lambda one: (len(one.parameters), one.scheme == "dpop"), default=None)
 
 
 def needs_dpop_nonce(headers: Mapping[str, str]) -> bool:
-    """Tell whether a server refuses a DPoP proof only because it lacks the nonce that comes with the refusal."""
+    """Tell whether a server refuses a DPoP proof because it lacks a nonce; the refusal contains the nonce."""
     return any(one.scheme == "dpop" and one.error == USE_DPOP_NONCE for one in _challenges(headers))
 
 
@@ -85,9 +85,9 @@ def offered_schemes(headers: Mapping[str, str]) -> set[str]:
 
 
 def refusal_text(status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> str:
-    """Return what a refusal says in its challenge, and the remedy: the text of an error after the server's name.
+    """Return the text of a refusal's error, to follow the server's name: the reason in the challenge, and a remedy.
 
-    `sent` are the headers of the request. A text of the server that repeats one of them is left out.
+    `sent` are the headers of the request. A text of the server that repeats a secret of them is left out.
     """
     challenge = usable_challenge(headers) or Challenge("")
     secrets = Secrets()
@@ -109,7 +109,7 @@ def refusal_text(status: int, headers: Mapping[str, str], sent: Mapping[str, str
 
 
 def header_values(headers: Mapping[str, str], name: str) -> Iterable[str]:
-    """Return every value of a header, whatever the case of its name."""
+    """Return every value of a header; the case of its name does not matter."""
     getall = getattr(headers, "getall", None)
     if getall is not None:
         return list(getall(name, ()))

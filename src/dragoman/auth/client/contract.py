@@ -1,4 +1,4 @@
-"""Contracts of authorizers and token storages: what a client asks of `auth=`, and an authorizer of `storage=`."""
+"""The contracts of `auth=` and `storage=`: the methods that a client and an authorizer call."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ class Authorization(Protocol):
         """
 
     async def challenged(self, status: int, headers: Mapping[str, str], method: str, url: str) -> bool:
-        """Get what a 401 or 403 response asks for, and tell whether the request should be sent again.
+        """Obtain the credentials that a 401 or 403 response requires, and tell whether to send the request again.
 
-        False means that the response stands. Requests that are challenged at the same time share one attempt.
+        If it returns False, the client raises the error of the response. Concurrent challenges may share one login.
 
         Raises:
-            AuthError: what the server asks for cannot be had.
+            AuthError: the required credentials cannot be obtained.
         """
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End the work that is under way, such as a login."""
 
 
 @runtime_checkable
 class Drawers(Protocol):
-    """A storage for many servers; a drawer is the storage of one of them."""
+    """A storage for many servers; a drawer is the storage of one server and one client."""
 
     def drawer(self, key: str, /) -> TokenStorage:
         """Return the storage of one server and client."""
 
 
 class TokenStorage(Protocol):
-    """Stores tokens and registration of one user at one server: plain or async methods, JSON values.
+    """Stores the tokens and the client registration of one user at one server; methods are plain or async.
 
     Example:
         class InTheDatabase:
@@ -59,8 +59,8 @@ class TokenStorage(Protocol):
                 return await database.get("tokens", user)
             ...
 
-    `None` stands for no value. A storage that several processes share may also have `lock()`, an async context manager
-    that is entered before tokens are renewed.
+    Values are JSON, and `None` stands for no value. A storage that several processes share may also have `lock()`, an
+    async context manager that is entered before tokens are renewed.
     """
 
     def tokens(self) -> dict[str, Any] | Awaitable[dict[str, Any] | None] | None:

@@ -1,8 +1,8 @@
-"""Discovery of the authorization server of an MCP server: metadata of the resource, then of the authorization server.
+"""Discovers the authorization server of an MCP server, by the metadata of the resource and of the authorization server.
 
-A server without metadata is taken for one of 2025-03-26, which is its own authorization server. Metadata of an
-authorization server is used only if it names the issuer whose URL it was fetched from (RFC 8414, section 3.3).
-Otherwise a server could put its own endpoints in place of another issuer's.
+If an MCP server has no metadata, it is treated as a server of 2025-03-26, which is its own authorization server. The
+metadata of an authorization server are used only if they name the issuer whose URL they were fetched from (RFC 8414,
+section 3.3). Otherwise a server could replace the endpoints of another issuer by its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _logger = logging.getLogger("dragoman.auth")
 
 
 class _MetadataUnavailableError(AuthError):
-    """Metadata may exist, and cannot be fetched now."""
+    """Metadata cannot be fetched now, but may exist."""
 
 
 async def discover(
@@ -39,10 +39,10 @@ async def discover(
     known: AuthorizationServer | None = None,
     allowed_issuer: str | None = None,
 ) -> AuthorizationServer:
-    """Return the authorization server of an MCP server; `challenge` is that of its refusal, if there was one.
+    """Return the authorization server of an MCP server; `challenge` is the one in the server's 401 or 403 response.
 
-    While metadata cannot be fetched, `known` from an earlier discovery is returned. `allowed_issuer` is the only issuer
-    that the author allows; no request is sent to another.
+    If metadata cannot be fetched, `known`, the result of an earlier discovery, is returned. `allowed_issuer` is the
+    only issuer that the author allows; no request is sent to another issuer.
 
     Raises:
         AuthError: the metadata is contradictory, names URLs that are not safe, or cannot be fetched.
@@ -66,7 +66,7 @@ async def discover(
     issuer: str = allowed_issuer if allowed_issuer is not None and allowed_issuer in issuers else issuers[0]
     require_allowed_issuer(allowed_issuer, issuer, server)
     if allowed_issuer is not None:
-        # The author vouches for this issuer, also in a private network.
+        # The author trusts this issuer, even in a private network.
         fetch.in_private_network = True
     require_reachable(issuer, "The authorization server", server, in_private_network=fetch.in_private_network)
     try:
@@ -87,7 +87,7 @@ def require_allowed_issuer(allowed_issuer: str | None, issuer: str, server: str)
     """Check the issuer that a server names.
 
     Raises:
-        AuthError: the author allows another one.
+        AuthError: the author allows only another issuer.
     """
     if allowed_issuer not in (None, issuer):
         raise AuthError(
@@ -102,7 +102,7 @@ def _reused(fetch: Fetcher, known: AuthorizationServer) -> AuthorizationServer:
 
 
 def _require_issuer(metadata: Mapping[str, Any], *issuers: str) -> None:
-    # MUST (2026-07-28): identical to the issuer whose URL it was fetched from, and not used otherwise.
+    # MUST (2026-07-28): the issuer equals the one whose URL the metadata was fetched from; else it is not used.
     if metadata.get("issuer") not in issuers:
         raise AuthError(
             f"The metadata of {redacted(issuers[0])} are of another issuer; they are not used. Its operator must make"
@@ -135,10 +135,10 @@ def _has_same_origin(url: str, server: str) -> bool:
 async def _first_document(
     fetch: Fetcher, urls: list[str], fits: Callable[[Mapping[str, Any]], bool] = bool
 ) -> dict[str, Any] | None:
-    """Return the first document that is found and fits; None if there is none.
+    """Return the first document that exists and fits; None if there is none.
 
     Raises:
-        _MetadataUnavailableError: none is found, and a URL cannot be fetched.
+        _MetadataUnavailableError: no document is found, and a URL could not be fetched.
     """
     failure: str | None = None
     for url in dict.fromkeys(urls):

@@ -49,7 +49,7 @@ class GrantOptions(TypedDict, total=False):
     scope: str | Iterable[str] | None
     """The scopes to request."""
     storage: TokenStorage | Drawers | None
-    """Stores which authorization server the credentials belong to; by default a file of the user."""
+    """Where to store which authorization server the credentials belong to; by default a file of the user."""
     issuer: str | None
     """The only authorization server that gets the credentials."""
     dpop: bool
@@ -59,7 +59,7 @@ class GrantOptions(TypedDict, total=False):
 
 
 class _Grant(Authorizer):
-    """A grant that can be repeated at any time, so that it needs no refresh token."""
+    """A grant that needs no refresh token, because it can be repeated at any time."""
 
     _refreshes = False
 
@@ -94,20 +94,20 @@ class _Grant(Authorizer):
 
 
 class ClientCredentials(_Grant):
-    """Lets a program in by credentials of its own.
+    """Authorizes a program by its own credentials (client credentials grant).
 
     Example:
         client = Client(url, auth=ClientCredentials("reports", os.environ["REPORTS_SECRET"]))
 
-    With `token_endpoint_auth_method="private_key_jwt"` it signs with `private_key` (a PEM, or a key object of
-    `cryptography`) and `signing_algorithm` (ES256 or RS256) in place of a secret.
+    With `token_endpoint_auth_method="private_key_jwt"` the client signs with `private_key` (a PEM, or a key object of
+    `cryptography`) and `signing_algorithm` (ES256 or RS256), and has no secret.
 
-    `issuer` is the authorization server that the credentials are for; a server that points to another one does not get
-    them. Without it they belong to the first one that the server names, which is remembered over restarts.
+    `issuer` is the only authorization server that gets the credentials. Without it, the credentials belong to the first
+    authorization server that the MCP server names, also after a restart.
 
     Raises:
-        InvalidCredentials: something is missing or blank, does not belong there, or cannot sign.
-        InsecureUrl: the issuer is neither https nor on this machine.
+        InvalidCredentials: a required value is missing or blank, options contradict, or the key cannot sign.
+        InsecureUrl: the issuer is neither an https URL nor on this machine.
     """
 
     def __init__(
@@ -146,18 +146,18 @@ def _credential(
 
 
 class CrossAppAccess(_Grant):
-    """Lets a program in on behalf of a person whom the enterprise's identity provider vouches for.
+    """Authorizes a program on behalf of a person, by an assertion of the enterprise's identity provider.
 
     Example:
         exchange = TokenExchange("https://idp.example.com/token", id_token, client_id="idp-client")
         client = Client(url, auth=CrossAppAccess("wiki", secret, assertion_provider=exchange))
 
     `assertion_provider(audience, resource)` returns the assertion (ID-JAG) for an authorization server and a resource;
-    it may be async. The person is never sent to the authorization server. `issuer` is as for `ClientCredentials`.
+    it may be async. The person does not log in at the authorization server. `issuer` is as for `ClientCredentials`.
 
     Raises:
-        InvalidCredentials: something is missing or blank.
-        InsecureUrl: the issuer is neither https nor on this machine.
+        InvalidCredentials: a required value is missing or blank.
+        InsecureUrl: the issuer is neither an https URL nor on this machine.
     """
 
     def __init__(
@@ -187,16 +187,16 @@ class CrossAppAccess(_Grant):
 
 
 class TokenExchange:
-    """Gets assertions (ID-JAG) from an identity provider for somebody's id token (RFC 8693).
+    """Gets assertions (ID-JAG) from an identity provider in exchange for a person's id token (RFC 8693).
 
     Example:
         exchange = TokenExchange("https://idp.example.com/token", id_token, client_id="idp-client")
 
-    `id_token` may be a function, plain or async, that returns one that is valid now.
+    `id_token` may be a function, plain or async, that returns a valid token.
 
     Raises:
-        InsecureUrl: the token endpoint is neither https nor on this machine.
-        InvalidCredentials: something is missing or blank.
+        InsecureUrl: the token endpoint is neither an https URL nor on this machine.
+        InvalidCredentials: a required value is missing or blank.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class TokenExchange:
         """Return an assertion for an authorization server and a resource.
 
         Raises:
-            AuthError: the identity provider refuses, or gives something else.
+            AuthError: the identity provider refuses, or its answer is not an assertion.
         """
         subject = await _given(self._id_token, "The id token")
         form = {
@@ -249,17 +249,17 @@ class TokenExchange:
 
 
 class WorkloadIdentity(_Grant):
-    """Lets a workload in by the token that its platform gives it, without any credentials of its own.
+    """Authorizes a workload by a token of its platform, without credentials of its own.
 
     Example:
         client = Client(url, auth=WorkloadIdentity(lambda: Path("/var/run/secrets/token").read_text().strip()))
 
-    `token` is a JWT, or a function, plain or async, that returns one that is valid now. A token that was refused is not
-    sent again. `issuer` is as for `ClientCredentials`.
+    `token` is a JWT, or a function, plain or async, that returns a valid one. A token that was refused is not sent
+    again. `issuer` is as for `ClientCredentials`.
 
     Raises:
         InvalidCredentials: the token is blank.
-        InsecureUrl: the issuer is neither https nor on this machine.
+        InsecureUrl: the issuer is neither an https URL nor on this machine.
     """
 
     def __init__(self, token: TokenProvider, **options: Unpack[GrantOptions]) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP listener on this machine that the user's browser is redirected to after a login."""
+"""LoopbackListener: an HTTP listener on this machine that receives the redirect of a browser after a login."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MISSING = _PAGE.format(title="There is nothing here", text="This address only t
 
 
 class LoginPages(Struct, frozen=True):
-    """HTML documents that a browser shows after a login; None for the built-in ones."""
+    """The HTML documents that the browser shows after a login; None for the built-in ones."""
 
     success: str | None = None
     error: str | None = None
@@ -68,7 +68,7 @@ class LoopbackListener:
         await self.close()
 
     async def open(self) -> None:
-        """Listen.
+        """Start to listen.
 
         Raises:
             AuthError: the port is taken.
@@ -92,14 +92,14 @@ class LoopbackListener:
 
     @property
     def redirect_uri(self) -> str:
-        """The URI that the browser is to be redirected to."""
+        """The redirect URI of the login."""
         if self._given_uri is not None:
             return self._given_uri
         port = self._servers[0].sockets[0].getsockname()[1]
         return f"http://127.0.0.1:{port}{self._path}"
 
     async def response(self, is_expected: Callable[[AuthorizationResponse], bool]) -> AuthorizationResponse:
-        """Return the response that is expected; others are answered with 400."""
+        """Return the expected response; any other one is answered with status 400."""
         assert self._response is not None
         self._is_expected = is_expected
         return await self._response

@@ -1,4 +1,4 @@
-"""Logins of a person: the authorization code grant with PKCE (OAuth 2.1)."""
+"""OAuth: authorization by the login of a person, with the authorization code grant and PKCE (OAuth 2.1)."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ T = TypeVar("T")
 
 
 class OAuth(Authorizer):
-    """Lets a person log in once, and keeps the client in from then on.
+    """Authorizes a client by the login of a person, and renews the tokens without the person.
 
     Example:
         client = Client("https://mcp.example.com/mcp", auth=OAuth())
 
-    Without anything else the browser is opened when the server asks for a login, and the tokens are kept in the user's
-    state folder. `client_id` (and `client_secret`) or `client_id_metadata_document_url` say what the client is known
-    by; else it registers itself, with what `client_metadata` says (RFC 7591). `redirect_handler(url)` and
-    `callback_handler()` carry out the login in their own way; a web application uses `start` and `finish`. `dpop=True`
-    binds the tokens to a key of this client. `issuer` is the only authorization server that people are sent to.
+    By default the browser opens when the server requires a login, and the tokens are stored in the user's state folder.
+    `client_id` (and `client_secret`) or `client_id_metadata_document_url` identify the client; without them the client
+    registers itself with `client_metadata` (RFC 7591). `redirect_handler(url)` opens the URL of the login instead of
+    the browser, and `callback_handler()` returns the response; a web application uses `start` and `finish`.
+    `dpop=True` binds the tokens to a key of this client. `issuer` is the only authorization server that is used.
     `success_page` and `error_page` are HTML documents that the browser shows at the end instead of the built-in ones.
-    `network` says how authorization servers are reached; without it that of the client counts.
+    `network` is used for requests to authorization servers; by default, the client's.
 
     Raises:
-        InsecureUrl: the issuer is neither https nor on this machine.
-        InsecureRedirectUri: the redirect URI is neither https nor on this machine.
-        UnregisteredRedirectUri: `client_metadata` does not list it.
+        InsecureUrl: the issuer is neither an https URL nor on this machine.
+        InsecureRedirectUri: the redirect URI is neither an https URL nor on this machine.
+        UnregisteredRedirectUri: `client_metadata` does not list the redirect URI.
         InvalidClientMetadataUrl: the URL of the metadata document cannot be a client id.
-        ValueError: there is a callback_handler and no redirect URI.
+        ValueError: `callback_handler` is given without a redirect URI.
     """
 
     def __init__(
@@ -110,16 +110,16 @@ class OAuth(Authorizer):
         return BlockingLogin(self)
 
     async def start(self, url: str | None = None) -> str:
-        """Begin a login, and return the URL to send the person to; `finish` is called with what comes back.
+        """Begin a login, and return the URL to send the person to; call `finish` with the parameters of the redirect.
 
         Example:
             return RedirectResponse(await oauth.start("https://mcp.example.com/mcp"))
 
-        The URL of the server is needed unless a client has used this object.
+        `url` is the URL of the server; it may be left out if a client has used this object.
 
         Raises:
-            AuthError: the authorization server cannot be found, or does not take this client.
-            ValueError: there is no URL, or no redirect URI.
+            AuthError: the authorization server cannot be found, or refuses the client.
+            ValueError: the URL or the redirect URI is missing.
         """
         drawer = self._bind_known(url)
         if self._redirect_uri is None:
@@ -141,8 +141,8 @@ class OAuth(Authorizer):
             await oauth.finish(query["code"], query["state"], query.get("iss"), url="https://mcp.example.com/mcp")
 
         Raises:
-            AuthError: the answer belongs to no login that waits, comes from elsewhere, or gives no tokens.
-            ValueError: there is no URL.
+            AuthError: the answer belongs to no pending login, comes from another issuer, or yields no tokens.
+            ValueError: the URL is missing.
         """
         drawer = self._bind_known(url)
         async with drawer.lock():
@@ -168,7 +168,7 @@ class OAuth(Authorizer):
         """Return the client that a login began with.
 
         Raises:
-            AuthError: the client belongs to another authorization server by now.
+            AuthError: the client now belongs to another authorization server.
         """
         issuer, own_id = login.authorization_server.issuer, self._declaration.client_id
         require_allowed_issuer(self._issuer, issuer, self._server)
@@ -206,10 +206,10 @@ class OAuth(Authorizer):
         return await self._redeem(fetch, login, client, response)
 
     def _callback_path(self, authorization_server: AuthorizationServer) -> str:
-        """Return the path of the redirect URI on this machine: of a client that registers itself, one for each issuer.
+        """Return the path of the redirect URI on this machine; a client that registers itself has one path per issuer.
 
-        An issuer that sends people to the login of another issuer gets no code from there: the other issuer knows no
-        client with this redirect URI (RFC 9700, section 4.4.2.2).
+        This prevents mix-up attacks: if an issuer sends a person to the login of another issuer, the other issuer knows
+        no client with this redirect URI, and sends no code (RFC 9700, section 4.4.2.2).
         """
         if self._has_given_credentials or self._declaration.uses_metadata_url(authorization_server):
             return PATH
@@ -319,7 +319,7 @@ class OAuth(Authorizer):
 
 
 class BlockingLogin:
-    """A login of a web application whose functions block."""
+    """The blocking `start` and `finish` of an `OAuth`, for web applications that do not await."""
 
     def __init__(self, oauth: OAuth) -> None:
         self._oauth = oauth
@@ -357,7 +357,7 @@ def _require_code_grant(authorization_server: AuthorizationServer) -> None:
     issuer = redacted(authorization_server.issuer)
     if authorization_server.authorization_endpoint is None:
         raise AuthError(f"{issuer} has no authorization_endpoint: nobody can log in there")
-    # MUST (2025-11-25, 2026-07-28): refuse to go on unless the metadata promises S256.
+    # MUST (2025-11-25, 2026-07-28): refuse to continue unless the metadata names S256.
     if not authorization_server.has_pkce:
         raise AuthError(f"{issuer} does not say that it supports PKCE with S256; no login is safe there")
 

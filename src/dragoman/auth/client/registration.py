@@ -18,7 +18,7 @@ GRANT_TYPES = ("authorization_code", "refresh_token")
 
 
 class ClientDeclaration(Struct):
-    """What the author declares about the client."""
+    """The options of the author that identify and describe the client."""
 
     metadata: dict[str, Any]
     client_id: str | None = None
@@ -35,7 +35,7 @@ class ClientDeclaration(Struct):
         return self.metadata_url is not None and authorization_server.takes_metadata_documents
 
     def information(self, issuer: str) -> ClientInformation:
-        """Return the registration that the author's id and secret stand for."""
+        """Return the author's client id and secret as a registration."""
         return ClientInformation(
             client_id=self.client_id,
             client_secret=self.client_secret,
@@ -60,7 +60,7 @@ async def registered_client(
     """Return the client's registration at an authorization server, and store it.
 
     Raises:
-        AuthError: the server supports no way of registration, or refuses.
+        AuthError: the authorization server supports no kind of registration, or refuses.
     """
     stored = await drawer.client() or ClientInformation()
     issuer = authorization_server.issuer
@@ -73,7 +73,7 @@ async def registered_client(
             await drawer.save_client(stored)
         return stored
     if declaration.uses_metadata_url(authorization_server):
-        # This id is the same at every issuer, so it is not stored.
+        # This id is the same at every issuer, so the registration is not stored.
         return ClientInformation(client_id=declaration.metadata_url, issuer=issuer, token_endpoint_auth_method=NONE)
     if authorization_server.registration_endpoint is None:
         raise AuthError(
@@ -86,7 +86,7 @@ async def registered_client(
 
 
 async def bind_to_issuer(issuer: str, drawer: RecordDrawer, client_id: str | None) -> None:
-    """Remember that credentials of the author belong to an issuer."""
+    """Store that the author's credentials belong to an issuer."""
     stored = await drawer.client()
     if stored is None or stored.issuer != issuer:
         pending = {} if stored is None else stored.pending
@@ -149,8 +149,8 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
     """Return a copy of client metadata that can be sent as JSON.
 
     Raises:
-        ValueError: it is not JSON.
-        TypeError: it is no JSON object.
+        ValueError: the metadata cannot be encoded as JSON.
+        TypeError: the metadata is not a mapping.
     """
     try:
         copied = msgspec.json.decode(msgspec.json.encode({} if metadata is None else metadata))

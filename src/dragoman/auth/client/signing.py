@@ -1,6 +1,6 @@
-"""Signatures of clients: assertions that prove who the client is (RFC 7523), and DPoP proofs (RFC 9449).
+"""Signatures of clients: assertions that authenticate the client (RFC 7523), and DPoP proofs (RFC 9449).
 
-They need the package joserfc, which the extra `jwt` installs.
+Both need the package joserfc, which the extra `jwt` installs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ASSERTION_ALGORITHMS = {"ES256": "EC", "RS256": "RSA"}
 
 
 class AssertionSigner:
-    """Signs assertions of a client with its private key: PEM, or a key object of `cryptography`.
+    """Signs assertions with the private key of a client: a PEM, or a key object of `cryptography`.
 
     Raises:
         InvalidCredentials: the algorithm is not known, or the key cannot sign with it.
@@ -46,7 +46,7 @@ class AssertionSigner:
             ) from None
 
     def sign(self, audience: str) -> str:
-        """Return an assertion for one authorization server, to be used once."""
+        """Return an assertion for one request to an authorization server."""
         from joserfc import jwt
 
         now = int(time.time())
@@ -88,16 +88,16 @@ class ProofKey:
 
     @property
     def private_jwk(self) -> dict[str, Any]:
-        """The private key as JSON, to be stored."""
+        """The private key as JSON, for the storage."""
         return dict(self._key.as_dict(private=True))
 
     @property
     def thumbprint(self) -> str:
-        """The thumbprint by which tokens name the key."""
+        """The thumbprint that identifies the key in tokens."""
         return self._key.thumbprint()
 
     def remember_nonce(self, url: str, nonce: str | None) -> bool:
-        """Keep the nonce that a server sent, and tell whether there was one."""
+        """Store the nonce that a server sent, and tell whether it sent one."""
         if nonce:
             self._nonces[origin_of(url)] = nonce
         return bool(nonce)

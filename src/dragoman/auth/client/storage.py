@@ -1,11 +1,11 @@
 """Token storages: in memory, in files, and in files without secrets.
 
-A drawer is what one storage holds for one server and one client. The drawer of a `FileStorage` is one file, readable by
-its user alone and replaced as a whole. A folder that others can write, a link, and a file that others own or can read
-are refused: their content may be planted, and what is written there may be read.
+A drawer is the part of a storage for one server and one client. The drawer of a `FileStorage` is one file, which only
+its user can read, and which is replaced as a whole. The storage refuses a folder that other users can write, a link,
+and a file that other users own or can read: other users could have written the content, or could read it.
 
-An authorizer takes the lock of the drawer before it changes tokens, and reads them again. Another process may have used
-the refresh token just now, and a refresh token that is used twice can revoke the whole login.
+An authorizer takes the lock of the drawer before it changes tokens, and then reads the tokens again. Another process
+may have used the refresh token in the meantime, and a second use of it can revoke the whole login.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _logger = logging.getLogger("dragoman.auth")
 
 
 class RecordDrawer:
-    """The drawer of one server in a storage, with records in place of plain JSON."""
+    """The drawer of one server in a storage; converts between records and plain JSON."""
 
     def __init__(self, storage: TokenStorage | Drawers, key: str) -> None:
         self._storage: TokenStorage = storage.drawer(key) if isinstance(storage, Drawers) else storage
@@ -64,7 +64,7 @@ class RecordDrawer:
         await resolved(self._storage.save_client_information(None if information is None else information.to_json()))
 
     def lock(self) -> AbstractAsyncContextManager[Any]:
-        """Keep everybody else from renewing the tokens."""
+        """Return a lock that keeps other processes and clients from renewing the tokens."""
         lock = getattr(self._storage, "lock", None)
         return nullcontext() if lock is None else lock()
 
@@ -88,7 +88,7 @@ class _MemoryDrawer:
 
 
 class MemoryStorage:
-    """Keeps tokens as long as the process lives.
+    """Keeps tokens in memory until the process ends.
 
     Example:
         Client(url, auth=OAuth(storage=MemoryStorage()))
@@ -106,14 +106,14 @@ class MemoryStorage:
 
 
 class FileStorage:
-    """Keeps tokens in files that only this user may read, and lets processes renew them one after the other.
+    """Keeps tokens in files that only this user can read; a lock lets one process at a time renew them.
 
     Example:
         Client(url, auth=OAuth(storage=FileStorage(account="ada@example.com")))
 
-    Without a folder they are in the user's state folder. `account` tells the logins of several people apart. Where no
-    file can be written there is a warning, and the tokens last as long as the process. A folder that others can write,
-    and files in it that are not this user's alone, are refused with an `AuthError` when they are used.
+    The default of `folder` is in the user's state folder. `account` separates the logins of several people. If a file
+    cannot be written, a warning is logged, and the tokens are kept until the process ends. If other users can write the
+    folder, or own or read the file, its use raises an `AuthError`.
     """
 
     def __init__(self, folder: str | Path | None = None, *, account: str = "") -> None:
@@ -135,7 +135,7 @@ class FileDrawer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._unwritten: dict[str, Any] | None = None
-        """The content, once the file cannot be written."""
+        """The content, if the file could not be written."""
 
     def tokens(self) -> dict[str, Any] | None:
         """Return the tokens that were saved last."""
@@ -188,10 +188,10 @@ class FileDrawer:
 
     @asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
-        """Keep other processes, and other clients of this one, from renewing the same tokens.
+        """Keep other processes and other clients from renewing the same tokens during the block.
 
         Raises:
-            AuthError: somebody else holds the lock for longer than any login takes.
+            AuthError: another process holds the lock for longer than any login takes.
         """
         descriptor = self._open_lock()
         if descriptor is None:
@@ -237,10 +237,10 @@ async def _acquire(descriptor: int, path: Path) -> None:
 
 
 class IssuerStorage:
-    """Keeps tokens in memory, and in a file only which authorization server the credentials belong to.
+    """Keeps tokens in memory, and stores in a file which authorization server the credentials belong to.
 
-    Programs use it that can get new tokens at any time: no secret is written, and a server that points to another
-    authorization server is detected after a restart too.
+    It is for programs that can get new tokens at any time: no secret is written, and after a restart the program still
+    detects that a server names another authorization server.
     """
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ class StoredRecord(Struct, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls: type[R], stored: Mapping[str, Any] | None) -> R | None:
-        """Return the record of plain JSON, or None if it does not fit."""
+        """Return the record for plain JSON, or None if the JSON does not fit."""
         if stored is None:
             return None
         try:
@@ -55,9 +55,9 @@ class AuthorizationServer(StoredRecord):
     takes_metadata_documents: bool = False
     sends_issuer: bool = False
     is_assumed: bool = False
-    """Whether the MCP server names no authorization server and is taken for its own, as in 2025-03-26."""
+    """Whether the MCP server names no authorization server, and so is its own, as in 2025-03-26."""
     is_guessed: bool = False
-    """Whether there is no metadata at all, so that the endpoints are the default ones of 2025-03-26."""
+    """Whether there is no metadata at all, so that the endpoints are the defaults of 2025-03-26."""
     in_private_network: bool = field(default=False, name="is_inside")
     """Whether the MCP server itself was reached in a private network."""
     has_pkce: bool = False
@@ -93,7 +93,7 @@ class Tokens(StoredRecord):
 
     @property
     def expires_soon(self) -> bool:
-        """Whether to renew now: a fifth of the lifetime before the end, at most a minute."""
+        """Whether to renew now: a fifth of the lifetime before the expiry, at most a minute before it."""
         if self.expires_at is None:
             return False
         ahead = MAX_SECONDS_AHEAD if self.lifetime is None else min(MAX_SECONDS_AHEAD, self.lifetime / 5)
@@ -133,7 +133,7 @@ class ClientInformation(StoredRecord):
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is an id, and no secret that has expired."""
+        """Whether there is an id, and the secret, if any, has not expired."""
         if not self.client_id or not self.client_id.strip():
             return False
         expires = self.client_secret_expires_at

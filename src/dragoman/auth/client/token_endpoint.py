@@ -1,4 +1,4 @@
-"""Token requests: client authentication, requested scopes, and the tokens or the refusal in the answer."""
+"""Token requests: the client's authentication, the scopes, and the tokens or the refusal in the answer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def joined_scopes(scopes: Iterable[str]) -> str | None:
 def with_offline_access(
     scope: str | None, authorization_server: AuthorizationServer, *, may_refresh: bool
 ) -> str | None:
-    """Return a scope with `offline_access` if the authorization server supports it and it is of use, else without."""
+    """Return a scope with `offline_access` if the authorization server and the client support it, else without."""
     scopes = [one for one in (scope or "").split() if one != OFFLINE_ACCESS]
     is_supported = OFFLINE_ACCESS in (authorization_server.scopes_supported or ())
     # Without a scope the server grants its default scopes; `offline_access` alone would replace them.
@@ -51,7 +51,7 @@ def with_offline_access(
 
 
 class Credential(Struct):
-    """How a client authenticates; without a client id it does not."""
+    """How a client authenticates; without a client id and a signer it does not."""
 
     client_id: str | None = None
     secret: str | None = None
@@ -63,7 +63,7 @@ class Credential(Struct):
 
 
 def client_credential(client: ClientInformation, authorization_server: AuthorizationServer) -> Credential:
-    """Return how a registered client authenticates: as it was registered, else as the server supports it."""
+    """Return how a registered client authenticates: by its registered method, else by one that the server supports."""
     secret = client.client_secret if client.client_secret and client.client_secret.strip() else None
     method = client.token_endpoint_auth_method
     if method not in (BASIC, POST, NONE):
@@ -85,7 +85,7 @@ async def request_tokens(
 
     Raises:
         TokenRefused: the server refuses, or its answer has no usable token.
-        AuthError: the server cannot be asked.
+        AuthError: the server cannot be reached.
     """
     fields = {name: value for name, value in form.items() if value is not None}
     reply = await _post(
@@ -104,7 +104,7 @@ async def _post(
     key: ProofKey | None,
     authorization_server: AuthorizationServer,
 ) -> FetchedReply:
-    """Post a form; once more if the server only demands a DPoP nonce."""
+    """Post a form, and once more if the server demands a DPoP nonce."""
     url = authorization_server.token_endpoint
     fetch.secrets.add(credential.secret)
     for _ in range(2):
@@ -127,7 +127,7 @@ def authenticated(
     if credential.method == PRIVATE_KEY_JWT and credential.signer is not None:
         fields |= {"client_assertion_type": ASSERTION_TYPE, "client_assertion": credential.signer.sign(audience)}
     elif credential.client_id is not None:
-        # Also beside a header: some servers look for the client id here first.
+        # The form has the client id even if a header has it too: some servers look for it in the form first.
         fields["client_id"] = credential.client_id
     if credential.method == BASIC and credential.secret is not None:
         headers["Authorization"] = basic_client_authorization(credential.client_id or "", credential.secret)
@@ -140,7 +140,7 @@ def accepted_body(reply: FetchedReply, url: str, secrets: Secrets) -> dict[str, 
     """Return the body of an answer that grants the request.
 
     Raises:
-        TokenRefused: the answer refuses it.
+        TokenRefused: the answer refuses the request.
     """
     body = reply.body
     if reply.status in (OK, CREATED) and body is not None and "error" not in body:

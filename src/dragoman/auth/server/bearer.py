@@ -1,7 +1,8 @@
-"""Bearer authorization of a server: admission by token, challenges, and protected resource metadata (RFC 6750, 9728).
+"""Bearer: the authorization of a server by bearer tokens, with challenges and metadata (RFC 6750, RFC 9728).
 
-A verifier tells whom a token belongs to. `Bearer` adds the challenge of a refusal, and the metadata document that names
-the authorization servers. Neither is made of what a client sends, so both are the same behind any proxy.
+A verifier returns the identity that a token belongs to. `Bearer` adds the challenge of a refusal, and the metadata
+document that names the authorization servers. Both are made from the options of `Bearer` and the path of the mount, not
+from the host in the request, so they are the same behind any proxy.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 class Verifier(Protocol):
-    """An object that tells whom a token belongs to.
+    """An object that returns the identity that a token belongs to.
 
-    A verifier that also has `async def judge(token, audience) -> Identity | BadToken` is asked by that method, so that
-    the client and the log are told why a token is refused.
+    If a verifier also has `async def judge(token, audience) -> Identity | BadToken`, `Bearer` calls that method, and
+    gives the client and the log the reason of a refusal.
     """
 
     async def verify(self, token: str, audience: str) -> Identity | None:
-        """Return whom a token for an audience belongs to; None if it is no good."""
+        """Return the identity that a token for an audience belongs to; None if the token is refused."""
 
 
 Found = Identity | BadToken | str | None
@@ -44,21 +45,21 @@ Check = Callable[[str], Found | Awaitable[Found]]
 
 
 class Bearer:
-    """Lets in who has a good bearer token.
+    """Authorizes requests to a server by their bearer tokens (RFC 6750).
 
     Example:
         auth = Bearer(Jwt(issuer="https://login.example.com"), resource="https://api.example.com/mcp")
         app = server.asgi(auth=auth)
 
     `verifier` is a `Jwt`, an `Introspection`, or a function of the token, plain or async, that returns an `Identity`,
-    the name of a principal, a `BadToken`, or None. `resource` is the address that clients know the server by: tokens
-    must be meant for it. `authorization_servers` are the issuers of tokens; by default that of the verifier. Who lacks
-    one of the `required_scopes` is refused; `scopes_supported` is what the metadata tells clients to ask for, by
-    default the same. `implied_scopes` says which scopes others include: `{"files:write": ["files:read"]}`.
-    `metadata_url` is where clients find the metadata, if that is not where this server serves them.
+    the name of a principal, a `BadToken`, or None. `resource` is the public URL of the server, and the audience that
+    tokens must have. `authorization_servers` are the issuers of tokens; by default that of the verifier. A token
+    without one of the `required_scopes` is refused; `scopes_supported` are the scopes in the metadata, by default the
+    same. `implied_scopes` maps a scope to the scopes that it includes: `{"files:write": ["files:read"]}`.
+    `metadata_url` is the public URL of the metadata, if it differs from the URL of RFC 9728.
 
     Raises:
-        ValueError: an address is no absolute URL or not secure, there is no authorization server, or a scope is none.
+        ValueError: a URL is not absolute or not secure, a scope is invalid, or there is no authorization server.
     """
 
     def __init__(
@@ -100,16 +101,16 @@ class Bearer:
         if self._metadata_url is not None:
             return self._metadata_url
         if root_path.strip("/"):
-            # A framework may take the root path from the path that the client sent.
+            # A framework may take the root path from the path in the request.
             below = quote(f"/{root_path.strip('/')}")
             return f"{origin_of(self.resource)}{below}{WELL_KNOWN}{quote(path)}"
         return protected_resource_metadata_urls(self.resource)[0]
 
     async def admit(self, headers: Mapping[str, str], metadata_address: str) -> Identity | Denial:
-        """Return who sends a request, or why it is refused.
+        """Return the identity that sends a request, or the refusal of the request.
 
         Raises:
-            Exception: the token cannot be verified now.
+            Exception: the verifier failed, for example because it cannot reach the issuer.
         """
         scheme, _, token = headers.get("authorization", "").strip().partition(" ")
         token = token.strip()
@@ -130,7 +131,7 @@ class Bearer:
         return found
 
     def insufficient(self, scopes: Iterable[str], metadata_address: str) -> Denial:
-        """Return the refusal of a request that needs these scopes, beside the required ones."""
+        """Return the refusal of a request that needs these scopes in addition to the required ones."""
         # SHOULD (2026-07-28): one challenge has all scopes that the operation needs.
         scope = " ".join(sorted(self._required.union(scopes)))
         reason = f"This takes the scopes: {scope}"
@@ -173,10 +174,10 @@ class Bearer:
 
 
 def identity_of(found: Any) -> Identity | None:
-    """Return the identity that an author's function returned, as an identity, a name or None.
+    """Return the identity for the return value of an author's function: an identity, a name or None.
 
     Raises:
-        TypeError: it returned something else.
+        TypeError: the function returned another type.
     """
     if found is None or isinstance(found, Identity):
         return found
@@ -198,7 +199,7 @@ def check_scopes(scopes: Iterable[str]) -> None:
     """Check that texts can be scopes (RFC 6749).
 
     Raises:
-        ValueError: one cannot.
+        ValueError: a text is not a valid scope.
     """
     _scopes(scopes, "scopes")
 
@@ -221,7 +222,7 @@ def _scopes(scopes: Iterable[str], what: str) -> list[str]:
 def _public_scopes(scopes: Iterable[str], what: str) -> list[str]:
     given = _scopes(scopes, what)
     if "offline_access" in given:
-        # SHOULD NOT (2026-07-28): it concerns a client and its authorization server alone.
+        # SHOULD NOT (2026-07-28): `offline_access` concerns only a client and its authorization server.
         raise ValueError(f"{what} must not have offline_access, which is no concern of a server that takes tokens")
     return given
 

@@ -9,12 +9,12 @@ from msgspec.structs import force_setattr
 
 
 class Identity(Struct, frozen=True):
-    """Who sends a request, and what they may do.
+    """The sender of a request: the principal, its scopes, and the claims of the token.
 
     Example:
         Identity("user-17", frozenset({"files:read"}))
 
-    Scopes may also come as a list, or as one text with spaces between them.
+    `scopes` may also be given as a list, or as one text with spaces between the scopes.
     """
 
     principal: str
@@ -33,16 +33,16 @@ class Identity(Struct, frozen=True):
 
 
 class BadToken(Struct, frozen=True):
-    """Why a token is no good: what a verifier may return instead of None.
+    """Why a token is refused; a verifier may return it instead of None.
 
     Example:
         return BadToken("The token was revoked", detail=f"by {who}")
     """
 
     reason: str
-    """For the client: which check failed, without the content of the token."""
+    """The text for the client: which check failed, without the content of the token."""
     detail: str = ""
-    """For the server's log: the value that was found, and the expected one."""
+    """The text for the server's log: the value in the token, and the expected value."""
 
 
 class Denial(Struct, frozen=True):
@@ -53,4 +53,4 @@ class Denial(Struct, frozen=True):
     challenge: str
     """The `WWW-Authenticate` header."""
     detail: str = ""
-    """For the server's log, beside the reason."""
+    """A further text for the server's log."""

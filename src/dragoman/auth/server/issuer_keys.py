@@ -1,20 +1,20 @@
-"""The public keys (JWKS) of an issuer of tokens.
+"""IssuerKeys: fetches and caches the public keys (JWKS) of an issuer of tokens.
 
-The keys are fetched when they are first needed and kept for an hour. Everybody who needs them meanwhile waits for the
-same fetch. After a failed fetch the issuer is left alone for a while: the keys that are known stay good, and without
-keys every token is an error at once.
+The keys are fetched when they are first needed, and kept for an hour. All tokens that need the keys during a fetch wait
+for that fetch. After a failed fetch no request is sent for a minute, or for five seconds if there are no keys: known
+keys stay valid, and without keys every check of a token is an error at once.
 
-A token may name a key (`kid`) that is not known, because the issuer has a new one. Anybody can send such tokens, so
-their cost is bounded:
+A token may name an unknown key (`kid`), because the issuer has a new one. Any client can send such tokens, so their
+cost is bounded:
 
-- all tokens with unknown keys share one refetch, which is begun at most every five seconds;
-- a token that comes earlier waits for the next refetch, not for the one under way, which may have begun before the new
-  key existed;
-- a key that was not found is refused at once for a minute;
-- beyond a thousand waiting tokens the others are an error, not a refusal.
+- all tokens with unknown keys share one refetch, and a refetch begins at most every five seconds;
+- a token with an unknown key waits for the next refetch, not for one under way, which may have begun before the issuer
+  published the new key;
+- a key that a refetch did not find is refused at once for a minute;
+- if a thousand tokens wait, the check of a further one is an error, not a refusal.
 
-Strangers who make up names can delay a new key by these five seconds, and no more. One refetch for each unknown name
-was rejected, because strangers could then make this server flood the issuer.
+So a client that sends invented key ids can delay a new key by five seconds at most. One refetch for each unknown key id
+was rejected, because any client could then make this server flood the issuer.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class IssuerKeys:
         """The refetch for unknown keys, until its fetch begins."""
         self._waiting = 0
         self._missing: OrderedDict[int, float] = OrderedDict()
-        """Hashes of key ids that were not found, and until when they are refused at once."""
+        """Hashes of the key ids that were not found, and the time until which they are refused at once."""
 
     async def find(self, kid: str | None) -> list[Any]:
-        """Return the keys that may have signed a token: those with its key id, or all if it names none.
+        """Return the keys that may have signed a token: those with its key id, or all keys if the token has no key id.
 
         Raises:
-            AuthError: the issuer cannot be asked, or too many tokens wait for unknown keys.
+            AuthError: the keys cannot be fetched, or too many tokens wait for unknown keys.
         """
         if time.monotonic() >= self._fetch_at or (not self._keys and is_pending_here(self._fetching)):
             await self._fetch()
@@ -101,7 +101,7 @@ class IssuerKeys:
         return found
 
     async def _refetch(self) -> bool:
-        """Fetch the keys again as soon as that is allowed, and tell whether that worked."""
+        """Fetch the keys again, at most every five seconds; tell whether the fetch succeeded."""
         await asyncio.sleep(max(0.0, self._refetch_at - time.monotonic()))
         await self._wait_for_fetch()
         self._refetching = None
@@ -113,10 +113,10 @@ class IssuerKeys:
             await self._fetch()
 
     async def _fetch(self) -> bool:
-        """Wait for the fetch under way, or for a new one, and tell whether it worked."""
+        """Wait for the fetch under way, or start one; tell whether it succeeded."""
         if not is_pending_here(self._fetching):
             self._fetching = asyncio.create_task(self._fetch_once())
-        # Whoever began it may be cancelled while others wait for it.
+        # The task that began this may be cancelled while other tasks wait for it.
         return await asyncio.shield(self._fetching)
 
     async def _fetch_once(self) -> bool:
@@ -153,7 +153,7 @@ class IssuerKeys:
 
 
 def _verifying_key(jwk: Any) -> Any:
-    """Return a key that verifies signatures; None for a secret, an encryption key, and what cannot be read."""
+    """Return a key that verifies signatures; None for a shared secret, an encryption key, or a malformed key."""
     from joserfc.jwk import JWKRegistry
 
     try:

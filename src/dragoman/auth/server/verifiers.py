@@ -1,10 +1,10 @@
-"""Verifiers of bearer tokens: `Jwt` by the keys of the issuer, `Introspection` by asking the issuer.
+"""Verifiers of bearer tokens: `Jwt` uses the keys of the issuer, and `Introspection` sends a request to the issuer.
 
-A verdict is an `Identity` or a `BadToken`. A token that cannot be checked, because the issuer cannot be asked, is an
-error and no verdict: a client must not be told to throw away a token that may be good.
+A verdict is an `Identity` or a `BadToken`. If a token cannot be checked, because the issuer cannot be reached, an error
+is raised and there is no verdict: a refusal would make the client discard a token that may be valid.
 
-What the issuer answered about an opaque token is kept for 30 seconds. Requests with the same token wait for one answer.
-At most 100 tokens are asked about at once; the others wait for their turn.
+An `Introspection` caches the issuer's answer about a token for 30 seconds. Requests with the same token wait for one
+answer. At most 100 tokens are checked at a time; the others wait for their turn.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ _logger = logging.getLogger("dragoman.auth")
 
 
 class _ClaimsVerifier(ABC):
-    """Checks the claims that both kinds of verifiers check."""
+    """The base of both verifiers: checks issuer, audience and `nbf`."""
 
     issuer: str | None
     _clock: Callable[[], float]
 
     async def verify(self, token: str, audience: str) -> Identity | None:
-        """Return whom a token belongs to; None if it is no good.
+        """Return the identity that a token belongs to; None if the token is refused.
 
         Raises:
-            AuthError: that cannot be found out now.
+            AuthError: the token cannot be checked now.
         """
         verdict = await self.judge(token, audience)
         return None if isinstance(verdict, BadToken) else verdict
 
     @abstractmethod
     async def judge(self, token: str, audience: str) -> Identity | BadToken:
-        """Return whom a token belongs to, or why it is no good.
+        """Return the identity that a token belongs to, or why the token is refused.
 
         Raises:
-            AuthError: that cannot be found out now.
+            AuthError: the token cannot be checked now.
         """
 
     def _mismatch(self, claims: Mapping[str, Any], audience: str) -> BadToken | None:
-        """Return why a token of these claims is not for this server, or not yet."""
+        """Return why a token with these claims is not valid here or now; None if the token is valid."""
         if self.issuer is not None and claims.get("iss") != self.issuer:
             return BadToken("The token is of another issuer", f"{_shown('iss', claims)}, not {self.issuer!r}")
         audiences = claims.get("aud")
@@ -88,23 +88,24 @@ def _is_number(value: Any) -> bool:
 
 
 def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
-    """Return the scopes of claims, which are a text with spaces or a list."""
+    """Return the scopes in claims, given as a text with spaces or as a list."""
     found = claims.get("scope", claims.get("scp"))
     parts = found.split() if isinstance(found, str) else found
     return frozenset(part for part in parts if isinstance(part, str)) if isinstance(parts, list) else frozenset()
 
 
 class Jwt(_ClaimsVerifier):
-    """Verifies signed tokens (RFC 9068) by the keys of their issuer.
+    """Verifies signed tokens (RFC 9068) with the public keys of their issuer.
 
     Example:
         Jwt(issuer="https://login.example.com", jwks_url="https://login.example.com/keys")
 
-    Without `jwks_url` it is looked up in the issuer's metadata. `audience` is what tokens must be meant for; by default
-    the server's resource. `algorithms` are those that are accepted: never `none`, and no shared secrets.
+    Without `jwks_url` the URL of the keys is taken from the issuer's metadata. `audience` is the audience that tokens
+    must have; by default the server's resource. `algorithms` are the accepted algorithms; `none` and shared secrets are
+    never accepted.
 
     Raises:
-        ValueError: an algorithm is not accepted, or an address is neither https nor on this machine.
+        ValueError: an algorithm is not accepted, or a URL is neither https nor on this machine.
         AuthError: the package joserfc is not installed.
     """
 
@@ -135,10 +136,10 @@ class Jwt(_ClaimsVerifier):
         return f"<Jwt of {self.issuer}>"
 
     async def judge(self, token: str, audience: str) -> Identity | BadToken:
-        """Return whom a token belongs to, or why it is no good.
+        """Return the identity that a token belongs to, or why the token is refused.
 
         Raises:
-            AuthError: the issuer's keys cannot be had.
+            AuthError: the issuer's keys cannot be fetched.
         """
         header = _header(token)
         if header is None:
@@ -158,7 +159,7 @@ class Jwt(_ClaimsVerifier):
         try:
             return jwt.decode(token, key, algorithms=self._algorithms).claims
         except Exception as error:
-            # A token of a stranger may make the decoder raise anything; it is refused.
+            # An untrusted token may make the decoder raise any exception; the token is refused.
             _logger.debug("A token was refused: %s", type(error).__name__)
             return None
 
@@ -183,7 +184,7 @@ def _header(token: str) -> dict[str, Any] | None:
 
 
 class _Inquiries:
-    """The unanswered inquiries of one event loop: one for each token, and a bounded number at once."""
+    """The introspection requests under way in one event loop: one for each token, and a bounded number at a time."""
 
     def __init__(self) -> None:
         self._tasks: dict[bytes, asyncio.Task[Identity | BadToken]] = {}
@@ -192,10 +193,10 @@ class _Inquiries:
     async def join(
         self, key: bytes, ask: Callable[[], Coroutine[Any, Any, Identity | BadToken]]
     ) -> Identity | BadToken:
-        """Return the answer to an inquiry, which is made once however many wait for it.
+        """Return the verdict on a token; all calls with the same key share one request.
 
         Raises:
-            AuthError: there is no answer, or too many wait.
+            AuthError: there is no answer, or too many tokens wait.
         """
         task = self._tasks.get(key)
         if task is None:
@@ -203,7 +204,7 @@ class _Inquiries:
                 raise AuthError("Tokens cannot be verified: too many wait to be asked about; try again")
             task = self._tasks[key] = asyncio.create_task(self._in_turn(ask))
             task.add_done_callback(lambda done: self._end(key, done))
-        # Whoever began it may be cancelled while others wait for it.
+        # The task that began this may be cancelled while other tasks wait for it.
         return await asyncio.shield(task)
 
     async def _in_turn(self, ask: Callable[[], Coroutine[Any, Any, Identity | BadToken]]) -> Identity | BadToken:
@@ -223,17 +224,17 @@ class _Inquiries:
 
 
 class Introspection(_ClaimsVerifier):
-    """Verifies tokens by asking who issued them (RFC 7662).
+    """Verifies tokens by requests to the issuer's introspection endpoint (RFC 7662).
 
     Example:
         Introspection("https://login.example.com/introspect", client_id="api", client_secret=secret)
 
-    `issuer` is who issues the tokens, if that is one. `audience` is what tokens must be meant for; by default the
-    server's resource. An answer counts for 30 seconds, and never longer than its token. At most 100 tokens are asked
-    about at once.
+    `issuer` is the issuer that tokens must have, if it is given. `audience` is the audience that tokens must have; by
+    default the server's resource. An answer is cached for 30 seconds, but not longer than its token is valid. At most
+    100 tokens are checked at a time.
 
     Raises:
-        ValueError: an address is neither https nor on this machine.
+        ValueError: a URL is neither https nor on this machine.
     """
 
     def __init__(
@@ -258,13 +259,13 @@ class Introspection(_ClaimsVerifier):
         return f"<Introspection at {self._url}>"
 
     async def judge(self, token: str, audience: str) -> Identity | BadToken:
-        """Return whom a token belongs to, or why it is no good.
+        """Return the identity that a token belongs to, or why the token is refused.
 
         Raises:
-            AuthError: the issuer cannot be asked, or too many tokens wait.
+            AuthError: the issuer cannot be reached, or too many tokens wait.
         """
         audience = self._audience or audience
-        # A hash, so that no token is kept in memory; of both, because a verdict holds for one audience.
+        # The key is a hash, so that no token is kept in memory, and includes the audience of the verdict.
         key = hashlib.sha256(f"{audience} {token}".encode(errors="surrogatepass")).digest()
         known = self._answers.get(key)
         if known is not None and time.monotonic() < known[0]:
@@ -304,7 +305,7 @@ class Introspection(_ClaimsVerifier):
         return Identity(principal, scopes_of(claims), dict(claims))
 
     def _seconds_left(self, claims: Mapping[str, Any]) -> float:
-        """Return for how many seconds a token is still good; as long as an answer is kept if it does not say."""
+        """Return the seconds until a token expires; without `exp`, the seconds for which an answer is cached."""
         expires: Any = claims.get("exp")
         if expires is None:
             return ANSWER_SECONDS

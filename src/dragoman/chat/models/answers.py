@@ -1,4 +1,4 @@
-"""The answer of a model, put together from its deltas.
+"""ModelAnswer: puts the answer of a model together from its deltas.
 
 Providers number the pieces of calls in different ways: by call, by the blocks of the message, all with 0, or not at
 all. `CallPieces` finds out which pieces belong together.
@@ -18,12 +18,12 @@ from dragoman.schema.naming import safe_name
 
 
 class PartialCall(msgspec.Struct):
-    """A call of which some pieces arrived."""
+    """A tool call of which some pieces have arrived."""
 
     place: int
-    """How many calls of the answer began before this one."""
+    """The position of the call in the answer, from 0."""
     number: int | None
-    """The number that the provider gives its pieces."""
+    """The number that the provider gives to the pieces of this call."""
     id: str = ""
     name: str = ""
     arguments: str = ""
@@ -32,7 +32,7 @@ class PartialCall(msgspec.Struct):
 class CallPieces:
     """The calls of an answer, put together from their pieces.
 
-    A call begins where a number or an id is new, and without numbers also where a name follows a call with a name.
+    A piece begins a new call if its number or id is new; without numbers, also if it has a name after a named call.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class ModelAnswer:
             self._calls.add(piece.index, piece.id, piece.name, piece.arguments)
 
     def calls(self, used_ids: Collection[str] = ()) -> list[ToolCall]:
-        """Return the calls that the answer asks for, in order; `used_ids` are the ids of the conversation's calls.
+        """Return the tool calls of the answer, in order; `used_ids` are the ids of earlier calls in the conversation.
 
         Providers refuse a conversation with two calls of one id, and names with characters that they do not allow,
         even if their own model wrote them. Such ids and names are replaced.
@@ -107,7 +107,7 @@ def _arguments(raw: str) -> types.Json | None:
 
 @asynccontextmanager
 async def closing(deltas: AsyncIterator[Delta]) -> AsyncIterator[AsyncIterator[Delta]]:
-    """Close an answer at the end of the block, also in its middle, if it can be closed."""
+    """Close a stream of deltas at the end of the block, if it has `aclose`."""
     try:
         yield deltas
     finally:

@@ -1,9 +1,9 @@
-"""Models of every provider, through the package any-llm.
+"""AnyLlm: models of every provider, through the package any-llm.
 
 A model has one client of its provider for each event loop, since connections belong to a loop. A request that fails
-before the first piece of the answer is made again after a pause, if the failure may pass. After the first piece nothing
-is repeated, because the reader has seen it. Every exception of a provider becomes a ModelError that names the remedy.
-The ModelError holds neither keys nor the provider's exception, which may hold them.
+before the first delta of the answer is sent again after a pause, if the failure is transient. After the first delta
+nothing is repeated, because the caller already has that delta. Every exception of a provider becomes a ModelError that
+names the remedy. The ModelError holds neither keys nor the provider's exception, which may hold them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _logger = logging.getLogger("dragoman.chat")
 DEFAULT_MAX_TOKENS = 8192
 FIRST_PAUSE, MAX_PAUSE = 0.5, 60.0
 MAX_EXTRAS = 1_000
-"""How many calls the data is kept of that providers want back."""
+"""The number of calls whose `ProviderExtras` are kept."""
 
 _TRANSIENT_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _SECRETS = (
@@ -51,17 +51,19 @@ _SECRETS = (
 
 
 class AnyLlm:
-    """A model of any provider that any-llm knows, or of any endpoint that speaks as OpenAI's does.
+    """A model of any provider that any-llm supports, or of any endpoint that is compatible with OpenAI's.
 
     Example:
         model = AnyLlm("anthropic:claude-sonnet-4-5", api_key="...")
         model = AnyLlm("house:our-model", base_url="https://models.example.com/v1")
 
     Without `api_key` the provider's own environment variable is read. A request that failed before the model answered
-    is made again up to `retries` times. `strict` makes OpenAI enforce the schemas of the tools. Other options go with
-    every request.
+    is sent again up to `retries` times. `strict` makes OpenAI enforce the schemas of the tools. Other options are sent
+    with every request.
 
-    Raises ModelError where any-llm is not installed, and ValueError where the name lacks its provider.
+    Raises:
+        ModelError: any-llm is not installed.
+        ValueError: the name has no provider.
     """
 
     def __init__(
@@ -102,7 +104,8 @@ class AnyLlm:
     ) -> AsyncIterator[Delta]:
         """Yield the answer to a conversation, piece by piece.
 
-        Raises ModelError where the model cannot be asked, and where it did not answer to the end.
+        Raises:
+            ModelError: the model cannot be reached, or its answer is incomplete.
         """
         provider = await self._provider()
         request = self._request(provider, messages, tools, options)
@@ -123,7 +126,7 @@ class AnyLlm:
                 return
 
     def _retry_pause(self, response: _Response, error: ModelError, attempt: int) -> float | None:
-        """Return for how long to wait before a request is made again; None if it is not."""
+        """Return the seconds to wait before a request is sent again; None if it is not sent again."""
         if response.has_begun or not response.is_transient:
             return None
         if attempt >= self._retries or (error.retry_after or 0) > MAX_PAUSE:
@@ -246,7 +249,7 @@ class _Response:
         self.has_begun = False
         """Whether a delta was yielded."""
         self.is_transient = False
-        """Whether the failure may pass, so that the request may succeed later."""
+        """Whether the failure is transient, so that the request may succeed later."""
 
     async def deltas(self, provider: Any, request: Json) -> AsyncGenerator[Delta, None]:
         """Make the request, and yield the deltas of its response."""
@@ -272,7 +275,7 @@ class _Response:
                     await chunks.aclose()
 
     async def _guard(self, call: Awaitable[Any]) -> Any:
-        """Await a call of the provider; its exception becomes a ModelError that does not refer to it."""
+        """Await a call of the provider; raise its exception as a ModelError without a reference to the exception."""
         failure: Exception
         try:
             return await call
@@ -290,7 +293,7 @@ class _Response:
 
 
 def _http_client(provider: Any) -> Json:
-    """Return an `http_client` that does not close itself, when it is collected, on whichever loop runs then."""
+    """Return an `http_client` that does not close itself on the wrong event loop when it is garbage-collected."""
     from any_llm.providers.openai.base import BaseOpenAIProvider
 
     if provider.MISSING_PACKAGES_ERROR is not None:
@@ -337,7 +340,6 @@ _PERMANENT_ERRORS = frozenset(
 
 
 def _message(error: Exception) -> str:
-    """Return the provider's own message."""
     body = getattr(_original(error), "body", None)
     if isinstance(body, dict):
         inner = body.get("error")

@@ -1,9 +1,9 @@
-"""The chat completions format: messages and tools to a request, chunks of a response to deltas.
+"""The chat completions format: converts messages and tools to a request, and chunks of a response to deltas.
 
-`CallPieces` puts calls together from the pieces in chunks. A call gets a number of our own, and its first delta is
-yielded as soon as its name is known. The usage and the finish reason are yielded once, at the end. Some providers want
-data of their own back with the next request, such as signatures of thoughts; it is kept by the ids of the calls and put
-into their messages.
+`CallPieces` puts calls together from the pieces in chunks. Deltas number the calls by their position, and the first
+delta of a call is yielded as soon as the call's name is known. The usage and the finish reason are yielded once, at the
+end. Some providers require data of their own in the next request, such as signatures of thoughts; `ProviderExtras`
+keeps the data by the ids of the calls, and the next request puts it into their messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ANTHROPIC = frozenset({"anthropic", "azureanthropic", "vertexaianthropic"})
 GEMINI = frozenset({"gemini", "vertexai"})
 OPENAI = frozenset({"openai", "azureopenai", "azure"})
 ERROR = "Error:"
-"""The begin of a failed call's text, for providers whose API has no field for failures."""
+"""The prefix of a failed call's text, for providers whose API has no field for failures."""
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -32,7 +32,7 @@ _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "
 
 
 class ProviderExtras(msgspec.Struct):
-    """Data of a provider that belongs to a call and goes back with it."""
+    """Data of a provider for one call, to be sent back with the call."""
 
     message: Json = msgspec.field(default_factory=dict)
     call: Json = msgspec.field(default_factory=dict)
@@ -46,7 +46,7 @@ def completion_tools(tools: Sequence[ToolSpec], provider: str, *, strict: bool =
 def _tool(tool: ToolSpec, provider: str, *, strict: bool) -> Json:
     schema = tool.input_schema
     if provider in GEMINI:
-        # any-llm hands a schema with `$defs` on as it is, and drops parts of others.
+        # any-llm passes a schema with `$defs` on unchanged, and drops parts of other schemas.
         parameters = _without_nullable(dialects.for_gemini(schema)) | {"$defs": {}}
     elif provider in ANTHROPIC or provider == "bedrock":
         parameters = dialects.for_anthropic(schema)
@@ -97,7 +97,7 @@ def _message(message: Message, provider: str, extras: Mapping[str, ProviderExtra
 def _results(messages: list[Message], provider: str) -> list[Json]:
     """Return the results of the calls of one answer.
 
-    any-llm drops `is_error` from a message with the role `tool`, and hands blocks of Anthropic's format on as they are.
+    any-llm drops `is_error` from a message with the role `tool`, and passes blocks of Anthropic's format on unchanged.
     """
     if provider in ANTHROPIC:
         results: list[Json] = [{"role": "user", "content": [_anthropic_result(message) for message in messages]}]
@@ -194,7 +194,7 @@ class CompletionReader:
             self.finish_reason = choice.finish_reason or self.finish_reason
 
     def receive_whole(self, completion: Any) -> Iterator[Delta]:
-        """Yield the deltas of an answer that is no stream."""
+        """Yield the deltas of an answer that is not streamed."""
         self._count(completion.usage)
         yield from self._deltas(completion.choices[0].message)
         self.finish_reason = completion.choices[0].finish_reason or "stop"
@@ -205,7 +205,7 @@ class CompletionReader:
         yield Delta(tool_calls=unnamed, usage=self._usage, finish_reason=self.finish_reason)
 
     def extras(self) -> dict[str, ProviderExtras]:
-        """Return the data that the provider wants back, by the ids of the calls."""
+        """Return the data that the provider requires in the next request, by the ids of the calls."""
         extra = self._message_extra
         message = {"extra_content": extra, "reasoning": {"content": self._reasoning}} if extra else {}
         return {

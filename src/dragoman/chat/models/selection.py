@@ -1,4 +1,4 @@
-"""The models of one chat: its own model, and other models that are asked for by name."""
+"""ChatModels: the models of one chat, its own one and others that sampling requests name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dragoman.chat.models.any_llm import AnyLlm
 
 
 def resolve_model(model: str | Model, **options: Any) -> Model:
-    """Return the model of a name such as "openai:gpt-4.1"; a model is returned as it is.
+    """Return the model with a name such as "openai:gpt-4.1"; a model object is returned unchanged.
 
     Example:
         resolve_model("ollama:llama3.2", base_url="http://localhost:11434")
 
-    Raises TypeError for anything else, and for options that are given with a model instead of a name.
+    Raises:
+        TypeError: `model` is neither a name nor a model, or options are given with a model object.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(model, str):
@@ -36,7 +37,7 @@ class ChatModels:
         self.choose(model, **connection)
 
     def choose(self, model: str | Model, **connection: Any) -> None:
-        """Make a model the chat's own."""
+        """Set the chat's own model."""
         self._connection = connection
         self.own = self._resolve(model, connection)
         self._known: dict[str, Model] = {**self._added, self.own.name: self.own}
@@ -53,10 +54,10 @@ class ChatModels:
         return model.name
 
     def named(self, name: str | None) -> Model:
-        """Return the model of a name; a name without a provider is one of the own model's provider.
+        """Return the model with a name; a name without a provider means the provider of the chat's own model.
 
         Raises:
-            ValueError: there is no provider.
+            ValueError: neither the name nor the chat's own model names a provider.
             ModelError: the model is not available.
         """
         if name is None:
@@ -70,7 +71,7 @@ class ChatModels:
 
     @property
     def has_created(self) -> bool:
-        """Whether there are models that only this object can close."""
+        """Whether this object created models, which it has to close."""
         return bool(self._created)
 
     async def close(self) -> None:

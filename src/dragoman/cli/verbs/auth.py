@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _oauth_of(url: str, scope: str | None = None) -> tuple[OAuth, RecordDrawer]:
-    """Return the OAuth of the command for a server, and its storage."""
+    """Return the `OAuth` of the command for a server, and the storage of that server."""
     oauth = command_oauth(scope=scope)
     try:
         return oauth, oauth.bind(url)

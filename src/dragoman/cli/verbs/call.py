@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dragoman.client.hear.notifications import LogMessage
 
 INTERNAL_ERROR = "Internal error occurred"
-"""What servers answer instead of the text of an unexpected exception."""
+"""The text that servers send instead of the text of an unexpected exception."""
 
 
 @click.command("call", short_help="Call a tool.")

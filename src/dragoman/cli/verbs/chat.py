@@ -86,7 +86,7 @@ def _mark_trusted(targets: Sequence[ResolvedTarget], names: Sequence[str]) -> No
     """Mark the servers that the user trusts.
 
     Raises:
-        UsageError: one of the names is that of no server here.
+        UsageError: a name belongs to no server of this chat.
     """
     for name in names:
         meant = [resolved for resolved in targets if resolved.label == name]
@@ -129,19 +129,19 @@ def _chat(terminal: Terminal, model: str, options: dict[str, Any]) -> Chat:
 
 
 def may_destroy(tool: Any, arguments: dict[str, Any]) -> bool:  # noqa: ARG001
-    """Tell whether a tool may be destructive: yes, unless a trusted server says otherwise."""
+    """Tell whether a tool may be destructive: True, unless annotations of a trusted server deny it."""
     hints = tool.annotations
     return not (tool.is_trusted and (hints.read_only_hint or hints.destructive_hint is False))
 
 
 class TerminalApproval:
-    """Asks for approval of tool calls, one after the other, and shows all arguments."""
+    """Asks the user to approve tool calls, one after the other, and shows all arguments."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
     async def decide(self, approval: Approval) -> bool:
-        """Ask whether a call may be made."""
+        """Ask the user whether the chat may make a call."""
         if not self._terminal.can_ask:
             approval.deny("nobody is there to approve of it")
             return False

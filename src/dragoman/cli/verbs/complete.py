@@ -11,7 +11,7 @@ from dragoman.runtime.terminal import printable_line
 from dragoman.types import Json
 
 _WORDS = 4
-"""How many words there are without a target."""
+"""The number of words on the command line without a target."""
 
 
 @click.command("complete", short_help="Complete an argument of a prompt or resource template.")

@@ -58,7 +58,7 @@ async def command(terminal: Terminal, target: str | None) -> int:
 
 
 class _Warnings(logging.Handler):
-    """Adds warnings in the log as findings."""
+    """A log handler that adds warnings as findings."""
 
     def __init__(self, findings: Findings) -> None:
         super().__init__(logging.WARNING)

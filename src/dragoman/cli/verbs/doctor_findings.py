@@ -1,4 +1,4 @@
-"""Findings of `dragoman doctor`, one for each step."""
+"""Findings: the findings of `dragoman doctor`, one for each step."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dragoman.cli.terminal import Terminal
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
-    """One step: what was examined, whether it passed, and the remedy if not."""
+    """The result of one step: whether it passed, and the remedy if not."""
 
     step: str
     ok: bool
     detail: str
     remedy: str | None = None
     remark: bool = False
-    """Whether it passed, and could be better."""
+    """Whether the step passed with a shortcoming."""
     server: str | None = None
 
 
@@ -35,11 +35,11 @@ class Findings:
 
     @property
     def has_remarks(self) -> bool:
-        """Whether a step could be better."""
+        """Whether a step passed with a shortcoming."""
         return any(finding.remark for finding in self.all)
 
     def begin(self, server: str, *, is_own: bool) -> None:
-        """Begin the findings of a server; `is_own` says whether the user can change it."""
+        """Begin the findings of a server; `is_own` says whether the user can change the server."""
         self.server = server
         self._is_own = is_own
         if not self._terminal.settings.json:
@@ -54,11 +54,11 @@ class Findings:
         self._add(Finding(step, ok=False, detail=detail, remedy=remedy, server=self.server))
 
     def remark(self, step: str, detail: str, remedy: str | None = None) -> None:
-        """Add a step that passed, and could be better."""
+        """Add a step that passed with a shortcoming."""
         self._add(Finding(step, ok=True, detail=detail, remedy=remedy, remark=True, server=self.server))
 
     def shortcoming(self, step: str, detail: str, remedy: str | None = None) -> None:
-        """Add a shortcoming for the server's author: a failure if that is the user, else a remark."""
+        """Add a shortcoming of the server: a failure if the user can change the server, else a remark."""
         (self.failed if self._is_own else self.remark)(step, detail, remedy)
 
     def _add(self, finding: Finding) -> None:

@@ -1,4 +1,4 @@
-"""`dragoman doctor` for a server that answers 401: each step from its challenge to a login."""
+"""`dragoman doctor` for a server that requires credentials: the steps from its challenge to a login."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dragoman.protocol.urls import origin_of, redacted
 
 
 async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> None:
-    """Add a finding for each step from the refusal of a server to a login."""
+    """Add a finding for each step from a server's challenge to a login."""
     challenge = usable_challenge({"www-authenticate": refused.challenge or ""})
     if challenge is None:
         findings.failed(
@@ -48,7 +48,7 @@ async def _examine_resource_metadata(fetch: Fetcher, url: str, challenge: Challe
 
 
 async def _first_document(fetch: Fetcher, urls: list[str]) -> tuple[str | None, str]:
-    """Return the first URL with a document, and what those before it answered."""
+    """Return the first URL with a document, and the failures of the URLs before it."""
     answers: list[str] = []
     for url in dict.fromkeys(urls):
         try:
@@ -66,7 +66,7 @@ async def _first_document(fetch: Fetcher, urls: list[str]) -> tuple[str | None, 
 async def _examine_authorization_server(
     fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings
 ) -> bool:
-    """Tell whether metadata names an authorization server."""
+    """Add the findings about the authorization server, and tell whether metadata names one."""
     authority = await discover(fetch, url, challenge)
     if authority.is_guessed:
         _, failures = await _first_document(fetch, authorization_server_metadata_urls(origin_of(url)))

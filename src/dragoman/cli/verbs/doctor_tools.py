@@ -1,4 +1,4 @@
-"""Problems of tool definitions: what models cannot use well, and what their APIs refuse."""
+"""Finds problems of tool definitions for models, and for the APIs of models."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def command(terminal: Terminal, name: str | None, kind: str) -> None:
 
 
 def project_files(kind: str) -> dict[str, str]:
-    """Return the texts of a project by file names; `{project}` stands for its name."""
+    """Return the files of a project, as texts by file name; `{project}` stands for the project's name."""
     found = (files("dragoman.cli") / "projects" / kind).iterdir()
     return {
         file.name.removesuffix(_SUFFIX): file.read_text("utf-8") for file in sorted(found, key=lambda one: one.name)
@@ -59,7 +59,7 @@ def project_files(kind: str) -> dict[str, str]:
 
 
 def _trust(terminal: Terminal, folder: Path, written: Collection[str]) -> None:
-    """Trust the configuration file that was just written, and no other."""
+    """Trust the configuration file that this command wrote, and no other file."""
     from dragoman.cli.configuration_file import ConfigurationFile
     from dragoman.client.group.config import FILES, read
 

@@ -19,7 +19,7 @@ _HTTP_OPTIONS: dict[str, Callable[[str], Any]] = {"--host": str, "--port": int, 
 
 
 def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None] | None:
-    """Return the target and the options of HTTP, which are None for stdio; None for wrong usage."""
+    """Return the target and the HTTP options (None for stdio), or None if the usage is wrong."""
     targets: list[str] = []
     options: dict[str, Any] = {}
     is_http = False
@@ -44,7 +44,7 @@ def run(target: str, http: dict[str, Any] | None = None) -> None:
     """Serve the server that a file defines."""
     path, name = split_target(target)
     if http is None:
-        # Claimed before the file is imported, so that what it prints goes to stderr.
+        # The streams are claimed before the import of the file, so that its prints go to stderr.
         streams = claim()
         run_stdio(_find(_load(path), name, path), streams=streams)
         return
@@ -56,7 +56,7 @@ def run(target: str, http: dict[str, Any] | None = None) -> None:
 
 
 def split_target(target: str) -> tuple[Path, str | None]:
-    """Return the file and the name of the object of a target, FILE[:object]."""
+    """Split a target, FILE[:object], into the file and the name of the object."""
     path, colon, name = target.rpartition(":")
     if colon and name.isidentifier() and not Path(target).exists():
         return Path(path), name

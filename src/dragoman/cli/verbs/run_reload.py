@@ -1,8 +1,8 @@
 """`dragoman run --reload`: serve in a child process, and restart it when a Python file changes.
 
-Names, sizes and times of the files below the served file's folder are compared three times a second. After a failure
-the child is restarted at the next change. Over stdio the new child has the same streams, and the client has to
-initialize again.
+The parent compares the names, sizes and times of the Python files below the served file's folder three times a second.
+A child that failed is restarted at the next change. Over stdio the new child has the same streams, and the client has
+to initialize again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Snapshot = dict[str, tuple[int, int]]
 
 
 class _Ended(BaseException):
-    """SIGINT or SIGTERM came."""
+    """The process received SIGINT or SIGTERM."""
 
 
 def serve_reloading(words: list[str]) -> None:
-    """Serve the file until a signal comes, or the child ends without failure."""
+    """Serve the file until the process receives a signal, or the child ends without failure."""
     own = [word for word in words if word != "--reload"]
     parsed = parse(own)
     assert parsed is not None
@@ -63,7 +63,7 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 def _watch(child: subprocess.Popen[bytes], folder: Path, seen: Snapshot) -> bool:
-    """Return False when a file has changed, True if the child ended without failure."""
+    """Wait; return False when a file has changed, and True when the child has ended without failure."""
     failed = False
     while True:
         time.sleep(POLL_SECONDS)
@@ -96,7 +96,7 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def snapshot(folder: Path) -> Snapshot:
-    """Return time and size of each Python file below a folder."""
+    """Return the time and the size of each Python file below a folder."""
     found: Snapshot = {}
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]

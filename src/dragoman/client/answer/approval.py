@@ -1,7 +1,7 @@
 """Human approval of tool calls.
 
-Each call is decided once: by what the handler returns, by `approve()` or `deny()` from any thread, or by the time-out.
-Everything that is not a plain yes denies the call. A denial ends the wait at once, even while the handler still runs.
+Each call is decided once: by the return value of the handler, by `approve()` or `deny()` from any thread, or by the
+time-out. An unexpected return value denies the call. A denial ends the wait at once, even while the handler still runs.
 An approval counts only after the handler has returned, because the handler may still fail.
 """
 
@@ -38,7 +38,7 @@ class Approval:
             return call
 
     `arguments` are those that will be sent. Each access returns a copy, so that nothing changes them after they were
-    approved. Show all of them; `repr` escapes what a terminal would not show as it is. `server` is the name that the
+    approved. Show all of them, by `repr`, which escapes control characters. `server` is the name that the
     client or its group gave the server, else the name that the server gave itself. `tool` is the definition, if it is
     known; its annotations are only hints of the server.
     """
@@ -57,7 +57,7 @@ class Approval:
         self._lock = Lock()
         self._reason: str | None = None
         self._decision: Future[bool] = Future()
-        self._decision.set_running_or_notify_cancel()  # a task that stops waiting cannot cancel it then
+        self._decision.set_running_or_notify_cancel()  # so a cancelled waiter cannot cancel the decision
         self.tool = tool
         self.server = server
         self.id = id or uuid.uuid4().hex
@@ -74,12 +74,12 @@ class Approval:
 
     @property
     def decided(self) -> bool:
-        """Whether it was approved or denied."""
+        """Whether the call was approved or denied."""
         return self._decision.done()
 
     @property
     def approved(self) -> bool:
-        """Whether it was approved."""
+        """Whether the call was approved."""
         return self.decided and self._decision.result()
 
     @property
@@ -88,11 +88,11 @@ class Approval:
         return self._reason
 
     def approve(self) -> bool:
-        """Let the call be made; return False if it was decided already."""
+        """Approve the call; return False if it was decided already."""
         return self._decide(approved=True)
 
     def deny(self, reason: str | None = None) -> bool:
-        """Refuse the call; return False if it was decided already. The caller gets the reason."""
+        """Deny the call, with a reason for its caller; return False if it was decided already."""
         return self._decide(approved=False, reason=reason)
 
     def _decide(self, *, approved: bool, reason: str | None = None) -> bool:
@@ -104,7 +104,7 @@ class Approval:
             return True
 
     async def outcome(self) -> bool:
-        """Wait until it is decided, and return whether it was approved."""
+        """Wait until the call is decided, and return whether it was approved."""
         return await asyncio.wrap_future(self._decision)
 
     def __repr__(self) -> str:
@@ -112,19 +112,19 @@ class Approval:
 
 
 ApprovalHandler = AnsweredBy[Approval, bool | Approval | None]
-"""Says before a tool call whether it may be made: True, False, or the approval itself to decide later."""
+"""A function that decides about a tool call: returns True, False, or the approval itself to decide later."""
 
 
 async def decide(on_approval: ApprovalHandler, approval: Approval, timeout: float | None = None) -> None:
-    """Return if a tool call is approved; `approval.arguments` are what may be sent.
+    """Return when a tool call is approved; the client may then send `approval.arguments`.
 
     `on_approval(approval)` is a function, plain or async, or an object that can be called or has an `execute` method.
     It returns True or False, an awaitable of either, or the approval itself, which `approve()` or `deny()` decides
     later. A handler that has called one of these may also return None.
 
     Raises:
-        ToolError: the call is denied: by the handler, because the handler failed or returned something else, or because
-            nobody decided within `timeout` seconds.
+        ToolError: the call is denied: by the handler, because the handler failed or returned an unexpected value, or
+            because there was no decision within `timeout` seconds.
         TypeError: `on_approval` cannot be called.
     """
     function = as_function(on_approval, "on_approval")
@@ -155,7 +155,7 @@ class Approvals:
         return [approval for approval in list(self._waiting.values()) if not approval.decided]
 
     async def decide(self, on_approval: ApprovalHandler, approval: Approval, timeout: float | None) -> None:
-        """Return if a tool call is approved, as `decide` does; the call is in `waiting` meanwhile."""
+        """Return when a tool call is approved, as `decide` does; until then the call is in `waiting`."""
         self._waiting[approval.id] = approval
         try:
             await decide(on_approval, approval, timeout)

@@ -1,4 +1,4 @@
-"""Calls of the functions that the user of a client gave, such as `on_sampling`.
+"""Calls the author's handlers, such as `on_sampling`, and bounds how many of their requests run at a time.
 
 A handler is a function, a callable object, or an object with an `execute` method. An async handler runs in the event
 loop, a plain one in a thread.
@@ -27,7 +27,7 @@ from dragoman.runtime.tasks import is_being_cancelled
 
 LOGGER = logging.getLogger("dragoman.client")
 MAX_CONCURRENT = 8
-"""How many requests a handler serves at a time, unless its user says otherwise."""
+"""How many requests a handler serves at a time, by default."""
 
 Handler = Callable[..., Any]
 Asked = TypeVar("Asked")
@@ -37,10 +37,10 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Executes(Protocol[Asked_contra, Answer_co]):
-    """An object that answers by its method `execute`."""
+    """An object whose method `execute` answers requests."""
 
     def execute(self, asked: Asked_contra, /) -> Answer_co:
-        """Answer what is asked."""
+        """Answer a request."""
 
 
 # `Future` is invariant: `Future[bool]` would not be accepted where `Future[bool | None]` is declared.
@@ -48,14 +48,14 @@ AnsweredBy = (
     Callable[[Asked], Answer | Awaitable[Answer] | Future[Any]]
     | Executes[Asked, Answer | Awaitable[Answer] | Future[Any]]
 )
-"""A handler that the user gives: a function, plain or async, or an object that can be called or has `execute`."""
+"""A handler of the author: a function, plain or async, or an object that can be called or has `execute`."""
 
 
 def as_function(given: Any, name: str) -> Handler:
     """Return the function of a handler: the handler itself, or its method `execute`.
 
     Raises:
-        TypeError: it cannot be called, or is a class instead of an instance.
+        TypeError: the handler cannot be called, or is a class instead of an instance.
     """
     if isinstance(given, type):
         raise TypeError(f"{name} must be a function or an object, not the class {given.__name__}: give an instance")
@@ -73,11 +73,11 @@ def function_name(function: Handler) -> str:
 
 
 async def call_handler(function: Handler, *args: Any) -> Any:
-    """Call a function of the user, in the loop if it is async and else in a thread, and await what it returns.
+    """Call a handler, in the loop if it is async and else in a thread, and await the awaitable that it returns.
 
     Raises:
-        Exception: whatever the function raises.
-        Cancelled: something that the function awaited was cancelled, and not the calling task.
+        Exception: the function raised it.
+        Cancelled: an awaitable of the function was cancelled, and not the calling task.
     """
     try:
         returned = await invoke(function, *args)
@@ -99,8 +99,8 @@ class HandlerSlots:
     May be used from any thread and event loop, since one handler may serve several clients.
 
     Raises:
-        TypeError: the number is no integer.
-        ValueError: it is less than 1.
+        TypeError: `max_concurrent` is not an integer.
+        ValueError: `max_concurrent` is less than 1.
     """
 
     def __init__(self, max_concurrent: int) -> None:
@@ -161,7 +161,7 @@ class HandlerSlot:
         self._lock = threading.Lock()
 
     async def call(self, function: Handler, *args: Any) -> Any:
-        """Call a function of the user as `call_handler` does; a plain one holds the slot until it returns."""
+        """Call a handler as `call_handler` does; a plain function holds the slot until it returns."""
         return await call_handler(function if is_async(function) else partial(self._run, function), *args)
 
     def _run(self, function: Handler, *args: Any) -> Any:
@@ -175,7 +175,7 @@ class HandlerSlot:
                 self.release()
 
     def release(self) -> None:
-        """Hold the slot no longer."""
+        """End one hold of the slot; the last one frees the slot."""
         with self._lock:
             self._holders -= 1
             is_free = not self._holders

@@ -2,7 +2,7 @@
 
 A request is decoded and its schema compiled before the handler is called. The handler's return value accepts the
 request only if it is unambiguous: the content must fit the form, and a page needs an explicit yes. Every other value
-cancels the request, which tells the server that the user made no choice, and the reason is logged.
+cancels the request: the server learns that the user made no choice, and the client logs the reason.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ElicitationRequest:
     server that asks; show it to the user. Show the whole `url` of a page, and open it only when the user agrees.
 
     Raises:
-        ValidationError: the schema is no JSON Schema, or the url is not an http or https URL.
+        ValidationError: the schema is not a JSON Schema, or the url is not an http or https URL.
     """
 
     def __init__(
@@ -115,9 +115,9 @@ class ElicitationRequest:
         self.elicitation_id = elicitation_id
         self.server = server
         self.host = _host(url) if mode == "url" else None
-        """The host of the page to visit, for the user to see on its own."""
+        """The host of the page to visit, to show to the user separately."""
         try:
-            # Masked: violations are logged, and logs must not hold what a user filled in.
+            # Values are masked: violations are logged, and logs must not hold the user's input.
             self._validator = PeerSchema(self.schema, compile_schema(self.schema, formats=True, mask=MASK))
         except ValueError as error:
             raise ValidationError(f"The requestedSchema is no JSON Schema: {error}", "$.requestedSchema") from None
@@ -146,12 +146,12 @@ class ElicitationRequest:
             request.validate({"city": "Oslo"})
 
         Raises:
-            ValidationError: it does not fit; the message lists every violation.
+            ValidationError: the content does not fit the form; the message lists up to 20 violations.
         """
         filled = dict(content)
         try:
             msgspec.convert(filled, _FormContent)
-            jsonrpc.encode(filled)  # text from a terminal may hold what is not Unicode
+            jsonrpc.encode(filled)  # text from a terminal may hold lone surrogates
         except msgspec.ValidationError as error:
             raise ValidationError(f"A form has text, numbers, yes or no, and lists of texts: {error}") from None
         found = self._validator.violations(filled, MAX_VIOLATIONS)
@@ -166,24 +166,24 @@ class ElicitationRequest:
 ElicitationHandler = AnsweredBy[
     ElicitationRequest, Filled | Accept | Decline | Cancel | types.ElicitResult | bool | None
 ]
-"""Asks the user: returns the content of the form, or whether the user accepts."""
+"""A function that asks the user: returns the content of the form, or whether the user accepts."""
 
 
 class Elicitation:
-    """A handler of elicitations with its options; where the defaults will do, give the function alone.
+    """A handler of elicitations with its options; without options, give the client the function itself.
 
     Example:
         client = Client(target, on_elicitation=Elicitation(ask, handles_url=False, timeout=600))
 
     `ask(request)` is a function, plain or async, or an object that can be called or has an `execute` method. It returns
     the content of the form, as a mapping, dataclass, Struct or pydantic model, or an `Accept`, `Decline` or `Cancel`.
-    True accepts the defaults of a form, or to visit a page; False declines; None cancels. It may return a future that
-    another task or thread completes. `handles_url` says whether the handler can show pages to visit; by default it is
-    the handler's own attribute of that name, else True. After `timeout` seconds the request is cancelled. At most
-    `max_concurrent` requests (8) are shown at a time; further ones wait.
+    True accepts a form with its defaults, or agrees to visit a page; False declines; None cancels. `ask` may return a
+    future that another task or thread completes. `handles_url` says whether the handler can show pages to visit; by
+    default it is the handler's own attribute of that name, else True. After `timeout` seconds the request is cancelled.
+    At most `max_concurrent` requests (8) are shown at a time; further ones wait.
 
     Raises:
-        TypeError: the handler cannot be called, or `max_concurrent` is no integer.
+        TypeError: the handler cannot be called, or `max_concurrent` is not an integer.
         ValueError: `max_concurrent` is less than 1.
     """
 
@@ -211,7 +211,7 @@ class Elicitation:
         """Return the request that has these parameters.
 
         Raises:
-            InvalidParams: they are malformed, or use a mode that this handler does not show.
+            InvalidParams: the parameters are malformed, or use a mode that this handler does not support.
         """
         try:
             asked = types.decode(params, types.ElicitRequestParams)
@@ -233,7 +233,7 @@ class Elicitation:
             raise InvalidParams(f"The elicitation is malformed: {error}") from None
 
     async def answer(self, request: ElicitationRequest) -> types.ElicitResult:
-        """Return what the user did; a handler that fails or takes too long cancels the request."""
+        """Return the user's answer; a handler that fails or takes too long cancels the request."""
         try:
             async with asyncio.timeout(self.timeout) as clock, self._slots.acquire() as slot:
                 return result_of(request, await slot.call(self._ask, request))
@@ -246,7 +246,7 @@ class Elicitation:
 
 
 def result_of(request: ElicitationRequest, answer: Any) -> types.ElicitResult:
-    """Return the result for what a handler returned; a value of no meaning cancels, with a warning."""
+    """Return the result for a handler's return value; an unsupported value cancels, with a warning."""
     if answer is None or answer is Cancel or isinstance(answer, Cancel):
         return types.ElicitResult("cancel")
     if answer is False or answer is Decline or isinstance(answer, Decline):

@@ -1,8 +1,9 @@
-"""The handlers by which a client answers its server: which method goes to which handler, in both eras.
+"""Handlers: maps each method that a server may request to the handler that answers it, in both eras.
 
-In the handshake era a server sends requests. In the stateless era it returns them in an `input_required` result. Both
-come here as a method and parameters, and become a result or an RpcError. A client declares the capability of each
-handler that it has, and the capabilities that its user adds. A method without a handler is not found.
+In the handshake era a server sends requests. In the stateless era it returns them in an `input_required` result. In
+both eras, `Handlers.answer` takes a method and parameters, and returns a result or raises an RpcError. A client
+declares the capability of each of its handlers, and the capabilities that its author adds. A request for a method
+without a handler is answered with MethodNotFound.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ HANDLER_OPTIONS = ("on_sampling", "on_elicitation", "on_request", "capabilities"
 RequestHandlers = Mapping[str, AnsweredBy[types.Json, object]]
 """Handlers of methods beyond the specification's, by method."""
 MAX_QUOTED_CHARACTERS = 100
-"""Of a method's name, in a refusal."""
+"""The longest part of a method's name that an error quotes."""
 
 
 class Handlers:
@@ -35,15 +36,15 @@ class Handlers:
         handlers = Handlers(on_sampling=complete, on_elicitation=ask, roots=Roots(["."]))
         result = handlers.answer("roots/list", b"{}")
 
-    `on_sampling` is a `Sampling`, or a handler to make one of; `on_elicitation` likewise an `Elicitation`. Both may be
-    set later, and None removes them. `on_request` maps further methods to functions. `served` has the methods of
-    extensions, each with its function and the decoder of its parameters. `capabilities` are declared in addition.
-    `server` is the name under which the user sees the server: the name given here, which no server can change, else the
-    name that the server gives itself.
+    `on_sampling` is a `Sampling`, or the function of one; `on_elicitation` is an `Elicitation`, or the function of one.
+    Both may be set later, and None removes them. `on_request` maps further methods to functions. `served` has the
+    methods of extensions, each with its function and the decoder of its parameters. `capabilities` are declared in
+    addition. `server` is the name of the server in questions to the user: the name given here, else the name that the
+    server gives itself.
 
     Raises:
-        TypeError: a handler cannot be called, or `capabilities` is no mapping.
-        ValueError: there is no such capability.
+        TypeError: a handler cannot be called, or `capabilities` is not a mapping.
+        ValueError: a capability is unknown or invalid.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Handlers:
         self._has_given_name = server is not None
 
     def meet(self, info: types.Implementation | None) -> None:
-        """Note the name that the server gives itself."""
+        """Use the name that the server gives itself, if no name was given."""
         if not self._has_given_name:
             self.server = None if info is None else info.name
 
@@ -105,7 +106,7 @@ class Handlers:
         self._on_request = given
 
     def capabilities(self) -> types.ClientCapabilities:
-        """Return the capabilities to declare: of the handlers, of roots if there ever were any, and those given."""
+        """Return the capabilities to declare: those of the handlers and roots, and those that the author gave."""
         if isinstance(self._declared, types.ClientCapabilities):
             return self._declared
         found = types.ClientCapabilities(
@@ -120,14 +121,14 @@ class Handlers:
         return self.roots is not None and self.roots.were_given
 
     def answer(self, method: str, params: bytes | Raw) -> Any:
-        """Return the result of a request, or, where a handler has to run, a function that is awaited for the result.
+        """Return the result of a request or, if a handler has to run, a function to await for the result.
 
         The function raises InvalidParams when the parameters are malformed or use a capability that was not declared,
         an RpcError of code -1 when a sampling request is rejected, an RpcError that the handler raised, and an
         InternalError when the handler failed in another way; the cause is then logged on `dragoman.client`.
 
         Raises:
-            MethodNotFound: there is no such method, or no handler for it.
+            MethodNotFound: the method is unknown, or has no handler.
         """
         if method == "sampling/createMessage" and self._sampling is not None:
             return partial(_read_and_answer, self._sampling, params, self.server)
@@ -151,7 +152,7 @@ class Handlers:
 
 
 def _declared(given: Any) -> types.ClientCapabilities | dict[str, Any]:
-    """Return the capabilities that the user gave: all of them, or a dict of those to add and, as None, to hide."""
+    """Return the author's capabilities: a complete object, or a dict of those to add, and to hide by None."""
     if given is None or isinstance(given, types.ClientCapabilities):
         return given or {}
     if not isinstance(given, Mapping):

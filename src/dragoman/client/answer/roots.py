@@ -29,8 +29,8 @@ class Roots:
         "/srv/data" in roots
 
     A relative path counts from the working directory, and `~` is the home directory. A root is named after the last
-    part of its path; give a `types.Root` to name it otherwise. `on_change` is called after each change, in the thread
-    that made it. May be used from any thread.
+    part of its path; give a `types.Root` to name it otherwise. `on_change` is called after each change, in the
+    thread that made the change. The object may be used from any thread.
 
     Raises:
         ValueError: a URI is not a `file://` URI of this machine.
@@ -45,7 +45,7 @@ class Roots:
 
     @property
     def were_given(self) -> bool:
-        """Whether there are roots, or ever were."""
+        """Whether a root was ever given."""
         return self._were_given
 
     @property
@@ -54,7 +54,7 @@ class Roots:
         return list(self._roots)
 
     def add(self, *paths: RootLike) -> None:
-        """Add roots; those that are there already stay as they are.
+        """Add roots; existing roots stay unchanged.
 
         Example:
             client.roots.add("/srv/data")
@@ -70,7 +70,7 @@ class Roots:
         self._notify(changed=bool(added))
 
     def remove(self, *paths: RootLike) -> None:
-        """Remove roots; those that are not there are ignored.
+        """Remove roots; unknown roots are ignored.
 
         Raises:
             ValueError: a URI is not a `file://` URI of this machine; then nothing was removed.

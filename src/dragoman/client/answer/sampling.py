@@ -64,13 +64,13 @@ class SamplingRequest(Struct, kw_only=True):
 
     @property
     def message(self) -> str:
-        """The text of all messages, without their other content; for a guard it is the same as `text`."""
+        """The text blocks of all messages. In the request that a guard gets, it equals `text`."""
         blocks = [block for message in self.messages for block in _blocks(message)]
         return "\n".join(block.text for block in blocks if isinstance(block, types.TextContent))
 
     @property
     def text(self) -> str:
-        """All text that the model gets: the system prompt, the messages, results of tools, and the tools."""
+        """All text that the model gets: the system prompt, the messages, tool results, and the definitions of tools."""
         texts = [self.system_prompt or ""]
         texts += [text for message in self.messages for block in _blocks(message) for text in _texts_of(block)]
         texts += map(_json, self.tools or ())
@@ -86,15 +86,15 @@ class SamplingRequest(Struct, kw_only=True):
 Part = str | types.SamplingMessageContentBlock | types.Json
 Completion = Part | types.CreateMessageResult | Sequence[Part] | Literal[False]
 SamplingHandler = AnsweredBy[SamplingRequest, Completion]
-"""Asks the model: returns the text of the answer, a result, or content blocks; False rejects the request."""
+"""A function that asks the model: returns the answer's text, a result, or content blocks; False rejects the request."""
 Guard = AnsweredBy[SamplingRequest, bool]
-"""Says whether a request may reach a model."""
+"""A function that returns whether a request may reach a model."""
 PreferredModel = str | AnsweredBy[types.ModelPreferences, str]
 """The name of a model, or a function from the server's preferences to a name."""
 
 
 class _GuardedRequest(SamplingRequest, kw_only=True):
-    """A request as a guard sees it: `message` leaves out no text that the model gets."""
+    """The request that a guard gets: `message` has all text that the model gets."""
 
     @property
     def message(self) -> str:
@@ -120,16 +120,16 @@ class Sampling:
         client = Client(target, on_sampling=sampling)
 
     `complete(request)` returns the text of the answer, a `types.CreateMessageResult` or a dict of one, or content
-    blocks; it raises `Rejected` to refuse. `guard(request)` returns False to reject; it sees the system prompt also in
-    `request.message`. `preferred_model` is the name of a model, or a function from the server's `ModelPreferences` to a
-    name. `allow_models` are names or patterns such as `gpt-*`, and the chosen model must be one of them; without a
-    preferred model, it is the first that a hint of the server is part of, else the first name. `tools` and `context`
-    say that `complete` passes on the request's `tools` and `include_context`. After `timeout` seconds the request is
-    rejected. At most `max_concurrent` requests (8) are served at a time, whichever clients they come from; further ones
-    wait. Functions may be plain or async, or objects that can be called or have an `execute` method.
+    blocks; it raises `Rejected` to refuse. `guard(request)` returns False to reject; for a guard, `request.message`
+    also has the system prompt. `preferred_model` is the name of a model, or a function from the server's preferences to
+    a name. `allow_models` are names or patterns such as `gpt-*`, and the chosen model must match one of them; without
+    `preferred_model`, the server's hints choose an allowed model, else the first allowed name is chosen. `tools` and
+    `context` declare that `complete` uses the request's `tools` and `include_context`. After `timeout` seconds the
+    request is rejected. At most `max_concurrent` requests (8) are served at a time, for all clients together; further
+    ones wait. Functions may be plain or async, or objects that can be called or have an `execute` method.
 
     Raises:
-        TypeError: `complete`, `guard` or `preferred_model` cannot be called, or `max_concurrent` is no integer.
+        TypeError: `complete`, `guard` or `preferred_model` cannot be called, or `max_concurrent` is not an integer.
         ValueError: `max_concurrent` is less than 1.
     """
 
@@ -170,7 +170,7 @@ class Sampling:
         """Return the request that has these parameters.
 
         Raises:
-            InvalidParams: they are malformed, or have tools although this handler takes none.
+            InvalidParams: the parameters are malformed, or have tools although this handler takes none.
         """
         dropped: list[types.Dropped] = []
         try:
@@ -189,7 +189,7 @@ class Sampling:
         """Return the answer of the model.
 
         Raises:
-            RpcError: -1 for a request that is rejected, what the handler raised for the server, else an InternalError.
+            RpcError: the request was rejected (code -1), the handler raised an RpcError, or it failed (InternalError).
         """
         try:
             async with asyncio.timeout(self.timeout) as clock, self._slots.acquire() as slot:
@@ -216,7 +216,7 @@ class Sampling:
         if completion is False:
             raise Rejected
         result = result_of(chosen, completion)
-        jsonrpc.encode(result)  # a result that cannot be encoded must fail here, where it still becomes an error
+        jsonrpc.encode(result)  # fails here, where the failure becomes an error for the server
         return result
 
     async def _choose_model(self, request: SamplingRequest, slot: HandlerSlot) -> str | None:
@@ -247,11 +247,11 @@ class Sampling:
 
 
 def result_of(request: SamplingRequest, answer: Any) -> types.CreateMessageResult:
-    """Return the result for what a handler returned.
+    """Return the result for a handler's return value.
 
     Raises:
-        TypeError: it is neither text, nor content, nor a result.
-        ValidationError: it is a dict that does not fit.
+        TypeError: the value is neither text, nor content, nor a result.
+        ValidationError: the value is a dict that is not a valid result.
     """
     if isinstance(answer, types.CreateMessageResult):
         return answer
@@ -325,7 +325,7 @@ def _json(value: Any) -> str:
 
 
 def _model_for(hints: list[str], allowed: list[str]) -> str | None:
-    """Return the allowed model that the first matching hint names, else the first allowed model that is no pattern."""
+    """Return the allowed model that the first matching hint names, else the first allowed name without a pattern."""
     # MUST (2025-11-25): hints are evaluated in order; SHOULD: as parts of names.
     names = [model for model in allowed if not any(character in model for character in "*?[")]
     for hint in hints:

@@ -1,11 +1,11 @@
 """Time-outs of the requests of one connection, on one timer.
 
-Most requests are answered long before their deadline, so a timer for each of them would be set and cancelled for
-nothing. The one timer is set to the earliest deadline. When it fires, it expires the clocks whose deadline has passed
-and is set to the next deadline.
+A timer for each request was rejected: most requests are answered long before their deadline, so nearly all timers would
+be set and cancelled for nothing. The one timer is set to the earliest deadline. When it fires, it expires the clocks
+whose deadline has passed and is set to the next deadline.
 
-A clock that expires cancels the task that it counts for. The task then asks the clock whether that cancellation was the
-clock's own or somebody else's.
+A clock that expires cancels the task of its request. The task then asks the clock whether the clock or other code
+cancelled the task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 
 class Clock(Struct, eq=False):
-    """The time-out of one request: counts the seconds since it was last restarted."""
+    """The time-out of one request: counts the seconds since its start or last restart."""
 
     seconds: float | None
     task: asyncio.Task[Any]
@@ -34,11 +34,11 @@ class Clock(Struct, eq=False):
         self.task.cancel()
 
     def caused_cancellation(self) -> bool:
-        """Tell whether a cancellation that arrived is this clock's alone, and take it back if so."""
+        """Tell whether this clock alone cancelled the task; withdraw the clock's cancellation."""
         return self.has_expired and self.task.uncancel() <= self.cancelling
 
     async def absorb_cancellation(self) -> None:
-        """Await and drop this clock's cancellation, which was under way when the request ended otherwise."""
+        """Await and drop the cancellation of this clock, if the request ended before the cancellation arrived."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -56,7 +56,7 @@ class Clocks:
         self._loop = loop
         self._now = loop.time
         self._idle: asyncio.Event | None = None
-        """Set when no clock runs; None while nobody waits for that."""
+        """Set when no clock runs; None while no task waits for that."""
         self._is_paused = False
         self._timer: asyncio.TimerHandle | None = None
         self._fires_at = 0.0

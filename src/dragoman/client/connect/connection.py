@@ -1,17 +1,19 @@
 """One connection to a server: the requests in flight, and the messages that the server sends.
 
 The `Peer` machine matches answers, progress and cancellations with requests. `ServerRequests` answers the requests of
-the server. This file adds time-outs: each request has a clock that counts while there is no sign of the request.
-Progress restarts the clock, and all clocks are paused while a handler of the client works on a request of the server.
-A request is abandoned when its clock expires or its caller is cancelled; the server is then sent
-`notifications/cancelled`. When the connection ends, every pending request fails at once.
+the server. This module adds time-outs: each request has a clock, and fails when the clock expires. Progress restarts
+the clock, and all clocks are paused while a handler of the client works on a request of the server. When its clock
+expires or its caller is cancelled, a request is abandoned, and the client sends `notifications/cancelled` or, over HTTP
+in the stateless era, closes the response. When the connection is lost, every pending request fails at once, except over
+HTTP, where the response to its POST may still arrive. `close` fails every pending request.
 
 States:
 
     alive --lose--> lost --close--> closed
     alive --close-> closed
 
-`lost` is the state of a connection that ended by itself. `close` may be called more than once.
+A connection is `lost` when it ended by itself. `close` may be called more than once. A lost connection is not opened
+again; `reconnect.py` makes a new one, so that ids and pending requests never move from one session to another.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ _SENT, _YIELDED = object(), object()
 
 
 class ConnectionOwner(AnswersServer, Protocol):
-    """The client, as its connection sees it."""
+    """The methods and data of a client that its connection uses."""
 
     info: types.Implementation
     table: ProtocolTable
@@ -65,7 +67,7 @@ class ConnectionOwner(AnswersServer, Protocol):
         """Return the capabilities that the client declares in a version."""
 
     def log_level_for(self, version: Version) -> types.LoggingLevel | None:
-        """Return the log level that each request carries, if the version has that."""
+        """Return the log level that each request carries; None for no level."""
 
     def notification_received(self, notification: jsonrpc.Notification) -> None:
         """Handle a notification of the server."""
@@ -82,8 +84,8 @@ class _Pending(Struct, eq=False):
 
     on_progress: OnProgress | None
     outcome: Raw | Exception | None = None
-    # The clock and the future exist only if the answer did not arrive while the request was sent. In memory it mostly
-    # does.
+    # The clock and the future are made only if the request has no answer yet when it has been sent. In memory, most
+    # requests are answered by then.
     clock: Clock | None = None
     waiter: asyncio.Future[None] | None = None
 
@@ -130,7 +132,7 @@ class _Started(Generator[Any, None, None]):
         return next(self)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error in the coroutine, as a task does that is cancelled."""
+        """Raise an error in the coroutine, as a cancelled task does."""
         try:
             return self._steps.throw(*error)
         finally:
@@ -151,7 +153,7 @@ class ServerConnection:
         """Whether the server declared its capabilities."""
         self.state: ConnectionLife = "alive"
         self.error: Exception | None = None
-        """Why the connection ended by itself."""
+        """Why the connection was lost; None if it was not."""
         self.on_clocks_paused: Callable[[bool], None] | None = None
         """Called with True when the clocks are paused, and with False when they count again."""
         self._owner = owner
@@ -161,7 +163,7 @@ class ServerConnection:
         self._envelope: dict[str, Raw] = {}
         self._meta_prefix = b"{"
         self._pauses = 0
-        """How many handlers and logins pause the clocks now."""
+        """The number of handlers and logins that pause the clocks now."""
         self._is_flooded = False
         self._background: set[asyncio.Task[Any]] = set()
         self._cancellations: set[asyncio.Task[Any]] = set()
@@ -193,12 +195,12 @@ class ServerConnection:
     def set_server(
         self, info: types.Implementation | None, capabilities: types.ServerCapabilities, instructions: str | None
     ) -> None:
-        """Note what the server declared in its answer to `initialize` or `server/discover`."""
+        """Set what the server declared in its answer to `initialize` or `server/discover`."""
         self.server_info, self.capabilities, self.instructions = info, capabilities, instructions
         self.knows_capabilities = True
 
     def offers(self, *path: str) -> bool:
-        """Tell whether the server declared a capability, or declared none at all."""
+        """Tell whether the server declared a capability; True if its capabilities are not known."""
         return not self.knows_capabilities or declares(self.capabilities, path)
 
     def discover_result(self) -> types.DiscoverResult:
@@ -222,7 +224,7 @@ class ServerConnection:
 
         Raises:
             RpcError: the server answered with an error.
-            Timeout: the time-out passed without a sign of the request.
+            Timeout: neither an answer nor progress arrived within the time-out.
             TransportError: the connection ended.
         """
         message, pending = self._begin(method, params, options)
@@ -313,7 +315,7 @@ class ServerConnection:
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
         assert message.id is not None
         notification = self._peer.cancel(message.id, _cancellation_reason(error))
-        # Over HTTP, a stateless request is cancelled by closing its response.
+        # Over HTTP, the client cancels a stateless request by closing its response.
         is_closed = self.link.is_http and self._peer.version.stateless
         if notification is not None and may_cancel and self.is_alive and not is_closed:
             sending = self._start(self._send_quietly(Outgoing(notification, CANCELLED)))
@@ -345,7 +347,7 @@ class ServerConnection:
         """Send a notification.
 
         Raises:
-            TransportError: it could not be sent.
+            TransportError: the notification could not be sent.
         """
         await self.link.send(Outgoing(jsonrpc.encode_notification(method, params), method))
 
@@ -360,7 +362,7 @@ class ServerConnection:
         return task
 
     def receive(self, data: bytes) -> asyncio.Future[None] | None:
-        """Handle a message of the server; the next one may follow when the returned future is done, or at once."""
+        """Handle a message of the server; the transport waits for a returned future before the next message."""
         room = None
         for event in self._peer.receive_message(data):
             if type(event) is Answered:
@@ -391,8 +393,8 @@ class ServerConnection:
                 self._owner.notification_received(event)
             case jsonrpc.Request():
                 if not self.server_requests.receive(event) and self._pauses and not self._is_flooded:
-                    # The server sends more requests than are accepted. The clocks count until no handler works, or
-                    # such a server could keep its own answers back for ever.
+                    # The server sends more requests than the client accepts. The clocks count on although handlers
+                    # work; paused clocks would let such a server delay its answers for ever.
                     self._is_flooded = True
                     self._clocks.resume_all()
             case RequestCancelled(id):
@@ -402,7 +404,7 @@ class ServerConnection:
 
     @contextmanager
     def _paused_clocks(self) -> Iterator[None]:
-        """Pause every clock, until the last of those who paused them is done."""
+        """Pause every clock until the last block that paused them ends."""
         self._pauses += 1
         if not self._is_flooded:
             self._clocks.pause_all()
@@ -450,7 +452,7 @@ class ServerConnection:
             await self.link.close()
         finally:
             self._clocks.close()
-        # The current task may be one of the background: a handler that closes the connection.
+        # The current task may be a background task: a handler that closes the connection.
         others = self._background - {current}
         if others:
             await asyncio.wait(others, timeout=CLOSE_SECONDS)
@@ -464,7 +466,7 @@ def _cancellation_reason(error: BaseException) -> str:
 
 
 def connection_error(error: Exception) -> TransportError:
-    """Return the end of a connection as an error for one request that was pending: a new object each time."""
+    """Return a new error for one pending request, made from the error that ended the connection."""
     if not isinstance(error, TransportError):
         fresh = TransportError(f"The connection to the server broke: {str(error) or type(error).__name__}")
     elif isinstance(error, ConnectError | SessionExpired):

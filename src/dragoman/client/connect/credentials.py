@@ -15,18 +15,18 @@ Headers = Mapping[str, HeaderValue] | Callable[[], Mapping[str, str] | Awaitable
 
 
 class Credentials:
-    """Headers that are fixed, or that functions return for each request.
+    """The headers and the authorization of a client's HTTP requests; functions may return headers for each request.
 
     Example:
         Credentials({"Authorization": fetch_token})
 
     Raises:
-        TypeError: a fixed header is no text.
+        TypeError: the value of a fixed header is not a text.
     """
 
     def __init__(self, headers: Headers | None = None, authorization: Authorization | None = None) -> None:
         self.authorization = authorization
-        """Authorizes each request, and answers the challenges of the server."""
+        """Adds headers to each request, and answers the challenges of the server."""
         self._headers = headers
         self._fixed: dict[str, str] | None = None
         if not callable(headers) and not any(map(callable, (headers or {}).values())):
@@ -39,7 +39,7 @@ class Credentials:
         `auth` is a bearer token, a function that returns one, or an `Authorization`.
 
         Raises:
-            TypeError: `auth` is none of these.
+            TypeError: `auth` has another type.
         """
         if auth is None or isinstance(auth, Authorization):
             return cls(headers, auth)
@@ -67,8 +67,8 @@ class Credentials:
         """Return the headers of a request that is sent now.
 
         Raises:
-            TypeError: a function returned something that is no header.
-            Exception: whatever a function or the authorization raises.
+            TypeError: a function returned another type than a text or a mapping of texts.
+            Exception: a function or the authorization raised it.
         """
         own = await self.own_headers()
         if self.authorization is None:
@@ -76,11 +76,11 @@ class Credentials:
         return _without_duplicates({**own, **await self.authorization.headers(method, url)})
 
     async def own_headers(self) -> dict[str, str]:
-        """Return the headers of a request that is sent now, without those that authorize it.
+        """Return the headers of a request that is sent now, without those of the authorization.
 
         Raises:
-            TypeError: a function returned something that is no header.
-            Exception: whatever a function raises.
+            TypeError: a function returned another type than a text or a mapping of texts.
+            Exception: a function raised it.
         """
         if self._fixed is not None:
             return self._fixed
@@ -101,7 +101,7 @@ class Credentials:
 
 
 def auth_required(url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> AuthRequired:
-    """Return the error of a server that requires other credentials, with the challenge that it sent."""
+    """Return the error for a server that requires other credentials, with the server's challenge."""
     challenge = ", ".join(header_values(headers, "www-authenticate")) or None
     return AuthRequired(f"{url} {refusal_text(status, headers, sent)}", status, challenge)
 

@@ -1,7 +1,7 @@
 """The endpoint of a client: which server its target names, and how links to that server are made.
 
 A target is a URL, a command line, a list of arguments, a script, a server of this process, a transport, or an entry of
-a configuration file. A transport that was registered under a name works wherever a transport is named.
+a configuration file. `register_transport` gives a name to a transport; options and configuration files may use it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Connects(Protocol):
 
 
 Target = str | PathLike[str] | Sequence[str] | Mapping[str, Any] | Connects | Transport | SendsRequests
-"""What a client is pointed at: a URL, a command line, its words, a script, an entry of a configuration file, a server
-of this process, or a transport."""
+"""The target of a client: a URL, a command line, a list of arguments, a script, an entry of a configuration file, a
+server of this process, or a transport."""
 
 _INTERPRETERS = {".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"}
 _registered: dict[str, Callable[..., Any]] = {}
@@ -53,7 +53,7 @@ def register_transport(name: str, transport: Callable[..., Transport | SendsRequ
     Example:
         register_transport("carrier-pigeon", PigeonTransport)
 
-    It is called with the target, and with the other keys of a configuration entry.
+    The client calls `transport` with the target, or with the other keys of a configuration entry as keyword arguments.
 
     Raises:
         ValueError: the name is taken by a transport of dragoman's own.
@@ -67,12 +67,12 @@ class Endpoint(Struct, kw_only=True):
     """How to reach a server."""
 
     key: Hashable | None
-    """Identifies the server for everything that is remembered of it; None for a server that has no name."""
+    """Identifies the server where the client remembers servers; None if the server is not remembered."""
     link: Callable[[], Link]
     fallback: Callable[[], Link] | None = None
     """Makes the link to try if the first one finds no server."""
     negotiates: bool = True
-    """Whether the client finds out the version before its first request."""
+    """Whether the client negotiates the version before its first request."""
     is_handshake: bool = False
     """Whether the server is known to require a handshake."""
     is_http: bool = False
@@ -94,8 +94,8 @@ def endpoint_of(target: Target, options: EndpointOptions) -> Endpoint:
     """Return the endpoint of a target.
 
     Raises:
-        TypeError: the target is nothing that a client can be pointed at.
-        ValueError: it names a transport that is not known.
+        TypeError: the target has an unsupported type.
+        ValueError: the target or the options name an unknown transport.
     """
     transport = options.transport
     if transport is not None and not isinstance(transport, str):
@@ -149,7 +149,7 @@ def _url_endpoint(url: str, transport: str | None, options: EndpointOptions) -> 
 
 
 def _is_address(target: str) -> bool:
-    """Tell whether a text is a URL without its scheme, and no program."""
+    """Tell whether a text is a URL without its scheme, and not the path of a program."""
     found = _ADDRESS.fullmatch(target)
     return found is not None and (":" in target or "/" in target) and not Path(target).exists()
 
@@ -165,7 +165,7 @@ def _command(target: str | Path | Sequence[str]) -> str | list[str]:
 
 
 def _require_script(command: str | list[str]) -> None:
-    """Refuse a command that is a lone script without a file.
+    """Check that a command that is only the path of a script names a file.
 
     Raises:
         ConnectError: the file does not exist.
@@ -184,7 +184,7 @@ def _require_script(command: str | list[str]) -> None:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a long command line is no name of a file
+    except OSError:  # a long command line is not a valid path
         return False
 
 
@@ -213,7 +213,7 @@ def _server_endpoint(server: Any) -> Endpoint:
 
 
 def _transport_endpoint(make: Callable[[], Any]) -> Endpoint:
-    """Return the endpoint of transports with the full contract, or with the one method `send_request`."""
+    """Return the endpoint of a transport with the full contract, or with the one method `send_request`."""
     first = [make()]
     is_duplex = all(hasattr(first[0], name) for name in ("open", "send", "close"))
     if not is_duplex and not hasattr(first[0], "send_request"):

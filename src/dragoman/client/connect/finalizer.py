@@ -1,8 +1,8 @@
 """The finalizer of a client: closes its connection when the event loop ends, or when the client is garbage-collected.
 
-A task waits in the event loop while there is a connection. Whoever ends a loop properly, as `asyncio.run` does, first
-cancels its tasks; this task then closes the connection while the loop still runs. The task refers to the client's
-session, not to the client. So a client that nobody refers to is collected, and its collection cancels the task.
+A task waits in the event loop while there is a connection. `asyncio.run` cancels the tasks of a loop before it closes
+the loop; the cancelled task closes the connection while the loop still runs. The task refers to the client's session,
+not to the client. So an unreferenced client can be collected, and `weakref.finalize` then cancels the task.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _waiting: set[asyncio.Task[None]] = set()
 
 
 class Finalizer:
-    """Stops the session of a client that nobody stopped."""
+    """Stops the session of a client on which `stop` was not called."""
 
     def __init__(self, client: Any, session: ClientSession) -> None:
         self._client = weakref.ref(client)
@@ -77,7 +77,7 @@ async def _stop(session: ClientSession) -> None:
     try:
         await session.stop()
     except asyncio.CancelledError:
-        # The client was collected just before its loop ended, which cancels this task again.
+        # The client was collected just before its loop ended, and the end of the loop cancels this task again.
         if connection is not None:
             await connection.close()
         raise

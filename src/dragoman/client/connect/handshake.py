@@ -1,25 +1,26 @@
-"""How a connection begins: era and version negotiation with a server.
+"""Connector: connects to a server, and negotiates the era and the version.
 
-The client probes the server with `server/discover`, and `protocol.negotiation` judges the answer. A server of the
-handshake era is sent `initialize`. The client remembers that such a server requires a handshake, and does not probe it
-again until the server contradicts. If `initialize` finds no server over HTTP, the server may be one of 2024-11-05, and
-the client falls back to the HTTP+SSE transport of that version.
+The client probes the server with `server/discover`, and `protocol.negotiation` judges the answer. The client sends
+`initialize` to a server of the handshake era, remembers that the server requires a handshake, and sends it no probe
+again until `initialize` fails. If a POST of `initialize` is answered with status 400, 404 or 405, the server may be one
+of 2024-11-05, and the client falls back to the HTTP+SSE transport of that version.
 
 A server over stdio may not answer the probe within five seconds, for one of two reasons:
 
 - It is still starting. It then answers the probe later.
 - The probe broke it: servers on `mcp` 1.2 to 1.9 stop reading after an unknown method, and end at the next message.
 
-So the client then sends `initialize` while the probe is pending, and takes the answer that arrives first. A late answer
-to the probe decides as it would have in time. If the server ends, the client starts it again and sends `initialize`
-without a probe. A server that refuses `initialize` is probed once more, for as long as connecting may take. Killing a
-silent server instead was rejected, because it would end every server that takes long to start.
+So after five seconds the client sends `initialize` while the probe is pending, and takes the answer that arrives first.
+A late answer to the probe that names a stateless version is confirmed by a second probe. If the server ends, the client
+starts it again and sends `initialize` without a probe. If the server refuses `initialize`, the client probes it once
+more, without the limit of five seconds. Killing a silent server instead was rejected, because it would end every server
+that takes long to start.
 
-A silent server costs five seconds and a second start in each process. So its command is remembered for a day, in the
-user's state folder. Servers that answer the probe are not remembered there: they cost nothing, and may learn another
-version at any time.
+A silent server costs five seconds and a second start in each process. So the client stores its command for a day in the
+user's state folder. Servers that answer the probe are not stored: the probe is cheap, and an update of the server may
+add a version at any time.
 
-One time-out counts for all of these steps together. It is paused while a person logs in.
+One time-out covers all of these steps together. It is paused while a person logs in.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def offered_versions(mode: Mode = "auto", protocol_version: str | None = None) -
     """Return the versions that a client with a mode and a pinned version uses.
 
     Raises:
-        ValueError: there is no such mode or version, or they contradict each other.
+        ValueError: the mode or the version is unknown, or they contradict each other.
     """
     versions = {
         "auto": VERSIONS,
@@ -117,7 +118,7 @@ class Connector:
         self._remembered: dict[Hashable, Version] = {} if endpoint.key is None else _handshake_servers
 
     async def connect(self) -> ServerConnection:
-        """Return a connection whose version is agreed on.
+        """Connect, and return a connection with a negotiated version.
 
         Raises:
             UnsupportedVersion: the two sides have no version in common.
@@ -156,20 +157,20 @@ class Connector:
             self._remembered[self.endpoint.key] = version
 
     async def remember_silent(self, version: Version) -> None:
-        """Remember for other processes too that the server does not answer the probe."""
+        """Store for other processes that the server does not answer the probe."""
         store = self._silent_servers()
         if store is not None:
             await store.set(repr(self.endpoint.key), version.name.encode(), ttl=REMEMBERED_SECONDS)
 
     async def forget(self) -> None:
-        """Forget everything about a server that has contradicted."""
+        """Forget that the server requires a handshake, in this process and in the store."""
         self.remember(None)
         store = self._silent_servers()
         if store is not None and store.folder.is_dir() and await store.get(repr(self.endpoint.key)) is not None:
             await store.set(repr(self.endpoint.key), b"", ttl=0)
 
     def _silent_servers(self) -> LocalState | None:
-        """Return the store of silent servers; None for a server without a name, or over HTTP, which always answers."""
+        """Return the store of silent servers; None without a key, and over HTTP, where every server answers."""
         if self.endpoint.key is None or self.endpoint.is_http:
             return None
         from dragoman.runtime.user_files import state_folder
@@ -177,12 +178,12 @@ class Connector:
 
         try:
             return LocalState(state_folder() / "clients" / "handshakes")
-        except RuntimeError:  # there is no home
+        except RuntimeError:  # there is no home folder
             return None
 
 
 class _ConnectAttempt:
-    """One attempt to connect. It has one connection at a time, and returns the last one."""
+    """One attempt to connect. It may open several connections, one after the other, and returns the last one."""
 
     def __init__(self, connector: Connector, timeout: asyncio.Timeout) -> None:
         self._connector = connector
@@ -231,7 +232,7 @@ class _ConnectAttempt:
             self._time_left = None
 
     async def _request(self, method: str, params: types.Json) -> Raw:
-        """Send a request without a time-out of its own: only the one of connecting counts."""
+        """Send a request without a time-out of its own; the time-out of the attempt covers it."""
 
         def note(id: types.RequestId) -> None:
             self._awaited_id = id
@@ -314,10 +315,10 @@ class _ConnectAttempt:
             await self._end_probe()
 
     async def _confirm(self, verdict: negotiation.Stateless) -> None:
-        """Adopt a late answer to the probe if the server still gives it after it was sent `initialize`.
+        """Adopt a late answer to the probe if the server repeats the answer after it received `initialize`.
 
-        Servers on the TypeScript SDK stay with the handshake after `initialize`. Such a server is started again, and
-        not sent `initialize`.
+        Servers on the TypeScript SDK stay in the handshake era after `initialize`. The client starts such a server
+        again and sends it a probe only.
         """
         confirmed = await self._probe_with(verdict.version, last=True, unlimited=True)
         if not isinstance(confirmed, negotiation.Stateless):
@@ -357,7 +358,7 @@ class _ConnectAttempt:
         return verdict
 
     async def _probe_after_refusal(self, refusal: RpcError) -> None:
-        """Probe a server again that did not answer the probe and then refused `initialize`.
+        """Probe a server again that refused `initialize`.
 
         Raises:
             RpcError: the refusal, if the server has no stateless version either.
@@ -373,7 +374,7 @@ class _ConnectAttempt:
         self._adopt(verdict)
 
     async def _probe_with(self, version: Version, *, last: bool, unlimited: bool = False) -> negotiation.Verdict:
-        """Send the probe with a version; over stdio it stays pending if it is not answered within five seconds."""
+        """Send the probe with a version; except over HTTP, it stays pending if no answer comes within five seconds."""
         self._connection.use_version(version)
         is_limited = not (unlimited or self._connection.link.is_http) and handshake_versions(self._versions)
         probe = asyncio.get_running_loop().create_task(self._request("server/discover", {}))
@@ -388,7 +389,7 @@ class _ConnectAttempt:
         """Return the verdict on a probe that has ended.
 
         Raises:
-            TransportError: its error says nothing about the era.
+            TransportError: the probe failed, and its error does not tell the era of the server.
         """
         connection = self._connection
         try:
@@ -424,7 +425,7 @@ class _ConnectAttempt:
         connection.link.open_standalone_stream()
 
     async def _initialize(self, offered: Version) -> None:
-        """Send `initialize`; over HTTP on the fallback link, if there is no server on the first one."""
+        """Send `initialize`, and send it again on the fallback link if Streamable HTTP finds no server."""
         try:
             await self._accept(await self._offer(offered))
         except HttpError as error:
@@ -450,7 +451,7 @@ class _ConnectAttempt:
     async def _offer_once(self, offered: Version) -> types.InitializeResult:
         connection, owner = self._connection, self._connector.owner
         connection.use_version(offered)
-        connection.link.version = None  # `initialize` carries no version header, because nothing is agreed on yet
+        connection.link.version = None  # `initialize` carries no version header, because no version is agreed on yet
         connection.declared = owner.capabilities_for(offered)
         params = types.InitializeRequestParams(
             offered.name, trim(connection.declared, offered), trim(owner.info, offered)

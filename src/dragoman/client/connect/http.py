@@ -2,8 +2,8 @@
 
 Every message is a POST. In the handshake era the server names a session in its answer to `initialize`, and every later
 message carries the session id. When the server no longer knows the session, the connection has ended. Messages that
-belong to no request come on the standalone stream, which the client opens with GET if the server has one. A stateless
-request is cancelled by closing its response, which happens by itself when its sender is cancelled.
+belong to no request come on the standalone stream, which the client opens with GET if the server has one. The client
+cancels a stateless request by closing its response; cancelling the task that sends the request closes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED = 400, 401, 
 MAX_PAUSE = 30.0
 CLOSE_SECONDS = 2.0
 ACKNOWLEDGE_SECONDS = 30.0
-"""How long the server may take to accept an answer or a notification, which holds a connection."""
+"""Seconds within which the server must accept an answer or a notification. The waiting POST holds a connection."""
 MAX_CHALLENGES = 3
 MAX_QUOTED = 200
 SESSION, VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
@@ -69,7 +69,7 @@ class HttpLink(Link):
         self._standalone_stream: asyncio.Task[None] | None = None
         self._has_expired = False
         self._cached_headers: tuple[Version | None, str | None, CIMultiDict[str]] | None = None
-        """The headers that every request carries, with the version and the session that they are for."""
+        """The version and the session of the cached headers, and the headers that every request carries."""
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the HTTP client; nothing is sent."""
@@ -80,9 +80,9 @@ class HttpLink(Link):
         """Post a message; a request is answered when this returns.
 
         Raises:
-            SessionExpired: the server does not know the session any more; it did not serve the message.
+            SessionExpired: the server no longer knows the session; it did not serve the message.
             AuthRequired: the server requires credentials.
-            HttpError: the server answered with another status, or not with an answer.
+            HttpError: the server answered with another failure status, or its response has no answer to the request.
             TransportError: the connection broke.
         """
         if message.method is None and self._has_no_receiver(message.data):
@@ -118,7 +118,7 @@ class HttpLink(Link):
             raise self._unanswered(message, response)
 
     async def _answers_challenge(self, message: Outgoing, response: HttpResponse) -> bool:
-        """Let the authorization get what the server requires, and tell whether to send the message again."""
+        """Pass a challenge to the authorization, and tell whether to send the message again."""
         authorization = self._credentials.authorization
         if authorization is None:
             return False
@@ -126,7 +126,7 @@ class HttpLink(Link):
             return await authorization.challenged(response.status, response.headers, "POST", self._full_url)
 
     def _has_no_receiver(self, answer: bytes) -> bool:
-        """Tell whether an answer cannot be posted: an error without an id, or any answer in the stateless era."""
+        """Tell whether an answer must not be posted: an error without an id, or any answer in the stateless era."""
         # MUST (2026-07-28): the body of a POST is a request or a notification.
         if self.version is not None and self.version.stateless:
             return True
@@ -149,7 +149,7 @@ class HttpLink(Link):
     # Headers.
 
     def _add_headers(self, message: Outgoing, sent: CIMultiDict[str]) -> None:
-        """Add what this message alone carries."""
+        """Add the headers of this message alone."""
         version = self.version
         if version is not None and version.stateless and message.method is not None:
             sent.update(_method_headers(version.name, message.method, message.name))
@@ -204,7 +204,7 @@ class HttpLink(Link):
         if status == UNAUTHORIZED or (status == FORBIDDEN and "WWW-Authenticate" in response.headers):
             raise auth_required(self.url, status, response.headers, sent)
         if refusal is not None and message.id is not None:
-            # The id of the error does not matter, because it is in the response to this request.
+            # The error may have any id: the response belongs to this request.
             self._receive_error(message, refusal.error)
             if message.answered is None or message.answered():
                 return
@@ -228,7 +228,7 @@ class HttpLink(Link):
         )
 
     def _expire(self) -> SessionExpired:
-        """End the connection, once, and return the error that the session has expired."""
+        """End the connection, if it has not ended, and return the error that the session has expired."""
         expired = SessionExpired(f"{self.url} does not know the session any more")
         if not self._has_expired:
             self._has_expired = True
@@ -265,8 +265,8 @@ class HttpLink(Link):
             was_opened |= opened.is_set()
             failures = 1 if opened.is_set() else failures + 1
             if response is not None and not opened.is_set():
-                # A server without a standalone stream answers 404 or 405. If it had one, 404 means that it lost the
-                # session.
+                # A server without a standalone stream answers 404 or 405. If the stream was open before, 404 means
+                # that the server has lost the session.
                 if response.status == NOT_FOUND and was_opened:
                     self._expire()
                     return
@@ -304,7 +304,7 @@ class HttpLink(Link):
 
 
 def _quoted(response: HttpResponse) -> str:
-    """Return the beginning of the body; of a web page, its title."""
+    """Return the beginning of the body, or the title if the body is a web page."""
     text = response.body.decode("utf-8", "replace").strip()
     if text.startswith("<"):
         title = _TITLE.search(text)
@@ -340,4 +340,4 @@ def _always() -> bool:
 
 
 def _ignore(_: object) -> None:
-    """Ignore a message, or an end, after the link was closed."""
+    """Ignore a message or an error that arrives after the link was closed."""

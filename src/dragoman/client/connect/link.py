@@ -26,7 +26,7 @@ class Outgoing(Struct):
 
     data: bytes
     method: str | None = None
-    """None for an answer."""
+    """None for an answer of the client."""
     id: types.RequestId | None = None
     """None for a notification or an answer."""
     params: Mapping[str, Any] | None = None
@@ -34,9 +34,9 @@ class Outgoing(Struct):
     headers: Mapping[str, str] | None = None
     """HTTP headers of this message alone."""
     answered: Callable[[], bool] | None = None
-    """Tells whether the request has its answer."""
+    """Returns whether the request has its answer."""
     paused_clocks: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Entered while a person logs in: the time-outs of requests do not count meanwhile."""
+    """Returns a context manager that pauses the time-outs of all requests; entered while a person logs in."""
     named_by: str | None = None
     """The parameter that names the tool, prompt or resource of the request."""
 
@@ -47,21 +47,21 @@ class Outgoing(Struct):
 
 
 class Link(Protocol):
-    """The contract of a link; a subclass inherits what a link without HTTP needs."""
+    """The contract of a link; the defaults are those of a link without HTTP."""
 
     version: Version | None = None
-    """The version that was agreed on or is being tried; None before."""
+    """The version in use, or the one that a probe tries; None before the probe."""
     is_http: bool = False
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
-        """Open the link; `closed` is called once if it ends by itself."""
+        """Open the link; `closed` is called once if the link ends by itself."""
 
     async def send(self, message: Outgoing) -> None:
         """Send a message.
 
         Raises:
-            ConnectError: it was not sent.
-            TransportError: it may have been sent, but there will be no answer.
+            ConnectError: the message was not sent.
+            TransportError: the message may have been sent, but there will be no answer.
         """
 
     def open_standalone_stream(self) -> None:
@@ -110,7 +110,8 @@ class SendsRequests(Protocol):
 class OneMethodLink(Link):
     """A link over an object with the one method `send_request(request) -> response`, plain or async.
 
-    Notifications go to its `send_notification`, if it has one. The server cannot send requests or notifications.
+    Notifications go to the object's `send_notification`, if it has that method. The server cannot send requests or
+    notifications.
     """
 
     def __init__(self, transport: SendsRequests) -> None:
@@ -153,14 +154,14 @@ def _encoded_response(message: Outgoing, response: Any) -> bytes:
     if "result" not in response and "error" not in response:
         raise TransportError(f"send_request must return a dict with a result or an error, not {response!r}")
     try:
-        # The id of the response does not matter, because the call that made the request returned it.
+        # The response may have any id: the call of `send_request` ties it to its request.
         return msgspec.json.encode({**response, "jsonrpc": "2.0", "id": message.id})
     except (TypeError, ValueError) as error:
         raise TransportError(f"send_request must return what can be JSON: {error}") from None
 
 
 def _raise(error: Exception, kind: type[TransportError], what: str) -> NoReturn:
-    """Raise an error of this package as it is, and any other as the cause of one."""
+    """Raise an error of this package unchanged; wrap any other exception in an error of this package."""
     if isinstance(error, DragomanError):
         raise error
     raise kind(f"{what}: {str(error) or type(error).__name__}") from error

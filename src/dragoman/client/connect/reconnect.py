@@ -1,17 +1,20 @@
-"""Connections: the one connection of a client, which is made when it is needed and made anew when it is lost.
+"""Connections: makes the connection of a client when a request needs one, and replaces a lost connection.
 
-All requests that find no connection wait for one attempt: a task that none of the waiters can cancel. The first
-connection is tried once. A lost connection is tried again a few times, after pauses that grow and are randomized. A
-request is repeated only if the server cannot have served it, or if it may be served twice; never after a time-out.
+All requests that find no connection wait for the same task, and cancelling a request does not cancel that task. The
+first connection gets one attempt. The replacement of a lost connection gets up to six attempts, after pauses that grow
+and are randomized. A request is repeated only if the server cannot have served it, or if it is repeatable; never after
+a time-out.
 
-A lost connection is closed before a new one is made, because a transport may be opened again. Over HTTP, pending
-requests may still be answered although the session has ended, so there the old connection is closed when they are done.
+A lost connection is closed before a new one is made, because both may use the same transport. Over HTTP, the server may
+still answer pending requests although the session has ended, so there the old connection is closed after its last
+pending request.
 
     new --connect--> connecting --succeed--> ready --lose--> lost --connect--> connecting
                      connecting --fail-----> failed --connect--> connecting
 
-`stop` leads from every state to `stopped`, from where only `restart` leads on, to `new`. `abandon` leads from every
-other state to `new`. An attempt may still succeed while the client is being stopped.
+`stop` leads from every state to `stopped`, and only `restart` leads from `stopped` to another state, `new`. `abandon`
+leads from every state but `stopped` to `new`. An attempt that succeeds while the client is being stopped does
+not change the state `stopped`. If the connection was closed and not lost, `connect` leads from `ready` to `connecting`.
 """
 
 from __future__ import annotations
@@ -63,8 +66,7 @@ class Failures(Struct):
 class Connections:
     """The one connection of a client.
 
-    `connect` makes a connection. `prepare` is awaited with each new connection before it is used, and with whether it
-    replaces a lost one.
+    `connect` makes a connection. `prepare(connection, is_reconnected)` is awaited before a new connection is used.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Connections:
         self._connect = connect
         self._prepare = prepare
         self.latest: ServerConnection | None = None
-        """The connection that was made last, which may have ended."""
+        """The newest connection, which may have ended."""
         self._connecting: asyncio.Task[ServerConnection] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._had_connection = False
@@ -92,11 +94,11 @@ class Connections:
         return connection if connection is not None and connection.is_alive else None
 
     async def connection(self, *, unlimited: bool = False) -> ServerConnection:
-        """Return the connection, made now if there is none; `unlimited` ignores `max_wait`.
+        """Return the connection, and connect first if there is none; `unlimited` ignores `max_wait`.
 
         Raises:
             ConnectError: the client was stopped, or the server cannot be reached.
-            Timeout: there is no connection yet.
+            Timeout: there is no connection after `max_wait` seconds.
             TransportError: the server does not answer.
             RpcError: the server refuses.
         """
@@ -205,7 +207,7 @@ class Connections:
         return may_repeat
 
     def lose(self, connection: ServerConnection) -> bool:
-        """Note that a connection has ended by itself; return whether it was the one in use."""
+        """Record that a connection was lost; return whether it was the one in use."""
         if connection is not self.latest or self.status != "ready":
             return False
         self.status = RECONNECTION[self.status, "lose"]
@@ -253,7 +255,7 @@ async def _close_when_drained(lost: ServerConnection) -> None:
 
 
 def _perhaps_served(error: TransportError) -> TransportError:
-    """Return the error with a note that the request may have been served, unless an HTTP status says what happened."""
+    """Return the error with a note that the server may have served the request; an HttpError is returned unchanged."""
     if isinstance(error, HttpError):
         return error
     noted = copy.copy(error)

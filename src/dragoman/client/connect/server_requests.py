@@ -5,14 +5,14 @@ A server may send requests as often as it likes. These bounds limit what they co
 - A request whose outcome is known at once, such as `ping` or an unknown method, is answered at once. It takes no task
   and does not stop the clocks of the client's own requests.
 - A request that a handler works on takes a task. At most `max_server_requests` of them, with at most 16 MiB of
-  parameters, are under way at a time. A further one is refused with an error. Requests never wait in a queue: a handler
-  that waits for a person would stop the reading, and with it the answers to the client's own requests and the server's
-  cancellations. The clocks of the client's own requests stand still while handlers work. After a refusal they run
-  until no handler works any more.
+  parameters, are under way at a time. The client refuses a further one with an error. Requests never wait in a queue:
+  while a handler waits for a person, a full queue would stop the reading, and with it the answers to the client's own
+  requests and the server's cancellations. The clocks of the client's own requests are paused while handlers work.
+  After a refusal they count, until no handler works.
 - At most eight answers are being sent at a time. Over HTTP each of them is a POST, which takes a connection.
-- A server that does not read its answers cannot be refused either. When 100 answers or 1 MiB of them are unsent, the
-  stream that brings further requests is paused: `receive` of the connection returns the future `room`, and the
-  transport waits for it. The client's own requests still run into their time-outs meanwhile.
+- A server that does not read its answers does not read refusals either. When 100 answers or 1 MiB of them are unsent,
+  the stream that brings further requests is paused: `receive` of the connection returns the future `room`, and the
+  transport waits for it. The time-outs of the client's own requests continue to count.
 - A transport may ignore that future. When 4,096 answers or 16 MiB of them are unsent, further requests are dropped
   without an answer.
 """
@@ -34,7 +34,7 @@ from dragoman.protocol.peer import Peer
 
 MAX_SERVER_REQUESTS = 100
 MAX_PARAMS_BYTES = 16 * 1024 * 1024
-"""Of the parameters of all requests that are under way; a single request may have more."""
+"""The limit of the parameters of all requests that are under way together; a single request may have more."""
 MAX_SENDERS = 8
 PAUSE_ANSWERS, PAUSE_BYTES = 100, 1024 * 1024
 MAX_ANSWERS, MAX_ANSWER_BYTES = 4096, 16 * 1024 * 1024
@@ -48,17 +48,17 @@ class AnswersServer(Protocol):
     """How many requests of the server may be under way at a time."""
 
     def answer(self, request: jsonrpc.Request) -> Any:
-        """Return the result of a request, or a function that is awaited for it.
+        """Return the result of a request, or a function to await for the result.
 
         Raises:
-            RpcError: it is refused.
+            RpcError: the client refuses the request.
         """
 
 
 class ServerRequests:
     """The server's requests on one connection.
 
-    `start` starts a task, which the connection ends when it is closed. `standstill` is entered while a handler works.
+    `start` starts a task that ends with the connection. `standstill` pauses the clocks while a handler works.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class ServerRequests:
         standstill: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.room: asyncio.Future[None] | None = None
-        """Done when there is room for further answers; None while there is room."""
+        """A future that is done when there is room for further answers; None while there is room."""
         self.refused_stateless = False
-        """Whether the server sent a request in a stateless version, in which it may not."""
+        """Whether the server sent a request in a stateless version, which forbids that."""
         self._client = client
         self._peer = peer
         self._link = link
@@ -90,7 +90,7 @@ class ServerRequests:
     # Requests.
 
     def receive(self, request: jsonrpc.Request) -> bool:
-        """Answer a request, now or when its handler is done; return False if too many are under way for it."""
+        """Answer a request, now or when its handler is done; return False if too many are pending."""
         if self._is_full():
             self._peer.finish(request.id, None)
             return False
@@ -111,9 +111,9 @@ class ServerRequests:
         return True
 
     def _outcome(self, request: jsonrpc.Request) -> Any:
-        """Return a result, an RpcError, or a function that is awaited for one of them."""
+        """Return a result, an RpcError, or a function to await for one of them."""
         if self._peer.version.stateless:
-            # A stateless server asks by `input_required`. Over HTTP there is no way to answer a request of its own.
+            # A stateless server asks by `input_required`. Over HTTP a client cannot answer a request of the server.
             self.refused_stateless = True
             return MethodNotFound(f"In {self._peer.version.name} a server sends no requests")
         try:
@@ -141,7 +141,7 @@ class ServerRequests:
         """Cancel a request that the server cancelled."""
         task = self._tasks.get(id)
         if task is not None:
-            # After its first step, which is scheduled already: a task that never began would not clean up.
+            # `call_soon` lets the task run its first step before the cancellation: without it, `finally` would not run.
             task.get_loop().call_soon(task.cancel)
 
     def _encoded(self, request: jsonrpc.Request, outcome: Any) -> bytes | None:
@@ -205,7 +205,7 @@ class ServerRequests:
 
 
 def _error_for(request: jsonrpc.Request, error: Exception) -> RpcError:
-    """Return the error for the server: an RpcError as it is, and for anything else, which is logged, InternalError."""
+    """Return an RpcError unchanged; log any other exception, and return an InternalError for the server."""
     if isinstance(error, RpcError):
         return error
     _logger.error("The server's request %s could not be answered", request.method[:100], exc_info=error)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dragoman.client.session import ClientSession
 
 ExtensionHandler = Callable[[Any], Any]
-"""A function, plain or async, of the parameters, which have the type of their row, else are a dict."""
+"""A function, plain or async, that takes the parameters: of the type in the method's row, or a dict without one."""
 
 
 class ClientExtension:
@@ -58,19 +58,19 @@ class ClientExtension:
     def params(self, request: ExtendedRequest) -> Mapping[str, Any]:  # noqa: ARG002
         """Return the parameters to add to a request of a method that the row adds parameters to.
 
-        It is called each time before the request is sent, if the server has declared the extension.
+        The client calls it each time before it sends the request, unless the server has not declared the extension.
         """
         return {}
 
     def result_type(self, method: str, result: types.Json) -> str | None:  # noqa: ARG002
-        """Return the further type of a result without `resultType`, which versions before 2026-07-28 do not have."""
+        """Return the type of a result without the field `resultType`, which is new in 2026-07-28; None if ordinary."""
         return None
 
     async def finish(self, request: ExtendedRequest, result: types.Json) -> types.Result | types.Json:
-        """Return the method's ordinary result, for a result of one of the extension's types.
+        """Turn a result of one of the extension's types into the method's ordinary result.
 
-        The total time-out of the call goes on meanwhile. Cancelling the call cancels this coroutine. The call raises
-        the errors that are raised here.
+        The total time-out of the call covers this coroutine. Cancelling the call cancels this coroutine. The call
+        raises the errors of this coroutine.
         """
         raise NotImplementedError(f"{type(self).__name__} does not finish results of {request.method}: {result!r}")
 
@@ -83,11 +83,11 @@ class ClientExtension:
         return {}
 
     def read_tool(self, tool: types.Tool) -> Any:
-        """Return what `tool.extension(id)` returns: the Struct of the fields that the row adds; None if none is set."""
+        """Return the value of `tool.extension(id)`: a Struct of the fields that the row adds; None if none is set."""
         return self._added_fields("tools/list", tool)
 
     def read_resource(self, resource: types.Resource | types.ResourceTemplate) -> Any:
-        """Return what `resource.extension(id)` returns, of a resource or of a template, in the same way."""
+        """Return the value of `resource.extension(id)` for a resource or a resource template, as `read_tool` does."""
         is_template = isinstance(resource, types.ResourceTemplate)
         return self._added_fields("resources/templates/list" if is_template else "resources/list", resource)
 
@@ -139,7 +139,7 @@ class ExtendedRequest:
         return None if known is None else known.tool
 
     async def send(self, method: str, params: Mapping[str, Any] | None = None) -> types.Json:
-        """Send a further request and return its result; it has the time-out, headers and `_meta` of the call.
+        """Send another request, with the time-out, headers and `_meta` of the call, and return its result.
 
         Raises:
             RpcError: the server refused.
@@ -163,7 +163,7 @@ class ExtendedRequest:
         """Let the client's handlers answer input requests of the server.
 
         Raises:
-            InputNeeded: the client has no handler for one of them.
+            InputNeeded: the client has no handler for one of the input requests.
         """
         return await self._session.input_responses(self.method, types.InputRequiredResult(dict(asked)))
 

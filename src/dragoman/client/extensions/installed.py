@@ -1,4 +1,4 @@
-"""The extensions of one client: one protocol table of all their rows, and the object that acts for each.
+"""Extensions: the extensions of one client, with one protocol table of all rows and one object per extension.
 
 An extension without an object, given as settings alone, is declared to the server and does nothing else.
 """
@@ -44,7 +44,7 @@ class Extensions:
     An object acts for its extension. A mapping declares settings by id, which override those of an object.
 
     Raises:
-        TypeError: something is neither an object of a `ClientExtension` nor a mapping of settings.
+        TypeError: an entry is neither an object of a `ClientExtension` nor a mapping of settings.
         DefinitionError: an id or a row is invalid, or an extension serves a method that its rows do not have.
     """
 
@@ -124,12 +124,12 @@ class Extensions:
     # Entries of lists.
 
     def read_tool(self, id: str, tool: types.Tool) -> Any:
-        """Return what an extension reads from a tool; None if the client does not have the extension."""
+        """Return the value that an extension reads from a tool; None if the client does not have the extension."""
         found = self._by_id.get(canonical_extension(id))
         return None if found is None else found.read_tool(tool)
 
     def read_resource(self, id: str, resource: types.Resource | types.ResourceTemplate) -> Any:
-        """Return what an extension reads from a resource or a template."""
+        """Return the value that an extension reads from a resource or a resource template; else None."""
         found = self._by_id.get(canonical_extension(id))
         return None if found is None else found.read_resource(resource)
 
@@ -148,14 +148,14 @@ class Extensions:
     # Requests of the client.
 
     def with_token(self, options: RequestOptions) -> RequestOptions:
-        """Return options with a progress token of our own; progress under it may go on after the first answer."""
+        """Return options with a progress token, generated if there is none, that stays valid after the first answer."""
         if options.progress_token is not None:
             return options
         self._last_token += 1
         return msgspec.structs.replace(options, progress_token=f"call-{self._last_token}")
 
     def with_params(self, request: ExtendedRequest, connection: ServerConnection) -> dict[str, Any]:
-        """Return the parameters of a request, with those that extensions add; the request's own come first."""
+        """Return the parameters of a request and those that extensions add; the request's own take precedence."""
         params: dict[str, Any] = {}
         for row in self.table.extensions:
             if (
@@ -167,7 +167,7 @@ class Extensions:
         return {**params, **request.params}
 
     def recognized(self, method: str, raw: Raw) -> FurtherResult | None:
-        """Return a result without `resultType` as one of a further type, if an extension recognizes it."""
+        """Return a result without `resultType` as a `FurtherResult`, if an extension recognizes it; else None."""
         if self._recognizing:
             with suppress(msgspec.DecodeError, RecursionError):
                 result = msgspec.json.decode(raw, type=types.Json)
@@ -217,7 +217,7 @@ class Extensions:
         """Check that the server of a connection may send a request of an extension.
 
         Raises:
-            MethodNotFound: the version does not have it, or the server has not declared the extension.
+            MethodNotFound: the version does not have the method, or the server has not declared the extension.
         """
         rows = (row for row in self.table.methods if row.name == method and row.exists_in(connection.version))
         is_new = not connection.knows_capabilities  # the capabilities of the server are not known yet
@@ -238,7 +238,7 @@ class Extensions:
         """Return a field that an extension adds to the filter of `subscriptions/listen`.
 
         Raises:
-            TypeError: no extension of the client has it.
+            TypeError: no extension of the client adds that field.
         """
         added = {field.name: field for field in self.table.subscription_fields() if field not in CORE_FIELDS}
         if name not in added:
@@ -246,7 +246,7 @@ class Extensions:
         return added[name]
 
     def notified(self, method: str, raw: Raw, notify: Callable[..., None]) -> None:
-        """Pass a notification to the extension that receives it; `notify` calls the extension's function.
+        """Pass a notification to the extension that handles its method, by `notify(function, params)`.
 
         Raises:
             ValidationError: the parameters do not fit.

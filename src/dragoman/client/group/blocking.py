@@ -36,12 +36,12 @@ class GroupTool(BoundTool):
 
     @property
     def server(self) -> str:
-        """The name of its server in the group."""
+        """The name of the server in the group."""
         return self._twin.server
 
     @property
     def qualified_name(self) -> str:
-        """The name that no other tool of the group has, fit for every model."""
+        """A name that is unique in the group and valid for every model."""
         return self._twin.qualified_name
 
 
@@ -53,11 +53,11 @@ class Clients(Group[Client]):
             print([tool.qualified_name for tool in clients.tools()])
             result = clients.call_tool("weather__forecast", {"city": "Oslo"})
 
-    It has the methods and options of `AsyncClients`, may be used from several threads, and after a fork.
+    The methods and options are those of `AsyncClients`. A group may be used from several threads, and after a fork.
 
     Raises:
-        TypeError: there is no such option, or something is nothing that a client can be pointed at.
-        ValueError: an option has a value that makes no sense, or two servers have one name.
+        TypeError: an option is unknown, or a target is of an unsupported type.
+        ValueError: an option has an invalid value, or two servers have the same name.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class Clients(Group[Client]):
         inputs: Inputs | None = None,
         **options: Unpack[ClientOptions],
     ) -> Self:
-        """Return clients of the servers in a configuration file: the one that is named, or the first that is found.
+        """Return clients of the servers in a configuration file: the named one, or the first one found.
 
         Example:
             clients = Clients.from_config("mcp.json")
 
-        Such a file says which programs are started: use none that you do not trust.
+        The file names programs that the clients start. Use only a file that you trust.
 
         Raises:
-            ConfigError: the file cannot be read, or is no configuration.
+            ConfigError: the file cannot be read, or is not a configuration.
         """
         return cls(load(path, inputs=inputs), **options)
 
@@ -101,22 +101,22 @@ class Clients(Group[Client]):
         """Connect to every server that has no connection; `status` and `errors` show failures.
 
         Raises:
-            DragomanError: a required server cannot be used; what was opened for it is closed again.
+            DragomanError: a required server cannot be used; a group that was not started before is stopped again.
         """
         self._drive(AsyncClients.start)
         return self
 
     def stop(self) -> None:
-        """End every connection; safe from any task, in any state, more than once."""
+        """End every connection; may be called from any task, in any state, and more than once."""
         self._drive(AsyncClients.stop)
         portal().kept.difference_update([member.async_client for member in self._members])
 
     def restart(self, name: str | None = None) -> Self:
-        """End the connection to one server, or to all, and connect anew.
+        """End the connection to one server, or to all, and connect again.
 
         Raises:
-            KeyError: there is no server of that name.
-            DragomanError: the one server, or a required one, cannot be used.
+            KeyError: the group has no server of that name.
+            DragomanError: the named server, or a required one, cannot be used.
         """
         self._drive(AsyncClients.restart, name)
         return self
@@ -128,9 +128,9 @@ class Clients(Group[Client]):
             clients.add("files", ["npx", "-y", "@acme/files"], timeout=5)
 
         Raises:
-            TypeError: there is no such option, or the target is nothing that a client can be pointed at.
-            ValueError: there is a server of that name, or an option has a value that makes no sense.
-            DragomanError: it is required, and cannot be used.
+            TypeError: an option is unknown, or the target is of an unsupported type.
+            ValueError: the group has a server of that name already, or an option has an invalid value.
+            DragomanError: the server is required and cannot be used.
         """
         self._drive(AsyncClients.add, name, target, required=required, **options)
         return self[name]
@@ -178,7 +178,7 @@ class Clients(Group[Client]):
         """Return a tool, by its qualified name, as `server__tool`, or by its own name if no other server has it.
 
         Raises:
-            NotFound: there is none of that name, or several servers have it; servers that failed were tried again.
+            NotFound: no server has such a tool, even after failed servers were tried again, or several have it.
         """
         found = self._drive(AsyncClients.tool, name)
         return GroupTool(self[found.server], found)

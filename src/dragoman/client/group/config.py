@@ -39,12 +39,12 @@ def load(
 
     Without a source the file is the one that DRAGOMAN_CONFIG names, else `.mcp.json`, `mcp.json`, `.vscode/mcp.json` or
     `.cursor/mcp.json` in the working directory, else `dragoman/mcp.json` in the user's configuration directory. Without
-    any of them there are no servers. `inputs` are the values of VS Code's inputs by their ids, or a function that gets
+    any of them the list is empty. `inputs` are the values of VS Code's inputs by their ids, or a function that takes
     each input's description.
 
     Raises:
-        ConfigError: the file cannot be read, or is no configuration. An entry that cannot be used raises nothing, and
-            carries its error.
+        ConfigError: the file cannot be read, or is not a configuration. An entry that cannot be used raises nothing;
+            its error is in `ServerEntry.error`.
     """
     if isinstance(source, Mapping):
         return list(_entries(source, ConfigSource(declared=source.get("inputs"), given=inputs)))
@@ -59,7 +59,7 @@ def parse(text: str, path: Path, *, inputs: Inputs | None = None) -> list[Server
     """Return the servers in the text of a configuration file.
 
     Raises:
-        ConfigError: it is no configuration.
+        ConfigError: the text is not a configuration.
     """
     document = _decode(text, path)
     return list(_entries(document, ConfigSource(path, declared=document.get("inputs"), given=inputs)))
@@ -69,16 +69,16 @@ def raw_servers(text: str, path: Path) -> Json:
     """Return the entries of a configuration file by their names, without replacing references.
 
     Raises:
-        ConfigError: it is no configuration.
+        ConfigError: the text is not a configuration.
     """
     return _servers(_decode(text, path), ConfigSource(path))
 
 
 def raw_inputs(text: str, path: Path) -> Any:
-    """Return the `inputs` of a configuration file, whose defaults `${input:id}` may stand for.
+    """Return the `inputs` of a configuration file, which have the defaults of `${input:id}`.
 
     Raises:
-        ConfigError: it is no configuration.
+        ConfigError: the text is not a configuration.
     """
     return _decode(text, path).get("inputs")
 
@@ -89,7 +89,7 @@ def find() -> Path | None:
     if named:
         return _expand_home(named, "DRAGOMAN_CONFIG")
     candidates = [*map(Path, FILES)]
-    with suppress(RuntimeError):  # there is no home
+    with suppress(RuntimeError):  # there is no home folder
         settings = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
         candidates.append(settings / "dragoman" / "mcp.json")
     return next((path for path in candidates if path.is_file()), None)
@@ -99,7 +99,7 @@ def read(path: Path) -> str:
     """Return the text of a configuration file.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -110,7 +110,7 @@ def read(path: Path) -> str:
 
 
 def plain_json(text: str) -> str:
-    """Return JSON without comments and trailing commas; the rest keeps its line and column.
+    """Return JSON with spaces instead of comments and trailing commas, so that lines and columns stay the same.
 
     Example:
         plain_json('{"a": [1, 2,], // two' + chr(10) + "}")

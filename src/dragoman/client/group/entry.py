@@ -1,11 +1,11 @@
 """One server's entry in a configuration file.
 
-The hosts spell the same key in different ways, so that most fields have several keys. An entry that cannot be used
-carries its error and harms no other entry. Keys that are not known are kept, with a warning. Entries hold secrets, so
-neither errors nor representations quote values.
+The hosts spell the same key in different ways, so most fields have several keys. An entry that cannot be used has an
+`error`, and the other entries stay usable. Unknown keys are kept, with a warning. Entries hold secrets, so neither
+errors nor representations quote values.
 
-`oauth`, or `auth` where it is no token, says how to log in. Each entry gets an authorization of its own, because an
-authorization belongs to one server.
+The key `oauth`, or `auth` if its value is not a token, configures the login. Each entry gets an authorization of its
+own, because an authorization belongs to one server.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Json = dict[str, Any]
 
 URL_KEYS = ("httpUrl", "url", "serverUrl")
 MAX_SECONDS = 3600
-"""The longest `timeout` of an entry in the style of Cline that counts as seconds."""
+"""The largest `timeout` in an entry of Cline's style that is read as seconds."""
 MIN_MILLISECONDS = 1000
-"""A shorter time-out in milliseconds is warned of: it may be meant as seconds."""
+"""A time-out of fewer milliseconds causes a warning: its author may have meant seconds."""
 
 _logger = logging.getLogger("dragoman.client")
 _TRANSPORTS = {
@@ -65,7 +65,7 @@ _KNOWN_KEYS = (
 _IGNORED_KEYS = frozenset(
     {"description", "name", "id", "title", "icon", "version", "gallery", "dev", "trust", "metadata"}
 )
-"""Keys that hosts write, and that do not say how to reach a server."""
+"""Keys that hosts write, and that do not affect the connection."""
 _FILES_IN_SECONDS = frozenset({"cline_mcp_settings.json", "mcp_settings.json"})
 """Files of Cline and its derivatives, whose `timeout` is in seconds."""
 _AUTH_KEYS = ("client_id", "client_secret", "scope", "redirect_uri", "callback_port", "issuer", "grant_type", "enabled")
@@ -96,13 +96,13 @@ class ServerEntry(Struct, kw_only=True):
     exclude: list[str] = field(default_factory=list)
     """The tools to hide."""
     prefix: str | None = None
-    """The prefix of its tools' names, also where no names clash."""
+    """The prefix of the names of the server's tools, even if no names clash."""
     more: Json = field(default_factory=dict)
-    """The keys that are not known."""
+    """The unknown keys."""
     login: Json | None = None
-    """The arguments of `OAuth` for a person's login; `options["auth"]` was made of them."""
+    """The arguments of the `OAuth` object in `options["auth"]`, if a person logs in."""
     error: ConfigError | None = None
-    """Why it cannot be used."""
+    """Why the entry cannot be used; None if it can."""
 
     def __repr__(self) -> str:
         url = self.target.get("url")
@@ -111,7 +111,7 @@ class ServerEntry(Struct, kw_only=True):
 
 
 def read_entry(name: str, raw: Any, source: ConfigSource) -> ServerEntry:
-    """Return the server that an entry describes; one that cannot be used carries its error."""
+    """Return the server that an entry describes; if it cannot be used, `error` is set."""
     entry = ServerEntry(name=name, file=source.file)
     if not isinstance(raw, Mapping):
         entry.error = source.error("it must be an object with `command` or `url`", name)
@@ -121,7 +121,7 @@ def read_entry(name: str, raw: Any, source: ConfigSource) -> ServerEntry:
     entry.required = is_on(unread.pop("required", False))
     entry.include = _take_names(unread, _INCLUDE_KEYS)
     entry.exclude = _take_names(unread, _EXCLUDE_KEYS) or []
-    _take_names(unread, _APPROVED_KEYS)  # they concern the approvals of other hosts
+    _take_names(unread, _APPROVED_KEYS)  # these keys configure the approvals of other hosts
     has_prefix = is_on(unread.pop("with_prefix", unread.pop("withPrefix", False)))
     prefix = unread.pop("prefix", None)
     entry.prefix = prefix if prefix and isinstance(prefix, str) else name if has_prefix or prefix is True else None
@@ -151,7 +151,7 @@ class _EntryReader(Struct):
         env_file_key, env_file = self._take(_ENV_FILE_KEYS)
         command = {key: self._unread.pop(key) for key in _COMMAND_KEYS if self._unread.get(key) is not None}
         entry.more = self._unread
-        if transport is not None and known is None:  # one that `register_transport` may know
+        if transport is not None and known is None:  # it may be registered by `register_transport`
             given = {**command, **({} if url is None else {"url": url}), **entry.more}
             entry.target = {"type": str(transport), **{key: self._expand(given[key], key) for key in given}}
             return
@@ -227,7 +227,7 @@ class _EntryReader(Struct):
             self._entry.login = login
 
     def _login(self, key: str, given: Any) -> Json | None:
-        """Return the arguments of the authorization that an entry asks for; None if it asks for none."""
+        """Return the arguments of the authorization that the entry configures; None if it configures none."""
         if not isinstance(given, Mapping):
             return {} if given == "oauth" or is_on(given) else None
         login: Json = {}
@@ -242,7 +242,7 @@ class _EntryReader(Struct):
     # The target of the client.
 
     def _headers(self) -> dict[str, str]:
-        """Return the headers; Codex names environment variables that hold some of them."""
+        """Return the headers; in the style of Codex, environment variables hold some of them."""
         found: dict[str, str] = {}
         for key in _HEADER_KEYS:
             found.update(self._texts(self._unread.pop(key, None), key))
@@ -335,7 +335,7 @@ class _EntryReader(Struct):
 
 
 def _take_names(unread: Json, keys: tuple[str, ...]) -> list[str] | None:
-    """Remove and return lists of names; a value that is no such list is left among the unknown keys."""
+    """Remove and return lists of names; any other value stays among the unknown keys."""
     found: list[str] | None = None
     for key in keys:
         value = unread.get(key)

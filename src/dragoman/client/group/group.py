@@ -1,9 +1,9 @@
 """`AsyncClients`: the clients of many servers, by name.
 
-The group connects to all servers at the same time. A server that cannot be reached harms no other: its error is kept
-and logged, and the group tries again at the next `start`, or when one of its tools is called by name. The group waits
-for a server no longer than its `connect_timeout`; a slower server goes on connecting in the background, for five
-minutes at most.
+The group connects to all servers at the same time. A server that cannot be reached does not affect the others: the
+group keeps and logs its error, and tries again at the next `start`, or when one of the server's tools is called by
+name. The group waits for a server no longer than its `connect_timeout`; the attempt to connect then continues in the
+background, for up to five minutes in all.
 
 Tools have names that are unique in the group. Each listing of the tools records which name belongs to which server, so
 that a call needs no listing.
@@ -59,12 +59,12 @@ class AsyncGroupTool(AsyncBoundTool):
 
     @property
     def server(self) -> str:
-        """The name of its server in the group."""
+        """The name of the server in the group."""
         return self._server
 
     @property
     def qualified_name(self) -> str:
-        """The name that no other tool of the group has, fit for every model."""
+        """A name that is unique in the group and valid for every model."""
         return self._qualified_name
 
 
@@ -89,7 +89,7 @@ class Group(WithStatements, Mapping[str, ClientT], Generic[ClientT]):
 
     @property
     def status(self) -> dict[str, ServerStatus]:
-        """The state of each: new, connecting, ready, lost, failed, needs_auth, disabled or stopped."""
+        """The state of each server: new, connecting, ready, lost, failed, needs_auth, disabled or stopped."""
         return {member.name: member.status for member in self._members}
 
     @property
@@ -110,13 +110,13 @@ class AsyncClients(Group[AsyncClient]):
             print([tool.qualified_name for tool in await clients.tools()])
             result = await clients.call_tool("weather__forecast", {"city": "Oslo"})
 
-    A server is given as what a client is pointed at, as an entry of a configuration file, or as a client; the options
-    are those of `ClientOptions`, for all of them. One that cannot be reached harms no other, unless its name is among
-    `required`.
+    A server is given as the target of a client, as an entry of a configuration file, or as a client. The options are
+    those of `ClientOptions`, and apply to all servers. A server that cannot be reached does not affect the others,
+    unless its name is in `required`.
 
     Raises:
-        TypeError: there is no such option, or something is nothing that a client can be pointed at.
-        ValueError: an option has a value that makes no sense, or two servers have one name.
+        TypeError: an option is unknown, or a target is of an unsupported type.
+        ValueError: an option has an invalid value, or two servers have the same name.
     """
 
     def __init__(
@@ -134,15 +134,15 @@ class AsyncClients(Group[AsyncClient]):
         inputs: Inputs | None = None,
         **options: Unpack[ClientOptions],
     ) -> Self:
-        """Return clients of the servers in a configuration file: the one that is named, or the first that is found.
+        """Return clients of the servers in a configuration file: the named one, or the first one found.
 
         Example:
             clients = AsyncClients.from_config("mcp.json")
 
-        Such a file says which programs are started: use none that you do not trust.
+        The file names programs that the clients start. Use only a file that you trust.
 
         Raises:
-            ConfigError: the file cannot be read, or is no configuration.
+            ConfigError: the file cannot be read, or is not a configuration.
         """
         return cls(load(path, inputs=inputs), **options)
 
@@ -152,7 +152,7 @@ class AsyncClients(Group[AsyncClient]):
         """Connect to every server that has no connection; `status` and `errors` show failures.
 
         Raises:
-            DragomanError: a required server cannot be used; what was opened for it is closed again.
+            DragomanError: a required server cannot be used; a group that was not started before is stopped again.
         """
         was_started, self._state = self._state == "started", "started"
         try:
@@ -194,16 +194,16 @@ class AsyncClients(Group[AsyncClient]):
             member.connect_error = member.list_error = None
 
     async def stop(self) -> None:
-        """End every connection; safe from any task, in any state, more than once."""
+        """End every connection; may be called from any task, in any state, and more than once."""
         self._state = "stopped"
         await asyncio.gather(*(_stop(member) for member in self._members))
 
     async def restart(self, name: str | None = None) -> Self:
-        """End the connection to one server, or to all, and connect anew.
+        """End the connection to one server, or to all, and connect again.
 
         Raises:
-            KeyError: there is no server of that name.
-            DragomanError: the one server, or a required one, cannot be used.
+            KeyError: the group has no server of that name.
+            DragomanError: the named server, or a required one, cannot be used.
         """
         if name is None:
             await self.stop()
@@ -224,9 +224,9 @@ class AsyncClients(Group[AsyncClient]):
             await clients.add("files", ["npx", "-y", "@acme/files"], timeout=5)
 
         Raises:
-            TypeError: there is no such option, or the target is nothing that a client can be pointed at.
-            ValueError: there is a server of that name, or an option has a value that makes no sense.
-            DragomanError: it is required, and cannot be used.
+            TypeError: an option is unknown, or the target is of an unsupported type.
+            ValueError: the group has a server of that name already, or an option has an invalid value.
+            DragomanError: the server is required and cannot be used.
         """
         member = self._members.add(name, target, cast("dict[str, Any]", options))
         member.required = member.required or required
@@ -243,7 +243,7 @@ class AsyncClients(Group[AsyncClient]):
         """End the connection to a server, and forget the server.
 
         Raises:
-            KeyError: there is no server of that name.
+            KeyError: the group has no server of that name.
         """
         member = self._members.remove(name)
         self._routes = {known: route for known, route in self._routes.items() if route[0] is not member}
@@ -292,7 +292,7 @@ class AsyncClients(Group[AsyncClient]):
         """Return a tool, by its qualified name, as `server__tool`, or by its own name if no other server has it.
 
         Raises:
-            NotFound: there is none of that name, or several servers have it; servers that failed were tried again.
+            NotFound: no server has such a tool, even after failed servers were tried again, or several have it.
         """
         tools = await self._list_tools()
         is_unknown = name not in self._routes and not any(tool.name == name for tool in tools)
@@ -321,8 +321,8 @@ class AsyncClients(Group[AsyncClient]):
             result = await clients.call_tool("notes__search", {"text": "tea"}, timeout=5)
 
         Raises:
-            NotFound: there is none of that name, or several servers have it.
-            ToolError: the tool failed; and whatever else a client's `call_tool` raises.
+            NotFound: no server has such a tool, or several servers have it.
+            ToolError: the tool failed. All other errors of a client's `call_tool` are raised too.
         """
         if hasattr(tool, "qualified_name"):  # a tool of a group, blocking or not
             group_tool = cast("AsyncGroupTool", tool)
@@ -351,14 +351,14 @@ class AsyncClients(Group[AsyncClient]):
             raise ConnectError("The clients were stopped; start() them again")
         if self._state == "new":
             await self.start()
-        # After a fork all are new again.
+        # After a fork all members have the status `new`.
         await self._connect_all([member for member in self._members if member.status == "new"])
         members = [member for member in self._members if member.status in ("ready", "lost")]
         lists = await asyncio.gather(*(_list(member, kind, refresh=refresh) for member in members))
         return [(member, item) for member, items in zip(members, lists, strict=True) for item in items]
 
     async def _list_tools(self, *, refresh: bool = False) -> list[AsyncGroupTool]:
-        """Return every tool, and record which name leads to which server."""
+        """Return every tool, and record the server of each name."""
         listed = await self._list_all("tools", refresh=refresh)
         found = [(member, tool) for member, tool in listed if member.shows(tool.name)]
         servers = Counter(name for _, name in {(member.name, tool.name) for member, tool in found})
@@ -382,7 +382,7 @@ class AsyncClients(Group[AsyncClient]):
         """Connect again to the failed servers that may have a tool; return whether there are any."""
         failed = [member for member in self._members if member.status in ("failed", "needs_auth")]
         named = [member for member in failed if name.startswith(f"{member.name}__")]
-        # A misspelt name must not lead a person to a login.
+        # A misspelt tool name must not start a login.
         failed = named or [member for member in failed if member.status == "failed"]
         await self._connect_all(failed)
         return bool(failed)
@@ -404,14 +404,14 @@ async def _stop(member: GroupMember[Any]) -> None:
     if connecting is None or connecting.get_loop() is not asyncio.get_running_loop():
         await member.async_client.stop()
     else:
-        connecting.cancel()  # it must not connect after the stop
+        connecting.cancel()  # the task must not connect after the stop
         await member.async_client.stop()
         await asyncio.wait([connecting])
     member.connect_error = member.list_error = None
 
 
 def _required_error(member: GroupMember[Any]) -> DragomanError:
-    """Return the error of a required server, with a text that says that the server is required."""
+    """Return the error of a required server; its text names the server and says that it is required."""
     error = member.error
     if isinstance(error, ConfigError):
         return error

@@ -1,7 +1,7 @@
 """The servers of a group, each with its client and its last errors.
 
-Every server has a client. The client of a server whose configuration cannot be used raises the error of the
-configuration at every use.
+Every server has a client. If the configuration of a server cannot be used, every use of its client raises the error of
+the configuration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ClientT = TypeVar("ClientT", bound=ClientProperties)
 Servers = Mapping[str, Target | ServerEntry | ClientT] | Sequence[ClientT | ServerEntry]
 """The servers of a group: targets by name, or clients."""
 BACKGROUND_SECONDS = 300.0
-"""The time-out of a connection that goes on in the background."""
+"""The time-out of an attempt to connect that continues in the background."""
 ServerStatus = Literal["new", "connecting", "ready", "lost", "failed", "needs_auth", "disabled", "stopped"]
 
 
@@ -38,7 +38,7 @@ class GroupMember(Generic[ClientT]):
         self.name = name
         self.client = client
         self.patience = patience
-        """How many seconds the group waits for it to connect; None waits as long as its client does."""
+        """How many seconds the group waits for the server to connect; None waits as long as the client does."""
         self.required = entry.required
         self.disabled = entry.disabled
         self.prefix = entry.prefix
@@ -50,7 +50,7 @@ class GroupMember(Generic[ClientT]):
 
     @property
     def async_client(self) -> AsyncClient:
-        """Its asynchronous client in this process."""
+        """The server's asynchronous client in this process."""
         return self.client._current_client()
 
     @property
@@ -67,7 +67,7 @@ class GroupMember(Generic[ClientT]):
         return self.list_error if self.async_client.status == "ready" else self.connect_error
 
     def shows(self, tool: str) -> bool:
-        """Tell whether its configuration shows a tool."""
+        """Tell whether the server's configuration shows a tool."""
         return (self._include is None or matches(self._include, tool)) and not matches(self._exclude, tool)
 
 
@@ -75,8 +75,8 @@ class Members(Generic[ClientT]):
     """The servers of a group by their names.
 
     Raises:
-        TypeError: something is no target of a client, or a client of the other kind.
-        ValueError: two have one name.
+        TypeError: a target is of an unsupported type, or is a client of the other kind.
+        ValueError: two servers have the same name.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ def _merged(options: Mapping[str, Any], entry: ServerEntry) -> dict[str, Any]:
 
 
 def _merged_headers(defaults: Any, headers: Mapping[str, str]) -> Any:
-    """Return headers that override others; of two spellings of one name the last is sent."""
+    """Return default headers, overridden by others; the last spelling of a name is sent."""
     if not callable(defaults):
         return {**(defaults or {}), **headers}
     credentials = Credentials(defaults)
@@ -194,7 +194,7 @@ class _MisconfiguredTransport:
     send = open
 
     async def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: nothing was opened."""
 
 
 def _unusable(entry: ServerEntry, cause: Exception) -> ConfigError:

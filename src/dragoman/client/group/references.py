@@ -1,7 +1,7 @@
 """References in configuration files: `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${input:id}`.
 
-A bare `$VAR` is no reference, and neither is anything else in braces. The value of a reference is not expanded again,
-so that a secret may hold `${`.
+A bare `$VAR` and any other `${...}` stay as they are. The value of a reference is not expanded again, so that a secret
+may hold `${`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from dragoman.errors import ConfigError
 
 Inputs = Mapping[str, str] | Callable[[dict[str, Any]], str]
-"""The values of inputs by their ids, or a function that gets the description of each input."""
+"""The values of inputs by their ids, or a function that takes the description of each input."""
 
 _REFERENCE = re.compile(
     r"\$\{(?:env:)?(?P<variable>[A-Za-z_]\w*)(?::-(?P<default>(?:\$\{[^{}]*\}|[^{}])*))?\}|\$\{input:(?P<input>[^{}]+)\}"

@@ -12,8 +12,8 @@ request that a callback makes does not wait, because it would wait for itself.
 
 A server may send more notifications than the callbacks can handle. At most 10,000 calls wait, with at most 8 MiB of
 messages; beyond that, the oldest call of the longest queue is dropped. Reading from the server never waits for
-callbacks, because a callback may itself wait for an answer of the server. A change that already waits is not delivered
-twice, because the callback will look at the present state anyway. Callbacks in the event loop let other tasks run every
+callbacks, because a callback may itself wait for an answer of the server. A change is not queued twice, because the
+waiting call of the callback will find the latest state. Callbacks in the event loop let other tasks run every
 few milliseconds.
 """
 
@@ -38,7 +38,7 @@ from dragoman.runtime.tasks import is_being_cancelled
 
 MAX_WAITING, MAX_WAITING_BYTES = 10_000, 8 * 1024 * 1024
 MAX_BATCH, MAX_BATCH_BYTES = 100, 64 * 1024
-"""How many calls are made in one thread job; these are not dropped any more."""
+"""The limits of one thread job; calls that a job has taken are no longer dropped."""
 DELIVERY_SECONDS = 0.5
 """How long an answered request waits for callbacks."""
 YIELD_SECONDS = 0.005
@@ -51,9 +51,9 @@ _delivering: ContextVar[tuple[_Queue, ...]] = ContextVar("delivering", default=(
 class _Call(Struct, eq=False):
     args: tuple[Any, ...]
     size: int
-    """Bytes of the message that the arguments keep."""
+    """Bytes of the message that the arguments keep in memory."""
     change: tuple[int, str] | None = None
-    """The function and the change that it is called with."""
+    """The id of the function and the change, if the call reports a change."""
 
 
 class _Queue:
@@ -111,7 +111,7 @@ class _ThreadBatch:
         self._is_abandoned = False
 
     async def run(self) -> None:
-        """Make the calls, up to one that returns an awaitable, and await that."""
+        """Make the calls, up to one that returns an awaitable, and await the awaitable."""
         await offload(self._call_each)
         if self._returned:
             await self._returned.popleft()
@@ -150,7 +150,7 @@ class Deliveries:
 
     def __init__(self, *, shares_loop: bool = False, max_waiting: int = MAX_WAITING) -> None:
         self.shares_loop = shares_loop
-        """Whether all blocking clients share the event loop, which no callback may end."""
+        """Whether the event loop is the one of all blocking clients, which a callback's SystemExit must not end."""
         self.queues: dict[Hashable, _Queue] = {}
         """The queues of the functions whose calls wait or run."""
         self.count = self.size = 0
@@ -159,11 +159,11 @@ class Deliveries:
         self._has_warned = False
 
     def put(self, function: Callable[..., Any], *args: Any, size: int = 0) -> None:
-        """Call a function after its waiting calls; `size` is that of the message that the arguments keep."""
+        """Call a function after its waiting calls; `size` is the bytes of the message that the arguments keep."""
         self._put(self._queue(function), _Call(args, size))
 
     def put_change(self, function: Callable[[str], Any], what: str) -> None:
-        """Call a function with a change, unless that call waits already."""
+        """Call a function with a change, unless the same call waits already."""
         queue, change = self._queue(function), (id(function), what)
         if change not in queue.changes:
             queue.changes.add(change)
@@ -237,13 +237,13 @@ class Deliveries:
                 raise
             _logger.exception("A handler of notifications failed")
         except BaseException as error:
-            # All blocking clients share one loop. A program that wants to exit does so in a thread of its own.
+            # All blocking clients share one loop, so a SystemExit of a callback must not end it.
             if not isinstance(error, Exception) and not self.shares_loop:
                 raise
             _logger.exception("A handler of notifications failed")
 
     async def delivered(self, timeout: float | None = None) -> None:
-        """Wait for a moment until the calls that wait now are made, unless a callback is what waits."""
+        """Wait until the calls that wait now are made, for at most half a second; in a callback, return at once."""
         if any(queue.owner is self for queue in _delivering.get()):
             return
         loop = asyncio.get_running_loop()

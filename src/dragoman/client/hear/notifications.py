@@ -1,4 +1,4 @@
-"""Notifications of the server: what the client updates when it receives them, and the callbacks that it calls."""
+"""NotificationReceiver: updates the catalog and subscriptions by the server's notifications, and calls callbacks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LogMessage(Struct, frozen=True):
 
 
 class ServerNotification(Struct, frozen=True):
-    """Any notification of a server: its method, and its parameters as they came."""
+    """A notification of a server: its method, and its parameters as plain JSON."""
 
     method: str
     params: types.Json
@@ -90,7 +90,7 @@ class NotificationReceiver:
         self._extensions = extensions
 
     def receive_progress(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
-        """Deliver progress of a request to its `on_progress`, else to that of the client."""
+        """Deliver progress of a request to the request's `on_progress`, else to the client's."""
         callbacks, size = self.callbacks, len(params.message or "")
         callback = on_progress or callbacks.on_progress
         if callback is not None:
@@ -100,7 +100,7 @@ class NotificationReceiver:
             self.deliveries.put(callbacks.on_notification, notification, size=size)
 
     def receive(self, notification: jsonrpc.Notification) -> None:
-        """Handle any other notification."""
+        """Handle a notification other than progress."""
         try:
             params = _params.decode(notification.params)
             self._handle(notification.method, notification.params, params)

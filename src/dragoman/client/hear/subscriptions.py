@@ -2,9 +2,9 @@
 
 In the handshake era each resource is subscribed to by a request of its own. In the stateless era one open request
 (`subscriptions/listen`) carries a filter with everything that the client subscribes to. When the filter changes, a new
-request replaces the old one. When the request ends while the connection is alive, it is sent again after a pause, which
-grows while the request does not last; notifications may have been missed meanwhile. A request that the server refuses
-is not sent again with the same filter.
+request replaces the old one. When the request ends while the connection is alive, the client sends it again after a
+pause, which grows if the request lasted less than five seconds; the client may have missed notifications in the pause.
+A request that the server refuses is not sent again with the same filter.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _logger = logging.getLogger("dragoman.client")
 class ListenStream:
     """The open `subscriptions/listen` request of one client.
 
-    `kind` is the type of the filter, to which extensions add fields. `on_gap` is called when notifications may have
-    been missed.
+    `kind` is the type of the filter, to which extensions add fields. `on_gap` is called when the client may have missed
+    notifications.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ListenStream:
         return self.filter != self.kind()
 
     def update(self, connection: ServerConnection, **changes: Any) -> None:
-        """Change fields of the filter, and replace the request if that makes a difference."""
+        """Change fields of the filter, and replace the request if the filter differs."""
         changed = msgspec.structs.replace(self.filter, **changes)
         if changed != self.filter or self._task is None:
             self.filter = changed
@@ -113,7 +113,7 @@ class ListenStream:
         self._decided.clear()
 
     def acknowledge(self, params: types.Json) -> None:
-        """Note what the server acknowledged, unless it concerns a request that was replaced."""
+        """Record the filter that the server acknowledged, unless the acknowledgement is for a replaced request."""
         meta = params.get("_meta")
         id = meta.get(types.SUBSCRIPTION_ID) if isinstance(meta, dict) else None
         acknowledged = msgspec.convert(params.get("notifications"), self.kind)
@@ -125,9 +125,9 @@ class ListenStream:
         """Wait until the server acknowledged the request.
 
         Raises:
-            RpcError: it refused.
-            Timeout: it did not answer in time.
-            TransportError: it cannot be reached.
+            RpcError: the server refused the request.
+            Timeout: the server did not answer in time.
+            TransportError: the server cannot be reached.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -147,7 +147,7 @@ class ListenStream:
             task.add_done_callback(self._replaced.discard)
 
     async def wait_replaced(self) -> None:
-        """Wait until the requests that were replaced have ended."""
+        """Wait until the replaced requests have ended."""
         if self._replaced:
             await asyncio.wait(list(self._replaced))
 
