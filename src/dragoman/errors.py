@@ -39,6 +39,9 @@ DragomanError
   ConfigError(file, server, field)  a configuration is invalid; also a ValueError
   ValidationError(path)             a value does not fit its type or schema
   NotFound(kind, name)              the server has no such tool, prompt or resource; also a LookupError
+  StoreError                        what processes share cannot be read or written
+    StoreUnavailable                the store cannot be reached, or does not answer in time
+    StoreFull                       the store has no room for another value or task
   PaginationLimit                   a list has too many pages, or repeats a page
   NotPrivate                        other users may read or change a folder or file; also a PermissionError
   CapabilityNotAvailable            the server does not declare a capability that the call needs
@@ -412,6 +415,25 @@ class NotFound(DragomanError, LookupError):
         self.kind = kind
         self.name = name
         self.close_matches = list(close_matches)
+
+
+class StoreError(DragomanError):
+    """A value that the processes of a server share cannot be read or written."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, or does not answer in time; a later call may succeed.
+
+    Example:
+        try:
+            await ctx.user_state.set("cart", cart)
+        except StoreUnavailable:
+            raise ToolError("The cart cannot be saved now; try again in a minute") from None
+    """
+
+
+class StoreFull(StoreError):
+    """The store has no room for another value or task of this kind; the message names the limit."""
 
 
 class PaginationLimit(DragomanError):
