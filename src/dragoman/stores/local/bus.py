@@ -22,11 +22,10 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from dragoman.runtime.user_files import private_folder, state_folder
-from dragoman.stores.local.state import LocalState
-from dragoman.stores.memory import MemoryBus, MemoryLog
+from dragoman.stores.memory import Memory, MemoryBus, MemoryLog, MemoryState, MemoryTasks
 
 REPLY_SECONDS = 1.0
 MAX_FRAME_BYTES = 8 * 1024 * 1024
@@ -47,8 +46,11 @@ class Local:
         app = server.asgi(store=stores.Local())
     """
 
+    reach: Literal["machine"] = "machine"
+
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
+        self._memory = Memory()
 
     def __repr__(self) -> str:
         return f"<Local store in {self._folder or state_folder()}>"
@@ -59,13 +61,24 @@ class Local:
             return MemoryBus()
         return LocalBus(self._folder, _digest(group))
 
-    def event_log(self, stream: str) -> MemoryLog:  # noqa: ARG002
-        """Return an empty log in memory: only the process that began a stream resumes it."""
-        return MemoryLog()
+    def log(self, stream: str) -> MemoryLog:
+        """Return the log of a stream; for now it is in memory."""
+        return self._memory.log(stream)
 
-    def state(self, namespace: str) -> LocalState:
-        """Return the values of a namespace, which are stored in files."""
-        return LocalState((self._folder or state_folder()) / "state" / _digest(namespace))
+    def state(self, namespace: str, *, max_values: int = 100_000) -> MemoryState:
+        """Return the values of a namespace; for now they are in memory."""
+        return self._memory.state(namespace, max_values=max_values)
+
+    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> MemoryTasks:
+        """Return the tasks of a namespace; for now they are in memory."""
+        return self._memory.tasks(namespace, max_tasks=max_tasks, max_per_owner=max_per_owner)
+
+    async def now(self) -> float:
+        """Return the time of this machine."""
+        return await self._memory.now()
+
+    async def close(self) -> None:
+        """Do nothing."""
 
 
 class LocalBus:
