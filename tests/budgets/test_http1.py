@@ -49,7 +49,7 @@ class Caller:
     """A client of one connection, that calls the same tool again and again."""
 
     def __init__(self, era: str) -> None:
-        config: Any = SimpleNamespace(app=sums().asgi(store=Memory()), timeout_keep_alive=5)
+        config: Any = SimpleNamespace(app=sums().asgi(), timeout_keep_alive=5)
         self.state, self.transport = ServerState(), Transport()
         self.connection = Http1Connection(config, self.state, {})
         self.connection.connection_made(self.transport)

@@ -23,12 +23,12 @@ class Workshop:
 
     def __init__(self, folder: Path, count: int = 3, gate: Gate | None = None, *, idle_timeout: float = 1800) -> None:
         self.now = [0.0] * count
-        self.servers = [updating(travels(gate)) for _ in range(count)]
-        self.apps = [self._app(number, folder, idle_timeout) for number in range(count)]
+        self.servers = [updating(travels(gate, store=Local(folder))) for _ in range(count)]
+        self.apps = [self._app(number, idle_timeout) for number in range(count)]
 
-    def _app(self, number: int, folder: Path, idle_timeout: float) -> AsgiApp:
+    def _app(self, number: int, idle_timeout: float) -> AsgiApp:
         server = self.servers[number]
-        workers = Workers(server, Local(folder))
+        workers = Workers(server, joins=True)
         sessions = Sessions(server, workers=workers, idle_timeout=idle_timeout, clock=lambda: self.now[number])
         return AsgiApp(HttpService(server, workers=workers, sessions=sessions), pace=BRISK)
 
@@ -343,7 +343,7 @@ class Broken(Memory):
 
 @pytest.mark.covers("SHT-23")
 async def test_a_bus_that_cannot_be_opened_is_reported_and_500(caplog):
-    app = travels().asgi(store=Broken(opens=False))
+    app = travels(store=Broken(opens=False)).asgi()
     exchange = await HttpPeer(app, STATELESS).call("add", {"a": 1, "b": 2}).end()
     assert (exchange.status, exchange.json) == (
         500,
@@ -354,7 +354,7 @@ async def test_a_bus_that_cannot_be_opened_is_reported_and_500(caplog):
 
 @pytest.mark.covers("SHT-23")
 async def test_a_bus_that_breaks_is_reported_and_holds_no_request_up(caplog):
-    app = travels().asgi(store=Broken(opens=True))
+    app = travels(store=Broken(opens=True)).asgi()
     peer = HttpPeer(app)
     assert (await peer.initialize()).status == 200
     level = await peer.request("logging/setLevel", {"level": "error"})
