@@ -261,9 +261,12 @@ class FollowedStream:
         await exchange.stream(events)
 
     async def _send_error(self, exchange: Exchange, reason: str) -> None:
-        """Answer the request with an error, because no more events come."""
+        """Answer the request with an error, because no more events come, unless the client has the last event."""
+        newest = await self._log.after(max(0, self._sequence - 1))
         self._is_complete = True
-        await exchange.stream(sse.encode(jsonrpc.encode_error(self._name.request_id, InternalError(reason))), last=True)
+        if not any(_decoder.decode(data).is_complete for _, data in newest):
+            error = jsonrpc.encode_error(self._name.request_id, InternalError(reason))
+            await exchange.stream(sse.encode(error), last=True)
 
     async def _has_grown(self, seconds: float) -> bool:
         """Wait until the log has more events, or the following ends; return false if the time is up."""
