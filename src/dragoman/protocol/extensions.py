@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from dragoman import types
 from dragoman.errors import DefinitionError
-from dragoman.protocol.methods import METHODS, Method
+from dragoman.protocol.methods import METHOD_NAMES, METHODS, Method
 from dragoman.protocol.subscriptions import CORE_FIELDS, SubscriptionField
 from dragoman.protocol.versions import V2025_06_18, VERSIONS, Version
 from dragoman.types import canonical_extension
@@ -43,7 +43,8 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
         )
 
     `id` follows the rules of `_meta` keys and needs a prefix. The extension may be declared in the versions from
-    `since` to `until`. Both sides must declare it before its methods are used. `params` maps a core method to a Struct
+    `since` to `until`. Both sides must declare it before its methods are used; with `client_declares=False` only the
+    server declares it, and every client may use it. `params` maps a core method to a Struct
     whose fields are added to the parameters of the method; `entries` maps a list method to fields of its entries. All
     these fields are optional. `result_types` maps each further `resultType` to the methods whose result may have it.
     `capability` is the path of the declaration if that is not `extensions.<id>`; then only the receiver of a method
@@ -58,6 +59,7 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     since: Version = V2025_06_18
     until: Version | None = None
     capability: tuple[str, ...] = ()
+    client_declares: bool = True
     methods: tuple[Method, ...] = ()
     params: Mapping[str, type[Struct]] = field(default_factory=dict)
     entries: Mapping[str, type[Struct]] = field(default_factory=dict)
@@ -67,7 +69,7 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_extension_id(self.id)
         self._refuse_core_names("result type", self.result_types, CORE_RESULT_TYPES)
-        self._refuse_core_names("method", [method.name for method in self.methods], {one.name for one in METHODS})
+        self._refuse_core_names("method", [method.name for method in self.methods], METHOD_NAMES)
 
     def _refuse_core_names(self, noun: str, names: Iterable[str], core: Container[str]) -> None:
         for name in names:
@@ -85,20 +87,21 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """The declaration that both sides make, as a path into capabilities; empty if only the receiver declares."""
-        return () if self.capability else self.path
+        """The declaration that a client makes as well, as a path into capabilities; empty if it need not make it."""
+        return () if self.capability or not self.client_declares else self.path
 
     def joined_methods(self) -> tuple[Method, ...]:
         """Return the methods, limited to the versions of the extension, with its declaration as their capability."""
-        return tuple(
-            msgspec.structs.replace(
-                method,
-                since=max(method.since, self.since),
-                until=min((one for one in (method.until, self.until) if one is not None), default=None),
-                capability=self.path,
-                declared=self.shared,
-            )
-            for method in self.methods
+        return tuple(self._joined(method) for method in self.methods)
+
+    def _joined(self, method: Method) -> Method:
+        is_undeclared = not self.client_declares and "client" not in method.sender
+        return msgspec.structs.replace(
+            method,
+            since=max(method.since, self.since),
+            until=min((one for one in (method.until, self.until) if one is not None), default=None),
+            capability=() if is_undeclared else self.path,
+            declared=self.path if is_undeclared else self.shared,
         )
 
 

@@ -124,6 +124,17 @@ def test_a_method_needs_the_declaration_of_both_sides() -> None:
     assert (found.capability, found.declared, found.since) == (PATH, PATH, V2025_11_25)
 
 
+def test_where_clients_declare_nothing_only_the_declaration_of_the_server_counts() -> None:
+    told = Method(name="notifications/prices", sender=("server",))
+    row = ExtensionRow(id=ID, client_declares=False, methods=(GET, told), subscriptions=(WATCH,))
+    table = ProtocolTable.of([row])
+    asked, heard = method(table, "prices/get"), method(table, told.name)
+    assert (asked.capability, asked.declared) == (PATH, ())
+    assert (heard.capability, heard.declared) == ((), PATH)
+    assert (table.subscription_fields()[-1].capability, table.subscription_fields()[-1].declared) == (PATH, ())
+    assert table.declarable({ID: {}}, V2026_07_28) == {ID: {}}
+
+
 def test_an_extension_may_be_declared_elsewhere() -> None:
     row = ExtensionRow(id=ID, capability=("tasks",), methods=(GET,))
     assert method(ProtocolTable.of([row]), "prices/get").capability == ("tasks",)

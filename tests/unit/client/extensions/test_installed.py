@@ -119,6 +119,15 @@ def test_parameters_that_the_row_does_not_type_are_a_dict():
         read(b"[]")
 
 
+def test_an_extension_that_clients_do_not_declare_is_declared_only_where_settings_ask_for_it():
+    class Silent(ClientExtension):
+        rows = (ExtensionRow(id=ID, client_declares=False),)
+
+    capabilities = types.ClientCapabilities()
+    assert Extensions([Silent()]).declared(capabilities, V2026_07_28) is capabilities
+    assert Extensions([Silent(), {ID: {"a": 1}}]).declared(capabilities, V2026_07_28).extensions == {ID: {"a": 1}}
+
+
 def test_an_older_capability_is_declared_beside_what_stands_there():
     class Old(ClientExtension):
         rows = (
