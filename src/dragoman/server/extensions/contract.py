@@ -94,7 +94,8 @@ class ServerExtension:
     def entry(self, definition: Definition[..., Any]) -> Struct | None:  # noqa: ARG002
         """Return the fields to add to the entry of a definition in a list, as the Struct of the row; None adds none.
 
-        The server calls this for the lists in `entries` of the row, in the versions in which the row exists. It caches
+        A field with the value None is left out. The field `meta` is merged over the `_meta` of the definition. The
+        server calls this for the lists in `entries` of the row, in the versions in which the row exists. It caches
         lists until the next registration or `server.renew()`.
         """
         return None
