@@ -54,6 +54,10 @@ class InstalledExtensions:
         self.wraps_calls = bool(self._around)
         """Whether an extension overrides `around_call`."""
 
+    def has(self, extension: ServerExtension) -> bool:
+        """Tell whether the server has an extension."""
+        return extension in self._extensions
+
     def bind(self, server: Server) -> None:
         """Pass the server to each extension."""
         for one in self._extensions:
@@ -131,8 +135,13 @@ class InstalledExtensions:
         return kind(**fields)
 
     async def around(self, call: Call, serve: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a tool call within the `around_call` of the extensions; the first extension is the outermost."""
-        for one in reversed(self._around):
+        """Run a tool call within the `around_call` of the extensions; the first extension is the outermost.
+
+        A detached call has passed through the extension that runs it, and through those before that extension.
+        """
+        passed = 0 if call.within is None else self._extensions.index(call.within) + 1
+        around = [one for one in self._extensions[passed:] if one in self._around]
+        for one in reversed(around):
             serve = partial(one.around_call, Context(call), serve)
         result = await serve()
         if not isinstance(result, types.Result | dict):

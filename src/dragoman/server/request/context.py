@@ -17,12 +17,14 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import Cancelled, DragomanError, MethodNotFound
+from dragoman.errors import Cancelled, MethodNotFound
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.fields import trim
 from dragoman.runtime.callables import blocking
 from dragoman.server.request.call import ELICITATION_COMPLETE, NOTHING, Call, wants_log
+from dragoman.server.request.driving import drive, is_in_place
+from dragoman.server.request.tool_task import BlockingToolTask, ToolTask
 
 if TYPE_CHECKING:
     from dragoman.server.request.asking import Asking
@@ -247,6 +249,11 @@ class Context(RequestFacts):
             answer = await ctx.elicit(f"Really {city}?", Confirmation)
             return "booked" if answer.accepted else "not booked"
     """
+
+    @property
+    def task(self) -> ToolTask:
+        """The task that runs the tool; an extension that runs tools as tasks provides it."""
+        return ToolTask(self)
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send a progress notification, if the client asked for progress.
@@ -487,6 +494,11 @@ class BlockingContext(RequestFacts):
             return "booked" if answer.accepted else "not booked"
     """
 
+    @property
+    def task(self) -> BlockingToolTask:
+        """The task that runs the tool; an extension that runs tools as tasks provides it."""
+        return BlockingToolTask(self)
+
     report_progress = blocking(Context.report_progress)
     log = blocking(Context.log)
     debug = blocking(Context.debug)
@@ -512,56 +524,17 @@ class BlockingContext(RequestFacts):
         asking = self._asking
         raw = asking.recorded_step(name)
         if raw is None:
+            notes_steps = asking.on_step is not None
+            if notes_steps:
+                drive(self._call, asking.note_step(name, None))
             raw = asking.record_step(name, run(), result_type)
+            if notes_steps:
+                drive(self._call, asking.note_step(name, raw))
         value: T = asking.step_value(raw, result_type)
         return value
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         context = Context(self._call)
         context._parks = False
-        context._waits = not _is_in_place(self._call)
+        context._waits = not is_in_place(self._call)
         return drive(self._call, method(context, *args, **kwargs))
-
-
-def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the request's loop, and wait for it in the thread of a blocking handler.
-
-    Raises:
-        Cancelled: the request was cancelled meanwhile, or the loop is closed.
-        DragomanError: the handler is inline, so it runs in the loop, and the coroutine would have to wait.
-    """
-    import asyncio
-    from concurrent.futures import CancelledError
-
-    if _is_in_place(call):
-        return _run_in_place(work)
-    assert call.loop is not None
-    try:
-        future = asyncio.run_coroutine_threadsafe(work, call.loop)
-    except RuntimeError:  # the loop is closed
-        work.close()
-        raise Cancelled("The server has ended, and with it the request") from None
-    remove_callback = call.on_cancel(future.cancel)
-    try:
-        return future.result()
-    except CancelledError:
-        raise Cancelled("The client cancelled the request") from None
-    finally:
-        remove_callback()
-
-
-def _is_in_place(call: Call) -> bool:
-    """Tell whether this thread runs the loop; such a thread must not wait for the loop."""
-    from dragoman.runtime.tasks import is_running_here
-
-    return call.loop is None or is_running_here(call.loop)
-
-
-def _run_in_place(work: Coroutine[Any, Any, T]) -> T:
-    try:
-        work.send(None)
-    except StopIteration as finished:
-        value: T = finished.value
-        return value
-    work.close()
-    raise DragomanError("An inline handler cannot wait for the client; make it an `async def`, or not inline")
