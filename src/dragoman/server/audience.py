@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from dragoman import types
-from dragoman.protocol.methods import Method, declares
+from dragoman.protocol.methods import METHOD_NAMES, Method, declares
 from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ _CAPABILITIES = {
 def wants_change(server: Server, session: Session, method: str, subject: str | None) -> bool:
     """Tell whether a client of the handshake era receives the notification of a change.
 
-    A client receives a notification of an extension if the client declared the extension and the notification has no
-    subject. In this era a client can subscribe only to the URIs of resources.
+    A client receives a notification of an extension if the client declared the extension, where clients declare it, and
+    the notification has no subject. In this era a client can subscribe only to the URIs of resources.
     """
     if method in _CAPABILITIES:
         is_subscribed = subject is None or subject in session.subscribed
@@ -46,7 +46,7 @@ def server_notifications(server: Server, method: str) -> list[Method]:
     return [
         row
         for row in server.offer.table.methods
-        if row.name == method and row.is_notification and "server" in row.sender and row.capability
+        if row.name == method and row.is_notification and "server" in row.sender and method not in METHOD_NAMES
     ]
 
 

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from dragoman import Configuration, Server, configure, types
+from dragoman import AsyncClient, Configuration, Server, configure, types
+from dragoman.client import ClientExtension
 from dragoman.errors import MissingCapability
 from dragoman.server import ExtensionRow, Method, ServerExtension
 from dragoman.testing import WirePeer
@@ -188,6 +189,83 @@ async def test_in_the_handshake_era_only_what_has_no_subject_is_told_to_who_decl
         module.server.notify_tools_list_changed()
         await peer.receive("notifications/tools/list_changed")
         assert [message["params"] for message in peer.received if message["method"] == CHANGED] == heard
+
+
+class Library(ServerExtension):
+    """An extension that the server alone declares, as that of skills."""
+
+    rows = (
+        ExtensionRow(
+            id=ID,
+            client_declares=False,
+            methods=(
+                Method(name="books/list", result=types.Result),
+                Method(name="notifications/books", sender=("server",)),
+            ),
+            result_types={"loan": ("tools/call",)},
+        ),
+    )
+
+    def handlers(self):
+        return {"books/list": self.list}
+
+    async def list(self, ctx, params):
+        return {"books": ["Emma"]}
+
+    async def around_call(self, ctx, call_next):
+        return {"resultType": "loan", "book": "Emma"}
+
+
+@pytest.mark.covers("EXS-02")
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_extension_that_clients_do_not_declare_serves_every_client(era):
+    server = Server(extensions=[Library()])
+    server.tool(name="paint")(lambda color: color)
+    async with WirePeer(server, era) as peer:
+        assert (await peer.request("books/list"))["result"]["books"] == ["Emma"]
+        assert (await peer.request("tools/call", paint()))["result"]["book"] == "Emma"
+        if era == "stateless":
+            told = (await peer.request("server/discover"))["result"]
+        else:
+            told = peer.initialized["result"]
+            server.notify("notifications/books", params={"book": "Emma"})
+            assert (await peer.receive())["params"] == {"book": "Emma"}
+        assert told["capabilities"]["extensions"] == {ID: {}}
+
+
+@pytest.mark.parametrize("mode", ["stateless", "handshake"])
+async def test_our_client_uses_it_without_declaring_it(mode):
+    class Reading(ClientExtension):
+        rows = Library.rows
+        heard: ClassVar[list[Any]] = []
+
+        def notifications(self):
+            return {"notifications/books": self.heard.append}
+
+        async def finish(self, request, result):
+            return {"content": [{"type": "text", "text": result["book"]}]}
+
+        def result_type(self, method, result):
+            return "loan" if "book" in result else None
+
+    declared = []
+    server = Server(extensions=[Library()])
+    server.tool(name="paint")(lambda color: color)
+
+    @server.middleware
+    async def note(ctx, call_next):
+        declared.append(ctx.client.extension(ID))
+        return await call_next()
+
+    async with AsyncClient(server, mode=mode, extensions=[Reading()]) as client:
+        assert client.capabilities.extension(ID) == {}
+        assert (await client.request("books/list"))["books"] == ["Emma"]
+        assert (await client.call_tool("paint", {"color": "red"})).text == "Emma"
+        if mode == "handshake":
+            server.notify("notifications/books", params={"book": "Emma"})
+            await client.ping()
+            assert Reading.heard == [{"book": "Emma"}]
+    assert set(declared) == {None}
 
 
 class Free(ServerExtension):

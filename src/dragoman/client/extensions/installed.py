@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -27,7 +27,6 @@ from dragoman.protocol.subscriptions import CORE_FIELDS, SubscriptionField
 from dragoman.protocol.versions import Version
 from dragoman.types import canonical_extension, decode
 
-P = TypeVar("P", bound=types.PaginatedResult)
 Given = Iterable[ClientExtension | Mapping[str, types.Json]] | Mapping[str, types.Json] | None
 LISTEN = "subscriptions/listen"
 OFFICIAL_RESULT_TYPES = {"task": "io.modelcontextprotocol/tasks"}
@@ -53,7 +52,6 @@ class Extensions:
     def __init__(self, given: Given = None) -> None:
         self._settings: dict[str, types.Json] = {}
         self._by_id: dict[str, ClientExtension] = {}
-        self._pages: dict[tuple[str, Version], Any] = {}
         self._last_token = 0
         anything: Any = given
         if isinstance(anything, str) or not isinstance(anything, Iterable | None):
@@ -107,7 +105,7 @@ class Extensions:
 
     def declared(self, capabilities: types.ClientCapabilities, version: Version) -> types.ClientCapabilities:
         """Return the capabilities, with the extensions that a version lets a client declare."""
-        own = {id: one.settings() for id, one in self._by_id.items()}
+        own = {id: one.settings() for id, one in self._by_id.items() if any(row.client_declares for row in one.rows)}
         settings = merge_settings(PROCESS.configuration.extensions, capabilities.extensions, own, self._settings)
         if not settings:
             return capabilities
@@ -132,18 +130,6 @@ class Extensions:
         """Return the value that an extension reads from a resource or a resource template; else None."""
         found = self._by_id.get(canonical_extension(id))
         return None if found is None else found.read_resource(resource)
-
-    def page_type(self, method: str, kind: type[P], entries: str, version: Version) -> type[P]:
-        """Return the type of the pages of a list, with the fields that extensions add to entries."""
-        if all(method not in row.entries for row in self.table.extensions):
-            return kind
-        if (method, version) not in self._pages:
-            field = next(field for field in msgspec.structs.fields(kind) if field.encode_name == entries)
-            entry: Any = self.table.entry_type(method, field.type.__args__[0], version)
-            added = [(field.name, list[entry])]
-            self._pages[method, version] = msgspec.defstruct(kind.__name__, added, bases=(kind,), kw_only=True)
-        found: type[P] = self._pages[method, version]
-        return found
 
     # Requests of the client.
 

@@ -20,7 +20,10 @@ from dragoman.server.define.definition import Definition
 from dragoman.server.define.tools import Tool, add_options
 
 if TYPE_CHECKING:
+    from dragoman.server.request.asking import OnStep
     from dragoman.server.request.context import Context
+    from dragoman.server.request.detached import DetachedCall, OnProgress
+    from dragoman.server.request.tool_task import OfferedTask
     from dragoman.server.server import Server
 
 Outcome = types.Result | types.Json
@@ -94,7 +97,8 @@ class ServerExtension:
     def entry(self, definition: Definition[..., Any]) -> Struct | None:  # noqa: ARG002
         """Return the fields to add to the entry of a definition in a list, as the Struct of the row; None adds none.
 
-        The server calls this for the lists in `entries` of the row, in the versions in which the row exists. It caches
+        A field with the value None is left out. The field `meta` is merged over the `_meta` of the definition. The
+        server calls this for the lists in `entries` of the row, in the versions in which the row exists. It caches
         lists until the next registration or `server.renew()`.
         """
         return None
@@ -109,6 +113,39 @@ class ServerExtension:
             MissingCapability: the client did not declare a capability that the extension requires.
         """
         return await call_next()
+
+    async def run_detached(
+        self,
+        server: Server,
+        call: DetachedCall,
+        *,
+        task: OfferedTask | None = None,
+        on_progress: OnProgress | None = None,
+        on_step: OnStep | None = None,
+    ) -> Outcome:
+        """Run the tool of a call once, apart from its request, and return its result as the client would receive it.
+
+        Example:
+            outcome = await self.run_detached(self.server, DetachedCall.of(ctx))
+            if isinstance(outcome, types.InputRequiredResult):
+                self.ask(outcome.input_requests)
+
+        The run passes through the server's middleware, and through the extensions that come after this one. A question
+        without a recorded answer ends the run; the outcome is then an `InputRequiredResult`. Record the answers in
+        `call.recording`, and run the call again. Cancelling this coroutine cancels the tool. `task` is the task that
+        the handler sees as `ctx.task`. `on_progress` is called with the progress that the handler reports. `on_step` is
+        awaited before each step, and after the step with its encoded value.
+
+        Raises:
+            RpcError: the error that the client would receive, such as for a tool that the server does not have.
+            DefinitionError: the server does not have this extension.
+        """
+        from dragoman.server.extensions.detached import run_detached
+
+        opened = call.open(server, on_progress, on_step)
+        opened.within, opened.offered_task = self, task
+        outcome: Outcome = await run_detached(opened)
+        return outcome
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
         """Return the part of a subscription field that the server honours; None if it honours no part.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from dragoman.protocol.subscriptions import Subscription
     from dragoman.server.request.asking import Asking
+    from dragoman.server.request.tool_task import OfferedTask
     from dragoman.server.server import Server
     from dragoman.stores import State
 
@@ -233,6 +234,10 @@ class Call(Struct, eq=False):
     """The error of a request that was refused before its handler; only middleware runs for such a request."""
     encoded_page: Raw | None = None
     """The encoded page of a list, while middleware works on the decoded page."""
+    offered_task: OfferedTask | None = None
+    """The task that an extension offers to the handler."""
+    within: Any = None
+    """The extension that runs a detached call; the call passes only through the extensions after it."""
 
     def stop(self, why: RpcError) -> None:
         """Cancel the request, and set the error of its response."""

@@ -24,6 +24,7 @@ from dragoman.protocol.fields import trim
 from dragoman.runtime.callables import blocking
 from dragoman.server.request.call import ELICITATION_COMPLETE, NOTHING, Call, wants_log
 from dragoman.server.request.driving import drive, is_in_place
+from dragoman.server.request.tool_task import BlockingToolTask, ToolTask
 
 if TYPE_CHECKING:
     from dragoman.server.request.asking import Asking
@@ -280,6 +281,11 @@ class Context(RequestFacts):
 
         return session_state(self._call)
 
+    @property
+    def task(self) -> ToolTask:
+        """The task that runs the tool; an extension that runs tools as tasks provides it."""
+        return ToolTask(self)
+
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send a progress notification, if the client asked for progress.
 
@@ -519,6 +525,11 @@ class BlockingContext(RequestFacts):
             return "booked" if answer.accepted else "not booked"
     """
 
+    @property
+    def task(self) -> BlockingToolTask:
+        """The task that runs the tool; an extension that runs tools as tasks provides it."""
+        return BlockingToolTask(self)
+
     report_progress = blocking(Context.report_progress)
     log = blocking(Context.log)
     debug = blocking(Context.debug)
@@ -558,7 +569,12 @@ class BlockingContext(RequestFacts):
         asking = self._asking
         raw = asking.recorded_step(name)
         if raw is None:
+            notes_steps = asking.on_step is not None
+            if notes_steps:
+                drive(self._call, asking.note_step(name, None))
             raw = asking.record_step(name, run(), result_type)
+            if notes_steps:
+                drive(self._call, asking.note_step(name, raw))
         value: T = asking.step_value(raw, result_type)
         return value
 

@@ -33,7 +33,7 @@ def test_nothing_is_the_table_of_the_core_and_declares_what_there_is():
         assert extensions.methods == frozenset()
         capabilities = types.ClientCapabilities()
         assert extensions.declared(capabilities, V2026_07_28) is capabilities
-        assert extensions.page_type("tools/list", types.ListToolsResult, "tools", V2026_07_28) is types.ListToolsResult
+        assert extensions.table.page_type("tools/list", V2026_07_28) is types.ListToolsResult
 
 
 @pytest.mark.parametrize("given", ["x", 3, ["x"], [3], {ID: 3}, [{ID: None}], [A]])
@@ -119,6 +119,15 @@ def test_parameters_that_the_row_does_not_type_are_a_dict():
         read(b"[]")
 
 
+def test_an_extension_that_clients_do_not_declare_is_declared_only_where_settings_ask_for_it():
+    class Silent(ClientExtension):
+        rows = (ExtensionRow(id=ID, client_declares=False),)
+
+    capabilities = types.ClientCapabilities()
+    assert Extensions([Silent()]).declared(capabilities, V2026_07_28) is capabilities
+    assert Extensions([Silent(), {ID: {"a": 1}}]).declared(capabilities, V2026_07_28).extensions == {ID: {"a": 1}}
+
+
 def test_an_older_capability_is_declared_beside_what_stands_there():
     class Old(ClientExtension):
         rows = (
@@ -143,8 +152,8 @@ def test_entries_have_added_fields_only_in_versions_of_the_row():
     extensions = Extensions([Priced()])
     data = b'{"tools":[{"name":"t","inputSchema":{},"price":3}]}'
     for version, expected in ((V2025_11_25, None), (V2026_07_28, Added(3))):
-        kind = extensions.page_type("tools/list", types.ListToolsResult, "tools", version)
-        assert kind is extensions.page_type("tools/list", types.ListToolsResult, "tools", version)
+        kind = extensions.table.page_type("tools/list", version)
+        assert kind is extensions.table.page_type("tools/list", version)
         page = msgspec.json.decode(data, type=kind)
         assert isinstance(page, types.ListToolsResult)
         assert extensions.read_tool(ID, page.tools[0]) == expected
