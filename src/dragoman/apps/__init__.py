@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
+    from dragoman.client.extensions.apps import AppView as AppView
     from dragoman.protocol.official.apps import ID as ID
     from dragoman.protocol.official.apps import MIME_TYPE as MIME_TYPE
     from dragoman.protocol.official.apps import capability as capability
@@ -28,6 +29,7 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
+            ".client.extensions.apps": "AppView",
             ".protocol.official.apps": "ID MIME_TYPE capability client_supports tool_meta",
             ".server.extensions.apps": "AppOptions supported ui_resource",
             ".types.apps": "AppPermissions Csp ResourceUi ToolUi",
