@@ -13,6 +13,7 @@ DragomanError
     HeaderMismatch                  -32020
     MissingCapability(required)     -32021
     UnsupportedVersion(...)         -32022
+    AppRefused                      -32000; an app asked for what it may not have
   TransportError                    the other side cannot be reached, or does not answer
     ConnectError                    there is no connection, and nothing was sent
     ServerCrashed(exit_code, ...)   the server's process ended
@@ -213,6 +214,12 @@ class UnsupportedVersion(RpcError):
             f"Protocol version {requested!r} is not supported; use one of {', '.join(supported)}",
             {"supported": list(supported), "requested": requested},
         )
+
+
+class AppRefused(_CodedError):
+    """An app may not do what it asked for; a host sends the error to the app."""
+
+    CODE = -32000
 
 
 class TransportError(DragomanError):

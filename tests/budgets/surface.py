@@ -12,6 +12,7 @@ PACKAGES = (
     "dragoman.server",
     "dragoman.client",
     "dragoman.chat",
+    "dragoman.apps",
     "dragoman.auth",
     "dragoman.stores",
     "dragoman.testing",

@@ -95,7 +95,8 @@ class Toolbox:
         for place, source in enumerate(self._sources):
             for tool in await self._tools_of(place, source):
                 alike = found.setdefault(tool.name, [])
-                if not any(tool.is_same_as(known) for known in alike):
+                # MUST (apps): a tool without "model" in its visibility is not in the list of the model.
+                if tool.ui.model_visible and not any(tool.is_same_as(known) for known in alike):
                     alike.append(tool)
                     tools.append(tool)
         self.size = len(tools)

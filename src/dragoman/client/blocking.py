@@ -175,6 +175,8 @@ class Client(ClientProperties):
     discover = blocking(AsyncClient.discover)
     list_tools = blocking(AsyncClient.list_tools)
     call_tool = blocking(AsyncClient.call_tool)  # type: ignore[arg-type]  # mypy minds **unknown
+    view = blocking(AsyncClient.view)
+    call_from_app = blocking(AsyncClient.call_from_app)
     list_prompts = blocking(AsyncClient.list_prompts)
     get_prompt = blocking(AsyncClient.get_prompt)
     list_resources = blocking(AsyncClient.list_resources)

@@ -17,7 +17,9 @@ from dragoman.client.catalog import MAX_PAGES, ListedTool, Lists, find
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.connect.finalizer import Finalizer
 from dragoman.client.extensions.installed import Extensions
+from dragoman.client.extensions.official import requested
 from dragoman.client.options import (
+    CallOptions,
     ClientOptions,
     OnProgress,
     RequestOptions,
@@ -38,6 +40,8 @@ from dragoman.errors import (
 
 if TYPE_CHECKING:
     from typing import Never, Self, Unpack
+
+    from dragoman.client.extensions.apps import AppView
 
 _logger = logging.getLogger("dragoman.client")
 
@@ -79,7 +83,7 @@ class AsyncClient(ClientProperties):
         self._approval_timeout = given.get("approval_timeout")
         self._approvals = Approvals()
         self._listing_tools: asyncio.Task[None] | None = None
-        self._session = ClientSession(target, given, Extensions(given.get("extensions")))
+        self._session = ClientSession(target, given, Extensions(requested(given)))
         self._lists = Lists(self._session, given.get("max_pages", MAX_PAGES))
         self._finalizer = Finalizer(self, self._session)
 
@@ -299,6 +303,35 @@ class AsyncClient(ClientProperties):
             await self._lists.all("tools", refresh=False)
         except DragomanError as error:
             _logger.warning("The tools cannot be listed, to compare a result with its schema: %s", error)
+
+    # Apps.
+
+    async def view(self, app: ToolLike) -> AppView:
+        """Read an app to show it: by its `ui://` URI, or by a tool whose results it shows.
+
+        Raises:
+            NotFound: the tool has no app.
+            ValidationError: the resource is not the document of an app.
+        """
+        from dragoman.client.extensions.apps import open_view
+
+        return await open_view(self, app)
+
+    async def call_from_app(
+        self, view: AppView, tool: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> CallResult:
+        """Call a tool for an app that is shown, with the options of `call_tool`.
+
+        Example:
+            result = await client.call_from_app(view, "refresh", {"city": "Oslo"}, raise_on_error=False)
+
+        Raises:
+            AppRefused: the app belongs to another server, or the tool is not visible to apps.
+        """
+        from dragoman.client.extensions.apps import require_app_visible
+
+        await require_app_visible(self, view, tool)
+        return await self.call_tool(tool, arguments, **options)
 
     # Prompts.
 

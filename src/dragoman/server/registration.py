@@ -1,9 +1,9 @@
-"""`Registration`: the part of `Server` that registers tools, prompts, resources, methods, hooks and middleware."""
+"""`Registration`: the part of `Server` that registers tools, prompts, resources, methods, hooks and extensions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from dragoman import types
 from dragoman.config import is_async
@@ -19,6 +19,14 @@ from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.dispatch.middleware import Chain, Middleware
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
 
+if TYPE_CHECKING:
+    from dragoman.server.extensions.apps import AppOptions, Html
+    from dragoman.server.extensions.contract import ServerExtension
+    from dragoman.server.extensions.installed import Extensions, InstalledExtensions
+    from dragoman.server.server import Server
+    from dragoman.types.apps import UiVisibility
+
+E = TypeVar("E", bound="ServerExtension")
 Function = TypeVar("Function", bound=Callable[..., object])
 OwnMiddleware = TypeVar("OwnMiddleware", bound=Middleware)
 OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
@@ -43,6 +51,8 @@ class Registration:
         """One function that runs a request within all middleware and hooks; None if there are none."""
         self.handlers = dict(HANDLERS)
         """Maps each method of the protocol, of the extensions and of `server.method` to its handler."""
+        self.installed: InstalledExtensions | None = None
+        """The extensions of the server; None if it has none."""
         self.own_methods: tuple[Method, ...] = ()
         """The rows of the methods that `server.method` registered; they need no capability."""
 
@@ -68,6 +78,8 @@ class Registration:
         inline: bool = False,
         scopes: Sequence[str] = (),
         wrap_result: bool = True,
+        ui: str | None = None,
+        ui_visibility: Sequence[UiVisibility] | UiVisibility | None = None,
         **further: object,
     ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
         """Register a function as a tool.
@@ -258,6 +270,48 @@ class Registration:
         self.middlewares = (*self.middlewares, function)
         self.registry.changed()
         return function
+
+    def extension(self, kind: type[E]) -> E:
+        """Return the extension of a class that the server has; without one, the server installs `kind()`.
+
+        Example:
+            server.extension(Quotes).change("paint", 15)
+
+        Raises:
+            DefinitionError: the extension conflicts with another, or with a method that the author registered.
+        """
+        found = None if self.installed is None else self.installed.find(kind)
+        if found is None:
+            found = kind()
+            self._install([found])
+            found.bind(cast("Server", self))
+            self.registry.changed()
+        return found
+
+    def _install(self, extensions: Extensions) -> None:
+        """Add extensions to the server; `Server` overrides this."""
+
+    def add_app(
+        self, uri: str, html: Html, **options: Unpack[AppOptions]
+    ) -> Resource[..., object] | ResourceTemplate[..., object]:
+        """Register an app: an HTML document that a host shows for the results of tools.
+
+        Example:
+            server.add_app("ui://clock/app.html", Path("clock.html"), csp=Csp(connect=["https://time.example.com"]))
+
+            @server.tool(ui="ui://clock/app.html")
+            def now() -> str: ...
+
+        `html` is the document, a file that has it, or a function that returns it, as the function of a resource does.
+        The options are those of `AppOptions`.
+
+        Raises:
+            DefinitionError: the URI does not begin with `ui://`, an option does not fit, or there is no such file.
+        """
+        from dragoman.server.extensions.apps import Apps, ui_resource
+
+        self.extension(Apps)
+        return self.add_resource(ui_resource(uri, html, **options))
 
     def renew(self) -> None:
         """Derive the lists and the capabilities again; an extension calls this after it changed its part of them."""

@@ -7,6 +7,7 @@ Example:
 """
 
 from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from dragoman.types.capabilities import ClientCapabilities as ClientCapabilities
 from dragoman.types.capabilities import ElicitationCapability as ElicitationCapability
@@ -125,4 +126,24 @@ from dragoman.types.wire import RequestId as RequestId
 from dragoman.types.wire import Result as Result
 from dragoman.types.wire import Role as Role
 
+_LATER = {
+    "apps": ("AppPermissions", "Csp", "ResourceUi", "ToolUi", "UiVisibility"),
+}
+"""The modules of extensions, with their types. Most programs need none of them, so they are imported on first use."""
 __all__ = [name for name, value in vars().items() if not (name.startswith("_") or isinstance(value, _ModuleType))]
+
+if _TYPE_CHECKING:
+    from dragoman.types.apps import AppPermissions as AppPermissions
+    from dragoman.types.apps import Csp as Csp
+    from dragoman.types.apps import ResourceUi as ResourceUi
+    from dragoman.types.apps import ToolUi as ToolUi
+    from dragoman.types.apps import UiVisibility as UiVisibility
+else:
+    __all__ += [name for names in _LATER.values() for name in names]
+
+    def __getattr__(name: str) -> object:
+        if name in _LATER["apps"]:
+            from dragoman.types import apps
+
+            return getattr(apps, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -94,6 +94,13 @@ class ServerExtension:
             DefinitionError: the options do not fit the tool; the tool is then not registered.
         """
 
+    def check(self) -> None:
+        """Check the whole server before it is served; the server calls this again after each registration.
+
+        Raises:
+            DefinitionError: the server cannot be served as it is.
+        """
+
     def entry(self, definition: Definition[..., Any]) -> Struct | None:  # noqa: ARG002
         """Return the fields to add to the entry of a definition in a list, as the Struct of the row; None adds none.
 
