@@ -91,3 +91,7 @@ class Audience:
         """Return the current listeners."""
         with self._lock:
             return list(self._listeners)
+
+    def members_here(self) -> list[NotificationListener]:
+        """Return the current listeners, without those that send to other processes."""
+        return [listener for listener in self.members() if not getattr(listener, "is_elsewhere", False)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
 from dragoman import types
 from dragoman.config import is_async
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dragoman.server.extensions.apps import AppOptions, Html
     from dragoman.server.extensions.contract import ServerExtension
     from dragoman.server.extensions.installed import Extensions, InstalledExtensions
+    from dragoman.server.extensions.tasks.options import TaskOptions
     from dragoman.server.server import Server
     from dragoman.types.apps import UiVisibility
 
@@ -80,6 +81,7 @@ class Registration:
         wrap_result: bool = True,
         ui: str | None = None,
         ui_visibility: Sequence[UiVisibility] | UiVisibility | None = None,
+        task: bool | Literal["required"] | TaskOptions | None = None,
         **further: object,
     ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
         """Register a function as a tool.

@@ -404,14 +404,17 @@ class Server(ServerIdentity, Registration):
         """Notify every client that subscribed to a resource, from any thread, that the resource was updated."""
         self._tell(RESOURCE_UPDATED, uri)
 
-    def notify(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+    def notify(
+        self, method: str, subject: str | None = None, params: types.Json | None = None, *, everywhere: bool = True
+    ) -> None:
         """Send a notification of an extension, from any thread, to the clients that subscribed to it.
 
         Example:
             server.notify("notifications/prices", "apple", {"item": "apple", "price": 3})
 
         Every process of the server notifies its clients that subscribed to the subject, or to all subjects. Without a
-        subject, the server also notifies the clients of the handshake era that declared the extension.
+        subject, the server also notifies the clients of the handshake era that declared the extension. If each process
+        learns of the change by itself, `everywhere=False` notifies the clients of this process alone.
 
         Raises:
             DefinitionError: no extension of the server has such a notification.
@@ -421,7 +424,8 @@ class Server(ServerIdentity, Registration):
             raise DefinitionError(f"No extension of the server {self.name!r} has the notification {method!r}")
         given = {} if params is None else params
         encode(given)
-        self._tell_each(method, lambda member: member.notify_change(method, subject, given))
+        members = self.audience.members() if everywhere else self.audience.members_here()
+        self._tell_each(method, lambda member: member.notify_change(method, subject, given), members)
 
     def notify_elicitation_complete(self, elicitation_id: str) -> None:
         """Notify a client, from any thread, that its user completed a url elicitation (2025-11-25).
@@ -439,8 +443,13 @@ class Server(ServerIdentity, Registration):
     def _tell(self, method: str, uri: str | None = None) -> None:
         self._tell_each(method, lambda member: member.notify_change(method, uri))
 
-    def _tell_each(self, notification: str, tell: Callable[[NotificationListener], None]) -> None:
-        for member in self.audience.members():
+    def _tell_each(
+        self,
+        notification: str,
+        tell: Callable[[NotificationListener], None],
+        members: Iterable[NotificationListener] | None = None,
+    ) -> None:
+        for member in self.audience.members() if members is None else members:
             try:
                 tell(member)
             except Exception as error:

@@ -7,7 +7,6 @@ extension `io.modelcontextprotocol/tasks` of 2026-07-28. The server alone decide
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -98,11 +97,6 @@ SECOND = ExtensionRow(
     subscriptions=(SubscriptionField(name="task_ids", method=TASK_CHANGED),),
 )
 """The row of 2026-07-28, which both sides declare alike."""
-
-
-def timestamp(seconds: float) -> str:
-    """Return a time since the epoch as the wire has it: ISO 8601, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def related(task_id: str, meta: types.Json | None = None) -> types.Json:

@@ -39,10 +39,6 @@ def test_the_header_of_the_second_generation_names_the_task() -> None:
     assert {TABLE.named_by[name] for name in (tasks.GET, tasks.UPDATE, tasks.CANCEL)} == {"taskId"}
 
 
-def test_a_time_is_written_in_utc_with_milliseconds() -> None:
-    assert tasks.timestamp(0.1234) == "1970-01-01T00:00:00.123Z"
-
-
 def test_a_related_message_names_its_task_and_keeps_its_meta() -> None:
     assert tasks.related("7") == {"io.modelcontextprotocol/related-task": {"taskId": "7"}}
     assert tasks.related("7", {"a": 1}) == {"a": 1, "io.modelcontextprotocol/related-task": {"taskId": "7"}}
