@@ -33,6 +33,7 @@ from dragoman.server.declaration import (
 )
 from dragoman.server.define.definition import Definition, options_among
 from dragoman.server.define.tools import Tool
+from dragoman.server.dispatch.lifecycle import Lifecycle, WithLifecycle
 from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
-class Server(ServerIdentity, Registration):
+class Server(ServerIdentity, Registration, WithLifecycle):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -148,6 +149,8 @@ class Server(ServerIdentity, Registration):
         installed = InstalledExtensions(extensions)
         self.handlers |= installed.handlers
         self.registry.entry_of = installed.entry
+        if installed.serving:
+            self.lifecycle = Lifecycle(self, lambda: [manager(self) for manager in installed.serving])
         return installed
 
     @property
@@ -404,6 +407,7 @@ class Server(ServerIdentity, Registration):
             connection.receive(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\\n')
 
         The caller passes received bytes to `receive`. The server writes messages with `send`, a function or a `Sink`.
+        A server whose extensions have a `serving` hook must be within `server.serving()` meanwhile.
         """
         from dragoman.server.duplex import DuplexConnection
         from dragoman.transports.contract import FunctionSink
