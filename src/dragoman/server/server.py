@@ -34,6 +34,7 @@ from dragoman.server.declaration import (
 )
 from dragoman.server.define.definition import Definition, options_among
 from dragoman.server.define.tools import Tool
+from dragoman.server.dispatch.lifecycle import Lifecycle, WithLifecycle
 from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
@@ -50,6 +51,8 @@ from dragoman.server.settings import (
 )
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions
@@ -63,7 +66,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
-class Server(ServerIdentity, Registration):
+class Server(ServerIdentity, Registration, WithLifecycle):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -170,6 +173,8 @@ class Server(ServerIdentity, Registration):
         self.installed = installed
         self.handlers |= installed.handlers
         self.registry.entry_of = installed.entry
+        if installed.serving and self.lifecycle is None:
+            self.lifecycle = Lifecycle(self, self._serving_hooks)
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
@@ -180,6 +185,9 @@ class Server(ServerIdentity, Registration):
         if self.installed is not None and not self._is_checked:
             self.installed.check()
             self._is_checked = True
+
+    def _serving_hooks(self) -> list[AbstractAsyncContextManager[object]]:
+        return [] if self.installed is None else [hook(self) for hook in self.installed.serving]
 
     @property
     def instructions(self) -> str | None:
@@ -469,6 +477,7 @@ class Server(ServerIdentity, Registration):
             connection.receive(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\\n')
 
         The caller passes received bytes to `receive`. The server writes messages with `send`, a function or a `Sink`.
+        A server whose extensions have a `serving` hook must be within `server.serving()` meanwhile.
         """
         from dragoman.server.duplex import DuplexConnection
         from dragoman.transports.contract import FunctionSink

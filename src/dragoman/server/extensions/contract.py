@@ -6,7 +6,8 @@ implement them on the server. Every Python method has a default.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -77,6 +78,23 @@ class ServerExtension:
 
         The constructor of the server calls `handlers` first and then this method, once.
         """
+
+    @asynccontextmanager
+    async def serving(self, server: Server) -> AsyncIterator[None]:  # noqa: ARG002
+        """Do what the extension needs before the server serves, yield, and end it when the server has served.
+
+        Example:
+            @asynccontextmanager
+            async def serving(self, server):
+                async with asyncio.TaskGroup() as group:
+                    sweeping = group.create_task(self.sweep())
+                    yield
+                    sweeping.cancel()
+
+        The server enters it once in each process and event loop that serves, before the first request, and leaves it
+        after the last. An exception before the `yield` keeps the server from serving.
+        """
+        yield
 
     def handlers(self) -> Mapping[str, ExtensionHandler]:
         """Return an `async def (ctx, params)` for each request that a client may send according to the rows.

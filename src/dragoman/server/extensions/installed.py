@@ -56,6 +56,10 @@ class InstalledExtensions:
             field.name: one for one in self._extensions for row in one.rows for field in row.subscriptions
         }
 
+        self.serving = tuple(
+            one.serving for one in self._extensions if type(one).serving is not ServerExtension.serving
+        )
+        """The context managers of the extensions that begin and end with serving."""
         self.wraps_calls = bool(self._around)
         """Whether an extension overrides `around_call`."""
 

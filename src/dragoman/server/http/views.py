@@ -67,6 +67,8 @@ async def answer_view(
     async def send(message: Message) -> None:
         sent.append(message)
 
+    if server.lifecycle is not None:
+        await server.lifecycle.begin_until_the_loop_ends()
     scope = {"type": "http", "method": method.upper(), "path": "/", "headers": lines, "server": (bound_to, None)}
     exchange = AsgiExchange(scope, receive, send)
     guard = guard or Guard(allowed_hosts=("*",))

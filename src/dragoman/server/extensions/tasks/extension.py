@@ -160,11 +160,18 @@ class TasksExtension(ServerExtension):
             return await call_next()
         return await self._create(ctx, tool, options, wanted)
 
+    async def _runner_here(self) -> TaskRunner | None:
+        """Return the runner of this loop; a server that got its first such tool while it served has none yet."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._runners and self._server.lifecycle is not None:
+            await self._server.lifecycle.begin_until_the_loop_ends()
+        return self._runners.get(loop)
+
     async def _create(
         self, ctx: Context, tool: Tool[..., Any], options: TaskOptions, wanted: TaskMetadata | None = None
     ) -> Outcome:
         """Make a task of a call, and return the result that answers the call; the task runs at once."""
-        runner = self._runners.get(asyncio.get_running_loop())
+        runner = await self._runner_here()
         task = StoredTask(
             generation=generation_of(ctx) or 2,
             tool=tool.name,
