@@ -45,7 +45,7 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
         )
 
     `id` follows the rules of `_meta` keys and needs a prefix. The extension may be declared in the versions from
-    `since` to `until`. Both sides must declare it before its methods are used; with `client_declares=False` only the
+    `since` to `until`. Both sides must declare it before its methods are used; with `one_sided=True` only the
     server declares it, and every client may use it. `params` maps a core method to a Struct whose fields are added to
     the parameters of the method; `entries` maps a list method to fields of its entries. All these fields are optional.
     A Struct may name a field that the core has, with the same type, to set it. `result_types` maps each further
@@ -61,7 +61,7 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     since: Version = V2025_06_18
     until: Version | None = None
     capability: tuple[str, ...] = ()
-    client_declares: bool = True
+    one_sided: bool = False
     methods: tuple[Method, ...] = ()
     params: Mapping[str, type[Struct]] = field(default_factory=dict)
     entries: Mapping[str, type[Struct]] = field(default_factory=dict)
@@ -90,14 +90,14 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     @property
     def shared(self) -> tuple[str, ...]:
         """The declaration that a client makes as well, as a path into capabilities; empty if it need not make it."""
-        return () if self.capability or not self.client_declares else self.path
+        return () if self.capability or self.one_sided else self.path
 
     def joined_methods(self) -> tuple[Method, ...]:
         """Return the methods, limited to the versions of the extension, with its declaration as their capability."""
         return tuple(self._joined(method) for method in self.methods)
 
     def _joined(self, method: Method) -> Method:
-        is_undeclared = not self.client_declares and "client" not in method.sender
+        is_undeclared = self.one_sided and "client" not in method.sender
         return msgspec.structs.replace(
             method,
             since=max(method.since, self.since),

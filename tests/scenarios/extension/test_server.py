@@ -197,7 +197,7 @@ class Library(ServerExtension):
     rows = (
         ExtensionRow(
             id=ID,
-            client_declares=False,
+            one_sided=True,
             methods=(
                 Method(name="books/list", result=types.Result),
                 Method(name="notifications/books", sender=("server",)),

@@ -127,7 +127,7 @@ def test_a_method_needs_the_declaration_of_both_sides() -> None:
 
 def test_where_clients_declare_nothing_only_the_declaration_of_the_server_counts() -> None:
     told = Method(name="notifications/prices", sender=("server",))
-    row = ExtensionRow(id=ID, client_declares=False, methods=(GET, told), subscriptions=(WATCH,))
+    row = ExtensionRow(id=ID, one_sided=True, methods=(GET, told), subscriptions=(WATCH,))
     table = ProtocolTable.of([row])
     asked, heard = method(table, "prices/get"), method(table, told.name)
     assert (asked.capability, asked.declared) == (PATH, ())

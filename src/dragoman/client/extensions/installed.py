@@ -107,7 +107,7 @@ class Extensions:
 
     def declared(self, capabilities: types.ClientCapabilities, version: Version) -> types.ClientCapabilities:
         """Return the capabilities, with the extensions that a version lets a client declare."""
-        own = {id: one.settings() for id, one in self._by_id.items() if any(row.client_declares for row in one.rows)}
+        own = {id: one.settings() for id, one in self._by_id.items() if not all(row.one_sided for row in one.rows)}
         settings = merge_settings(PROCESS.configuration.extensions, capabilities.extensions, own, self._settings)
         if not settings:
             return capabilities

@@ -121,7 +121,7 @@ def test_parameters_that_the_row_does_not_type_are_a_dict():
 
 def test_an_extension_that_clients_do_not_declare_is_declared_only_where_settings_ask_for_it():
     class Silent(ClientExtension):
-        rows = (ExtensionRow(id=ID, client_declares=False),)
+        rows = (ExtensionRow(id=ID, one_sided=True),)
 
     capabilities = types.ClientCapabilities()
     assert Extensions([Silent()]).declared(capabilities, V2026_07_28) is capabilities
