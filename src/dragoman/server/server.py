@@ -21,9 +21,8 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, encode
-from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.runtime.callables import invoke
-from dragoman.server.audience import Audience, NotificationListener, server_notifications
+from dragoman.server.audience import Notifying
 from dragoman.server.declaration import (
     Declaration,
     GivenCapabilities,
@@ -38,7 +37,7 @@ from dragoman.server.dispatch.lifecycle import Lifecycle, WithLifecycle
 from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, wants_log
+from dragoman.server.request.call import Call
 from dragoman.server.settings import (
     ServerSettings,
     checked_cache_hints,
@@ -51,8 +50,6 @@ from dragoman.server.settings import (
 )
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions
@@ -66,7 +63,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
-class Server(ServerIdentity, Registration, WithLifecycle):
+class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -92,6 +89,8 @@ class Server(ServerIdentity, Registration, WithLifecycle):
     Raises:
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
     """
+
+    _is_checked = False
 
     def __init__(
         self,
@@ -130,14 +129,13 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         self.settings = self._merged(self._configuration)
         """The configuration of this server, merged over the defaults of the process."""
         Registration.__init__(self, Registry(self._require_servable, self._derive))
-        self.audience = Audience()
+        Notifying.__init__(self)
         self._background: set[Any] = set()
         self._secret = secret
         self._key_ring: KeyRing | None = None
         self._engine = checked_store(store)
         self.state_key = checked_state_key(state_key)
         self._declaration = Declaration(capabilities)
-        self._is_checked = False
         if extensions is not None:
             self._install(extensions)
         self._warned = False
@@ -174,7 +172,7 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         self.handlers |= installed.handlers
         self.registry.entry_of = installed.entry
         if installed.serving and self.lifecycle is None:
-            self.lifecycle = Lifecycle(self, self._serving_hooks)
+            self.lifecycle = Lifecycle(self, lambda: [] if self.installed is None else self.installed.managers(self))
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
@@ -185,9 +183,6 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         if self.installed is not None and not self._is_checked:
             self.installed.check()
             self._is_checked = True
-
-    def _serving_hooks(self) -> list[AbstractAsyncContextManager[object]]:
-        return [] if self.installed is None else [hook(self) for hook in self.installed.serving]
 
     @property
     def instructions(self) -> str | None:
@@ -381,87 +376,6 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         task = asyncio.get_running_loop().create_task(run())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-    def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
-        """Send a log message, from any thread, to every client whose log level includes it.
-
-        Example:
-            server.log("warning", {"disk": "full"}, "storage")
-
-        Raises:
-            ValueError: there is no such level.
-            ValidationError: the data cannot be JSON.
-        """
-        wants_log(self, level, None)
-        encode(data)
-        self._tell_each("notifications/message", lambda member: member.log(level, data, logger))
-
-    def notify_tools_list_changed(self) -> None:
-        """Notify every client, from any thread, that the tools changed."""
-        self._tell(TOOLS_CHANGED)
-
-    def notify_prompts_list_changed(self) -> None:
-        """Notify every client, from any thread, that the prompts changed."""
-        self._tell(PROMPTS_CHANGED)
-
-    def notify_resources_list_changed(self) -> None:
-        """Notify every client, from any thread, that the resources changed."""
-        self._tell(RESOURCES_CHANGED)
-
-    def notify_resource_updated(self, uri: str) -> None:
-        """Notify every client that subscribed to a resource, from any thread, that the resource was updated."""
-        self._tell(RESOURCE_UPDATED, uri)
-
-    def notify(
-        self, method: str, subject: str | None = None, params: types.Json | None = None, *, everywhere: bool = True
-    ) -> None:
-        """Send a notification of an extension, from any thread, to the clients that subscribed to it.
-
-        Example:
-            server.notify("notifications/prices", "apple", {"item": "apple", "price": 3})
-
-        Every process of the server notifies its clients that subscribed to the subject, or to all subjects. Without a
-        subject, the server also notifies the clients of the handshake era that declared the extension. If each process
-        learns of the change by itself, `everywhere=False` notifies the clients of this process alone.
-
-        Raises:
-            DefinitionError: no extension of the server has such a notification.
-            ValidationError: the parameters cannot be JSON.
-        """
-        if not server_notifications(self, method):
-            raise DefinitionError(f"No extension of the server {self.name!r} has the notification {method!r}")
-        given = {} if params is None else params
-        encode(given)
-        members = self.audience.members() if everywhere else self.audience.members_here()
-        self._tell_each(method, lambda member: member.notify_change(method, subject, given), members)
-
-    def notify_elicitation_complete(self, elicitation_id: str) -> None:
-        """Notify a client, from any thread, that its user completed a url elicitation (2025-11-25).
-
-        Example:
-            @app.get("/signed-in")
-            def signed_in(state: str):
-                server.notify_elicitation_complete(state)
-
-        Only the client that received this id, from `ctx.elicit_url` or `UrlElicitationRequired`, receives the
-        notification, and receives it once.
-        """
-        self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
-
-    def _tell(self, method: str, uri: str | None = None) -> None:
-        self._tell_each(method, lambda member: member.notify_change(method, uri))
-
-    def _tell_each(
-        self,
-        notification: str,
-        tell: Callable[[NotificationListener], None],
-        members: Iterable[NotificationListener] | None = None,
-    ) -> None:
-        for member in self.audience.members() if members is None else members:
-            try:
-                tell(member)
-            except Exception as error:
-                self.report(error, None, {"notification": notification})
 
     def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
         """Report an error to the exception reporter, or to the log if there is none; this method raises nothing."""

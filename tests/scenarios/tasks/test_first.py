@@ -287,16 +287,18 @@ async def test_a_task_of_one_generation_is_known_to_the_other(server):
 
 @pytest.mark.covers("TKS-06")
 async def test_a_blocking_tool_that_does_not_listen_cannot_change_a_cancelled_task(server):
-    released, ended = threading.Event(), threading.Event()
+    started, released, ended = threading.Event(), threading.Event(), threading.Event()
 
     @server.tool(task=True)
     def deaf() -> str:
+        started.set()
         released.wait(10)
         ended.set()
         return "late"
 
     async with task_peer(server, FIRST) as peer:
         id = (await peer.start("deaf"))["taskId"]
+        assert await asyncio.to_thread(started.wait, 5)
         assert (await peer.request("tasks/cancel", taskId=id))["status"] == "cancelled"
         released.set()
         assert await asyncio.to_thread(ended.wait, 5)
