@@ -172,6 +172,7 @@ class Client(ClientProperties):
     discover = blocking(AsyncClient.discover)
     list_tools = blocking(AsyncClient.list_tools)
     call_tool = blocking(AsyncClient.call_tool)  # type: ignore[arg-type]  # mypy minds **unknown
+    call_tool_unfinished = blocking(AsyncClient.call_tool_unfinished)
     list_prompts = blocking(AsyncClient.list_prompts)
     get_prompt = blocking(AsyncClient.get_prompt)
     list_resources = blocking(AsyncClient.list_resources)
