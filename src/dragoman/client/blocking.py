@@ -174,6 +174,7 @@ class Client(ClientProperties):
     call_tool = blocking(AsyncClient.call_tool)  # type: ignore[arg-type]  # mypy minds **unknown
     view = blocking(AsyncClient.view)
     call_from_app = blocking(AsyncClient.call_from_app)
+    call_tool_unfinished = blocking(AsyncClient.call_tool_unfinished)
     list_prompts = blocking(AsyncClient.list_prompts)
     get_prompt = blocking(AsyncClient.get_prompt)
     list_resources = blocking(AsyncClient.list_resources)

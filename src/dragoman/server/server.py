@@ -91,6 +91,7 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     """
 
     _is_checked = False
+    _warned = False
 
     def __init__(
         self,
@@ -138,7 +139,6 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         self._declaration = Declaration(capabilities)
         if extensions is not None:
             self._install(extensions)
-        self._warned = False
         self.cache_hints = checked_cache_hints(ttl_ms, cache_scope)
         self._require_pinned_version(self.settings)
         self._deriving = Lock()

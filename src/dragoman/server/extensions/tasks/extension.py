@@ -28,6 +28,7 @@ from dragoman.protocol.official.tasks import (
     LIST,
     RESULT,
     SECOND,
+    STATUS_CHANGED,
     UPDATE,
     TaskSupporting,
 )
@@ -40,7 +41,7 @@ from dragoman.server.extensions.tasks.feed import TaskFeed
 from dragoman.server.extensions.tasks.options import LEASE, TaskOptions, task_options
 from dragoman.server.extensions.tasks.requests import TaskRequests, generation_of, owner_of
 from dragoman.server.extensions.tasks.runner import RunnableTool, TaskRunner
-from dragoman.server.extensions.tasks.stored import StoredTask
+from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.server.request.context import Context
 from dragoman.server.request.detached import DetachedCall, OnProgress
 from dragoman.server.request.tool_task import OfferedTask
@@ -187,7 +188,11 @@ class TasksExtension(ServerExtension):
         runnable = self._runnable(tool.name)
         answer: Outcome = entry.created() if task.generation == 2 else CreateTaskResult(entry.plain())
         if is_run_here and runner is not None and runnable is not None:
-            runner.start(entry, runnable)
+            # MAY (2025-11-25): a server notifies the client of the status of a task without being asked.
+            tells = task.generation == 1
+            runner.start(
+                entry, runnable, partial(_notify, ctx) if tells else None, _progress_of(ctx) if tells else None
+            )
         return answer
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
@@ -211,3 +216,23 @@ def _granted_ttl(options: TaskOptions, wanted: TaskMetadata | None) -> float | N
 
 def _signature(tool: Tool[..., Any]) -> str:
     return hashlib.sha256(_sorted.encode(tool.definition.input_schema)).hexdigest()[:16]
+
+
+def _notify(ctx: Context, entry: TaskEntry) -> None:
+    ctx._call.channel.notify_session(STATUS_CHANGED, entry.plain())
+
+
+def _progress_of(ctx: Context) -> OnProgress | None:
+    """Return what sends the progress of a task under the token of its first request; None if it has no token."""
+    call, token = ctx._call, ctx._call.request.progress_token
+    if token is None:
+        return None
+    sent: list[float] = []  # progress increases, also if the tool runs again
+
+    def send(progress: float, total: float | None, message: str | None) -> None:
+        if not sent or progress > sent[-1]:
+            sent[:] = [progress]
+            params = types.ProgressNotificationParams(token, progress, total, message)
+            call.channel.notify_session("notifications/progress", params)
+
+    return send

@@ -52,6 +52,8 @@ WAY_BACK = (0.1, 1.0)
 MAY_HAVE_RUN = "The process that ran the task was lost; the tool may have run"
 STOPPED = "The server was stopped while the tool ran; the tool may have run"
 
+OnChange = Callable[[TaskEntry], object]
+"""Called with the task after each change that this process writes."""
 RunTool = Callable[["DetachedCall", str, "OnProgress", "OnStep"], Awaitable[types.Result | types.Json]]
 """Runs the tool of a call as the task of an id."""
 Reason = Literal["lost", "drained"]
@@ -66,12 +68,23 @@ class TaskRun:
         await run.serve(run_tool)
     """
 
-    def __init__(self, book: TaskBook, entry: TaskEntry, *, lease: float, can_repeat: bool) -> None:
+    def __init__(
+        self,
+        book: TaskBook,
+        entry: TaskEntry,
+        *,
+        lease: float,
+        can_repeat: bool,
+        on_change: OnChange | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
         self.id = entry.id
         self._book = book
         self._record, self._task = entry
         self._lease = lease
         self._can_repeat = can_repeat
+        self._on_change = on_change
+        self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._writing = asyncio.Lock()
         self._handling: asyncio.Task[types.Result | types.Json] | None = None
@@ -178,6 +191,8 @@ class TaskRun:
         if record is None:
             return await self._find_again(phase)
         self._record = record
+        if self._on_change is not None:
+            self._on_change(TaskEntry(record, self._task))
         return True
 
     async def _find_again(self, phase: TaskPhase | None) -> bool:
@@ -199,13 +214,15 @@ class TaskRun:
         self.stop("lost")
         return False
 
-    async def _note_step(self, _name: str, raw: Raw | None) -> None:
+    async def _note_step(self, name: str, raw: Raw | None) -> None:
         """Write that a step begins, or that it is done; the handler of a lost task goes no further."""
-        self._task.step = _name if raw is None else None
+        self._task.step = name if raw is None else None
         if not await self._write():
             await self._loop.create_future()  # until the handler is cancelled
 
-    def _note_progress(self, _progress: float, _total: float | None, message: str | None) -> None:
+    def _note_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._on_progress is not None:
+            self._on_progress(progress, total, message)
         if message is not None:
             call_in_loop(self._loop, self._note_message, message)
 

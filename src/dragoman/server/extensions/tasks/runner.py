@@ -14,16 +14,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.errors import InternalError, StoreError, StoreUnavailable
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.server.extensions.tasks.book import TaskBook, encoded
 from dragoman.server.extensions.tasks.options import LEASE
-from dragoman.server.extensions.tasks.run import MAY_HAVE_RUN, WAY_BACK, RunTool, TaskRun
+from dragoman.server.extensions.tasks.run import MAY_HAVE_RUN, WAY_BACK, OnChange, RunTool, TaskRun
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.stores.contract import TaskPhase
+
+if TYPE_CHECKING:
+    from dragoman.server.request.detached import OnProgress
 
 MAX_RUNS = 1000
 """How many tasks one process runs at a time."""
@@ -63,9 +66,22 @@ class TaskRunner:
         """Whether this process may run one more task."""
         return len(self._runs) < MAX_RUNS
 
-    def start(self, entry: TaskEntry, tool: RunnableTool) -> None:
+    def start(
+        self,
+        entry: TaskEntry,
+        tool: RunnableTool,
+        on_change: OnChange | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
         """Run a task that this process has claimed."""
-        run = TaskRun(self._book, entry, lease=tool.lease, can_repeat=tool.retries > 0)
+        run = TaskRun(
+            self._book,
+            entry,
+            lease=tool.lease,
+            can_repeat=tool.retries > 0,
+            on_change=on_change,
+            on_progress=on_progress,
+        )
         self._runs[entry.id] = run
         serving = self._loop.create_task(self._serve(run))
         self._serving.add(serving)
