@@ -42,10 +42,9 @@ def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None] | None:
 
 def run(target: str, http: dict[str, Any] | None = None) -> None:
     """Serve the server that a file defines."""
-    path, name = split_target(target)
     # The streams are claimed before the import of the file, so that its prints go to stderr.
     streams = claim() if http is None else None
-    server = _find(_load(path), name, path)
+    server = load_server(target)
     try:
         if http is None:
             server.check()
@@ -54,6 +53,12 @@ def run(target: str, http: dict[str, Any] | None = None) -> None:
             server.run("http", **http)
     except DragomanError as error:
         sys.exit(f"dragoman: {error}")
+
+
+def load_server(target: str) -> Server:
+    """Return the server that a file defines."""
+    path, name = split_target(target)
+    return _find(_load(path), name, path)
 
 
 def split_target(target: str) -> tuple[Path, str | None]:
