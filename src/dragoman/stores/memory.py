@@ -299,6 +299,8 @@ class MemoryTasks:
             self._kept.sweep()
         if len(self._kept.tasks) >= self._max_tasks:
             raise StoreFull(f"There are {self._max_tasks} tasks already; wait until some expire")
+        if len(self._kept.tasks) < self._max_per_owner:  # then the owner has fewer, too
+            return
         if sum(task.owner == owner for task in self._kept.tasks.values()) >= self._max_per_owner:
             raise StoreFull(f"The owner has {self._max_per_owner} tasks already; wait until some expire")
 
