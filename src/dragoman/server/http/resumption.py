@@ -231,7 +231,7 @@ class FollowedStream:
             while not (self._is_complete or self._is_over):
                 if owner is None or not owner.is_known:
                     await self._send_error(exchange, OWNER_LOST if owner is None else NOT_KEPT)
-                elif owner.is_taken:
+                elif owner.is_taken or (owner.is_finished and self._sequence >= owner.sequence):
                     self.release()
                 elif await self._has_grown(CHECK_SECONDS):
                     await exchange.stream(await self._read(), last=self._is_complete)

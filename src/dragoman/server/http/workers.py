@@ -141,6 +141,8 @@ class StreamState(Struct, array_like=True):
     """Whether another reader has the stream."""
     sequence: int = 0
     """The number of the newest event."""
+    is_finished: bool = False
+    """Whether the newest event is the last."""
 
 
 class SessionState(Struct, array_like=True):
