@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 WRITE_SECONDS = 0.1
 """The seconds after which events that a client reads are written to the log."""
-CHECK_SECONDS = 5.0
+CHECK_SECONDS = 3.0
 """The seconds between two checks that the owner of a followed stream is alive."""
 REPLAY_SECONDS = 2.0
 """The seconds that a process waits for the last events of a standalone stream of another process."""
