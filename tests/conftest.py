@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from redis_server import redis_server as redis_server
 from scenarios.http_carriers import CARRIERS, carrier
 
 # A run that was started in the background inherits an ignored SIGINT, and so would the servers under test.

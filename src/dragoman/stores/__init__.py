@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dragoman.stores.contract import Tasks as Tasks
     from dragoman.stores.local.store import Local as Local
     from dragoman.stores.memory import Memory as Memory
+    from dragoman.stores.redis.store import Redis as Redis
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
@@ -26,5 +27,6 @@ else:
             "contract": "Bus EventLog Reach Revised State Store TaskPhase TaskRecord Tasks",
             "local.store": "Local",
             "memory": "Memory",
+            "redis.store": "Redis",
         },
     )
