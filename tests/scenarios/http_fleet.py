@@ -64,7 +64,8 @@ def source(store: str) -> str:
 class Worker:
     """One process of a fleet."""
 
-    def __init__(self, folder: Path, home: Path, store: str, environment: dict[str, str]) -> None:
+    def __init__(self, folder: Path, store: str, environment: dict[str, str]) -> None:
+        self.folder = folder
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self.errors = folder / f"stderr-{self.port}"
@@ -75,7 +76,7 @@ class Worker:
                 [sys.executable, "-W", "error", program, str(self.port)],
                 stdin=subprocess.DEVNULL,
                 stderr=stderr,
-                env=os.environ | {"XDG_STATE_HOME": str(home), "DRAGOMAN_SECRET": SECRET} | environment,
+                env=os.environ | {"XDG_STATE_HOME": str(folder), "DRAGOMAN_SECRET": SECRET} | environment,
                 cwd=folder,
             )
 
@@ -92,8 +93,7 @@ class Worker:
 class Fleet:
     """Several processes, and a client of one session."""
 
-    def __init__(self, folder: Path, workers: list[Worker], http: aiohttp.ClientSession) -> None:
-        self.folder = folder
+    def __init__(self, workers: list[Worker], http: aiohttp.ClientSession) -> None:
         self.workers = workers
         self.http = http
         self._ids = count(1000, 1000)
@@ -113,7 +113,8 @@ class Fleet:
 
     def open(self, gate: str) -> None:
         """Let the tool `steps` go on."""
-        (self.folder / gate).touch()
+        for worker in self.workers:
+            (worker.folder / gate).touch()
 
 
 def call_of(client: Client, tool: str, id: Any, **arguments: Any) -> Any:
@@ -141,20 +142,23 @@ async def rest_of(client: Client, last_event_id: str) -> list[Any]:
 
 
 @contextlib.asynccontextmanager
-async def fleet(size: int = 3, store: str = LOCAL, *, apart: bool = False, **environment: str) -> AsyncIterator[Fleet]:
-    """Start processes, in folders of their own if they are `apart`; whatever of them is left at the end is killed."""
+async def fleet(size: int = 3, store: str = LOCAL, **environment: str) -> AsyncIterator[Fleet]:
+    """Start processes; whatever of them is left at the end is killed.
+
+    If the store is not that of one machine, they have no folder in common.
+    """
     with tempfile.TemporaryDirectory(prefix="fleet", dir="/tmp") as folder:
         workers: list[Worker] = []
         connector = aiohttp.TCPConnector(force_close=True, limit=0)
         try:
             for number in range(size):
-                place = Path(folder) / (f"host{number}" if apart else "host")
+                place = Path(folder) / ("host" if store == LOCAL else f"host{number}")
                 place.mkdir(exist_ok=True)
-                workers.append(Worker(place, place, store, environment))
+                workers.append(Worker(place, store, environment))
             async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(DEADLINE)) as http:
                 for worker in workers:
                     await until(lambda worker=worker: _answers(worker))
-                yield Fleet(Path(folder) / "host", workers, http)
+                yield Fleet(workers, http)
         finally:
             for worker in workers:
                 worker.kill()

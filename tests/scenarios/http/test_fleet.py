@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
+from dragoman import AsyncClient
 from scenarios.http_crew import DEADLINE, Stream
 from scenarios.http_fleet import LOCAL, call_of, fleet, left_after_one, rest_of
 
-STORES = [LOCAL]
 ROUNDS = 12
 OWNER_LOST = "The process that served this request is gone; the request may have run"
+
+
+@pytest.fixture(params=["Local", "Redis"])
+def store(request: pytest.FixtureRequest) -> str:
+    """The store of a fleet, as an expression."""
+    if request.param == "Local":
+        return LOCAL
+    return f"Redis({request.getfixturevalue('redis_server').url!r})"
 
 
 def seen(messages: list[Any]) -> list[Any]:
@@ -20,7 +28,6 @@ def seen(messages: list[Any]) -> list[Any]:
 
 
 @pytest.mark.covers("WRK-01", "WRK-02")
-@pytest.mark.parametrize("store", STORES)
 async def test_each_question_is_answered_on_another_worker_than_asked_it(store):
     async with fleet(store=store) as ships:
         client = await ships.begin()
@@ -39,7 +46,6 @@ async def test_each_question_is_answered_on_another_worker_than_asked_it(store):
 
 
 @pytest.mark.covers("WRK-03", "WRK-04", "WRK-05")
-@pytest.mark.parametrize("store", STORES)
 async def test_levels_subscriptions_changes_and_the_end_reach_every_worker(store):
     async with fleet(store=store) as ships:
         client = await ships.begin()
@@ -61,7 +67,6 @@ async def test_levels_subscriptions_changes_and_the_end_reach_every_worker(store
 
 
 @pytest.mark.covers("WRK-07")
-@pytest.mark.parametrize("store", STORES)
 async def test_a_stream_is_resumed_on_another_worker_also_when_the_first_was_killed_afterwards(store):
     async with fleet(store=store) as ships:
         client = await ships.begin()
@@ -76,7 +81,6 @@ async def test_a_stream_is_resumed_on_another_worker_also_when_the_first_was_kil
 
 
 @pytest.mark.covers("WRK-07")
-@pytest.mark.parametrize("store", STORES)
 async def test_what_a_killed_worker_served_ends_with_what_it_sent_and_an_error(store):
     async with fleet(store=store) as ships:
         client = await ships.begin()
@@ -92,7 +96,6 @@ async def test_what_a_killed_worker_served_ends_with_what_it_sent_and_an_error(s
 
 
 @pytest.mark.covers("WRK-07")
-@pytest.mark.parametrize("store", STORES)
 async def test_a_worker_that_is_killed_while_another_follows_it_is_noticed(store):
     async with fleet(2, store=store) as ships:
         client = await ships.begin()
@@ -107,7 +110,6 @@ async def test_a_worker_that_is_killed_while_another_follows_it_is_noticed(store
 
 
 @pytest.mark.covers("WRK-07", "WRK-06")
-@pytest.mark.parametrize("store", STORES)
 async def test_a_worker_that_hangs_for_a_moment_is_not_taken_for_dead(store):
     async with fleet(2, store=store) as ships:
         client = await ships.begin()
@@ -121,7 +123,6 @@ async def test_a_worker_that_hangs_for_a_moment_is_not_taken_for_dead(store):
 
 
 @pytest.mark.covers("WRK-07")
-@pytest.mark.parametrize("store", STORES)
 async def test_the_stream_by_get_goes_on_elsewhere_when_its_worker_is_killed(store):
     async with fleet(store=store) as ships:
         client = await ships.begin()
@@ -142,7 +143,6 @@ async def test_the_stream_by_get_goes_on_elsewhere_when_its_worker_is_killed(sto
 
 
 @pytest.mark.covers("STA-03")
-@pytest.mark.parametrize("store", STORES)
 async def test_what_handlers_keep_is_counted_once_whichever_worker_and_kind_of_handler_serves(store):
     async with fleet(store=store) as ships:
         clients = [await ships.begin(number) for number in range(2)]
@@ -153,3 +153,17 @@ async def test_what_handlers_keep_is_counted_once_whichever_worker_and_kind_of_h
         assert sorted(session for _, session in counted) == sorted([*range(1, ROUNDS + 1)] * 2)
         ships.workers[0].kill()
         assert await ships.at(clients[0], 1).text("visit") == f"{2 * ROUNDS + 1} {ROUNDS + 1}"
+
+
+@pytest.mark.covers("WRK-13")
+@pytest.mark.parametrize("mode", ["stateless", "handshake"])
+async def test_a_call_sends_nothing_to_redis(redis_server, mode):
+    async with (
+        fleet(1, f"Redis({redis_server.url!r})") as ships,
+        AsyncClient(ships.workers[0].url, mode=mode) as client,
+    ):
+        await client.call_tool("pid")
+        with redis_server.monitored() as commands:
+            for _ in range(ROUNDS):
+                assert (await client.call_tool("pid")).text == str(ships.workers[0].child.pid)
+        assert commands == []
