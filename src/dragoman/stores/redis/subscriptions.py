@@ -70,6 +70,10 @@ class Subscriptions:
         except TimeoutError:
             raise StoreUnavailable(self._reconnector.reason) from None
 
+    def count(self, channel: bytes) -> int:
+        """Return how many listeners a channel has."""
+        return len(self._channels[channel].listeners) if channel in self._channels else 0
+
     def remove(self, channel: bytes, heard: Heard) -> None:
         """Stop calling a listener."""
         found = self._channels.get(channel)
