@@ -55,8 +55,8 @@ class RedisBus:
         self._receive = receive
         self._link = link = self._get_link()
         for channel in (self._own, self._group):
-            link.subscriptions.add(channel, self._heard)
-        await link.subscriptions.subscribed(self._group)
+            link.channels.add(channel, self._heard)
+        await link.channels.subscribed(self._group)
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:
         """Send a message to every other process, or to one, and return the replies that come in time.
@@ -70,7 +70,7 @@ class RedisBus:
         if len(message) > MAX_MESSAGE_BYTES:
             _logger.warning("A message of %d bytes is too large for the other workers", len(message))
             return []
-        await link.subscriptions.subscribed(self._group)
+        await link.channels.subscribed(self._group)
         self._last_number = number = self._last_number % MAX_NUMBER + 1
         self._awaiting[number] = replies = _Replies()
         channel, kind = (self._group, _TO_ALL) if to is None else (self._group + to.encode(), _TO_ONE)
@@ -99,8 +99,8 @@ class RedisBus:
         """Leave the group."""
         link, self._link = self._link, None
         if link is not None:
-            link.subscriptions.remove(self._group, self._heard)
-            link.subscriptions.remove(self._own, self._heard)
+            link.channels.remove(self._group, self._heard)
+            link.channels.remove(self._own, self._heard)
 
     def _frame(self, kind: int, sharing: int, number: int, body: bytes) -> bytes:
         return _HEAD.pack(kind, sharing, number, self.name.encode()) + body
@@ -115,7 +115,7 @@ class RedisBus:
         kind, sharing, number, sender = _HEAD.unpack_from(frame)
         body = frame[_HEAD.size :]
         if kind != _REPLY:
-            sharing = max(1, self._link.subscriptions.count(self._group)) if kind == _TO_ALL else 1
+            sharing = max(1, self._link.channels.count(self._group)) if kind == _TO_ALL else 1
         if kind == _REPLY or sender == self.name.encode():
             self._take_reply(number, sender, sharing, body)
         else:

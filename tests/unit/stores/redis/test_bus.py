@@ -147,7 +147,7 @@ async def test_a_bus_joins_again_after_its_connection_was_lost(redis_server):
         link = store._link()
         for _ in range(3):
             proxy.cut()
-            await until(lambda: not any(part._reconnector.connection for part in (link.commands, link.subscriptions)))
+            await until(lambda: not any(part._reconnector.connection for part in (link.commands, link.channels)))
             replies, waited = await timed_publish(bus, b"message")
             assert (replies, waited < 1.0) == ([b"message replied"], True)
             assert await peer.publish(b"back") == [b"back heard"]
