@@ -116,3 +116,18 @@ async def test_messages_between_machines_are_encrypted_and_strangers_get_no_answ
 
 async def test_messages_within_a_machine_travel_as_they_are(store, engine):
     assert type(store.bus("group")) is type(engine.bus("group"))
+
+
+async def test_a_rotated_key_ring_reads_what_was_written_before(store, engine):
+    await store.state("carts").set("ann", b"apples")
+    rotated = SealedStore(engine, KeyRing(OTHER_KEY, KEY))
+    assert (await rotated.state("carts").get("ann")).value == b"apples"
+    await rotated.state("carts").set("ann", b"pears")
+    assert await store.state("carts").get("ann") is None
+
+
+async def test_namespaces_and_keys_cannot_trade_characters(store, engine):
+    await store.state("a").set("b c", b"apples")
+    stolen = await engine.state(digest("a")).get(digest("b c"))
+    await engine.state(digest("a b")).set(digest("c"), stolen.value)
+    assert await store.state("a b").get("c") is None
