@@ -39,7 +39,7 @@ from dragoman import (
 )
 from dragoman.auth import Identity
 from dragoman.server import HttpReply, HttpRequest, InputSchema, LogHandler, OutputSchema, asgi
-from dragoman.stores import Local, Memory
+from dragoman.stores import Local
 from dragoman.types import (
     CreateMessageResult,
     EmbeddedResource,

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 WRITE_SECONDS = 0.1
 """The seconds after which events that a client reads are written to the log."""
-CHECK_SECONDS = 5.0
+CHECK_SECONDS = 3.0
 """The seconds between two checks that the owner of a followed stream is alive."""
 REPLAY_SECONDS = 2.0
 """The seconds that a process waits for the last events of a standalone stream of another process."""
@@ -231,7 +231,7 @@ class FollowedStream:
             while not (self._is_complete or self._is_over):
                 if owner is None or not owner.is_known:
                     await self._send_error(exchange, OWNER_LOST if owner is None else NOT_KEPT)
-                elif owner.is_taken:
+                elif owner.is_taken or (owner.is_finished and self._sequence >= owner.sequence):
                     self.release()
                 elif await self._has_grown(CHECK_SECONDS):
                     await exchange.stream(await self._read(), last=self._is_complete)

@@ -239,7 +239,7 @@ class EventStream:
         shared.follower = follower
         self.detach()
         shared.write(appends_now=True)
-        return StreamState(sequence=self.sequence)
+        return StreamState(sequence=self.sequence, is_finished=self.is_finished)
 
     async def flush(self) -> None:
         """Write the events that the reader has not received; after the last event, detach the reader."""

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import msgspec
 
 from dragoman.errors import DragomanError, StoreError, ValidationError
-from dragoman.protocol.jsonrpc import encode
 from dragoman.runtime.callables import blocking
 from dragoman.schema.python.annotations import Codec
+from dragoman.schema.python.shapes import encode_hook
 from dragoman.server.request.call import MAX_STATE_KEYS, Call
 from dragoman.server.request.driving import drive
 
@@ -39,6 +39,7 @@ MAX_VALUE_BYTES = 64 * 1024
 MAX_ATTEMPTS = 100
 """How often `update` calls its function at most."""
 LONGEST_PAUSE = 0.05
+_encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 
 
 class HandlerState:
@@ -244,7 +245,10 @@ def _checked_key(key: str) -> str:
 
 
 def _encoded(value: object) -> bytes:
-    data = encode(value)
+    try:
+        data = _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ValidationError(f"The value cannot be kept as JSON: {error}") from None
     if len(data) > MAX_VALUE_BYTES:
         raise ValidationError(f"The value has {len(data)} bytes of JSON; at most {MAX_VALUE_BYTES} are kept")
     return data

@@ -106,7 +106,7 @@ class RedisConnection(asyncio.Protocol):
             self._reason = f"is lost ({exc})"
         unanswered, self.sent = self.sent, deque()
         for command in unanswered:
-            command.fail(f"Redis at {self.name} {self._reason} before it answered; the change may have been made")
+            command.fail(f"Redis at {self.name} {self._reason}; the change may have been made")
         self.closed.set()
         self._lost(self._reason)
 

@@ -58,9 +58,8 @@ class RedisLog:
     def _written(self, written: asyncio.Future[int]) -> None:
         self._writing = None
         failure = None if written.cancelled() else written.exception()
-        if failure is not None:
-            if self._failure is None:
-                _logger.warning("Events of a stream are lost: %s", failure)
+        if failure is not None and self._failure is None:
+            _logger.warning("Events of a stream are lost: %s", failure)
             self._failure = failure
         self._write()
 
@@ -72,9 +71,11 @@ class RedisLog:
             raise failure
 
     async def _finish_writing(self) -> None:
+        """Wait for the write that is under way, and for the one that `_written` begins with what waits."""
         self._write()
-        while self._writing is not None:
-            await asyncio.wait([self._writing])  # `_written` runs first, and may begin the next write
+        for _ in range(2):
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
 
     async def after(self, sequence: int) -> list[tuple[int, bytes]]:
         """Return the kept events after a number."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from dragoman.errors import StoreError, StoreFull
@@ -297,10 +298,11 @@ async def _watching(probe: Probe) -> None:
         await probe.within("watch() of a task that was finished", _seen(other, changes, done))
 
 
-async def _seen(tasks: Tasks, changes: object, expected: TaskRecord) -> None:
+async def _seen(tasks: Tasks, changes: AsyncGenerator[None, None], expected: TaskRecord) -> None:
     """Read a task after each change, until it is as expected."""
+    await anext(changes)
     while (await tasks.get(expected.id)) != expected:
-        await anext(changes)  # type: ignore[call-overload]
+        await anext(changes)
 
 
 async def _waiting(probe: Probe) -> None:
@@ -315,8 +317,9 @@ async def _waiting(probe: Probe) -> None:
             await other.wait(LONG)
 
     made = await one.create(fresh("task"), b"", owner="ann")
-    claim = await probe.within("wait() for a task that was created before", wait_and_claim())
-    assert claim.id == made.id, "wait() must return when a task became ready"
+    await probe.within("wait() after a task became ready", other.wait(LONG))
+    claim = await probe.within("wait() after a task became ready", wait_and_claim())
+    assert claim.id == made.id, "claim() must give the task that became ready"
     for how in ("created", "released", "answered"):
         waiting = asyncio.ensure_future(wait_and_claim())
         try:

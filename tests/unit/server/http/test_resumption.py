@@ -235,7 +235,7 @@ async def test_who_resumes_elsewhere_takes_the_stream_and_is_told_of_what_follow
     owner.stream.add(b"2", last=True)
     assert await owner.written() == [1, 2]
     assert owner.told == ["other", "other"]
-    assert owner.followed_by("other", 2) == StreamState(sequence=2), "a finished stream can be resumed too"
+    assert owner.followed_by("other", 2) == StreamState(sequence=2, is_finished=True)
     await owner.stream.close()
 
 
