@@ -49,7 +49,7 @@ FAST_PATHS = (
     FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
     FastPath("client/connect/connection.py", DRIVEN, ("_Started", "ServerConnection"), "awaiting what sends", _BEGUN),
     FastPath("client/connect/connection.py", SPLICED, ("ServerConnection",), "encoding `_meta` each time", _META),
-    FastPath("server/request/context.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
+    FastPath("server/request/driving.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
     FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
     FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
     FastPath("protocol/jsonrpc.py", SPLICED, ("encode_result_envelope",), "encode_result", _PARTS),

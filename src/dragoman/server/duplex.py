@@ -41,7 +41,7 @@ from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.runner import Answer, open_notification, refusal, run, run_notification, run_refused
 from dragoman.server.request.asking import request_client, set_outcome
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session, wants_log
+from dragoman.server.request.call import ELICITATION_COMPLETE, MAX_STATE_KEYS, Call, Session, SessionValues, wants_log
 from dragoman.transports.contract import FunctionSink, Sink
 
 if TYPE_CHECKING:
@@ -326,11 +326,20 @@ class DuplexConnection:
 class _DuplexSession(Session):
     """The session of a connection; `begin` also sets the version of the connection's `Peer`."""
 
-    __slots__ = ("_peer",)
+    __slots__ = ("_peer", "_values")
 
     def __init__(self, peer: Peer) -> None:
         super().__init__()
         self._peer = peer
+        self._values: SessionValues | None = None
+
+    def kept_values(self, server: Server) -> SessionValues:  # noqa: ARG002
+        """Return the values of this session, which end with the connection."""
+        if self._values is None:
+            from dragoman.stores.memory import Memory
+
+            self._values = SessionValues(Memory().state("session", max_values=MAX_STATE_KEYS))
+        return self._values
 
     def begin(self, caller: eras.Caller) -> None:
         super().begin(caller)

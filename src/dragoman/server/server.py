@@ -9,6 +9,7 @@ It derives them again after each change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -37,7 +38,16 @@ from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.request.call import ELICITATION_COMPLETE, Call, wants_log
-from dragoman.server.settings import ServerSettings, checked_cache_hints, checked_configuration, checked_limits
+from dragoman.server.settings import (
+    ServerSettings,
+    checked_cache_hints,
+    checked_configuration,
+    checked_limits,
+    checked_state_key,
+    checked_store,
+    require_secret,
+    sealed_store,
+)
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
@@ -45,6 +55,7 @@ if TYPE_CHECKING:
     from dragoman.server.extensions.installed import Extensions, InstalledExtensions
     from dragoman.server.http.views import Headers, HttpReply
     from dragoman.server.request.http_request import Auth
+    from dragoman.server.request.state import StateKey
     from dragoman.server.serving import Http, HttpOptions
     from dragoman.stores import Store
     from dragoman.transports.contract import Sink
@@ -70,8 +81,10 @@ class Server(ServerIdentity, Registration):
     functions to register. `server_context` is any object; handlers read it as `ctx.server_context`. `ttl_ms` and
     `cache_scope` are the cache hints of results that have none. `extensions` are objects of
     `dragoman.server.ServerExtension`, or a dict that maps the id of an extension to its settings; the server only
-    declares the extensions of a dict. `secret` seals request states and session ids. `strict_arguments` refuses
-    arguments that a tool does not have. `max_message_bytes` limits the size of a message on every transport.
+    declares the extensions of a dict. `secret` seals request states, session ids and what the store keeps. `store` is
+    what the processes of the server share, by default a `dragoman.stores.Local`. `state_key` is a function of the
+    `Context` that says whose `ctx.user_state` a request uses. `strict_arguments` refuses arguments that a tool does
+    not have. `max_message_bytes` limits the size of a message on every transport.
 
     Raises:
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
@@ -99,6 +112,8 @@ class Server(ServerIdentity, Registration):
         cache_scope: types.CacheScope | None = None,
         extensions: Extensions | None = None,
         secret: str | bytes | Iterable[str | bytes] | None = None,
+        store: Store | None = None,
+        state_key: StateKey | None = None,
         strict_arguments: bool = False,
         max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
     ) -> None:
@@ -116,6 +131,8 @@ class Server(ServerIdentity, Registration):
         self._background: set[Any] = set()
         self._secret = secret
         self._key_ring: KeyRing | None = None
+        self._engine = checked_store(store)
+        self.state_key = checked_state_key(state_key)
         self._declaration = Declaration(capabilities)
         self.installed: InstalledExtensions | None = None if extensions is None else self._install(extensions)
         """The extensions of the server; None if the author gave none."""
@@ -285,6 +302,25 @@ class Server(ServerIdentity, Registration):
             self._key_ring = key_ring(self._secret)
         return self._key_ring
 
+    @cached_property
+    def store(self) -> Store:
+        """What the processes of this server share; the engine that the author gave sees no plain text.
+
+        Raises:
+            ConfigError: the store reaches other machines, and the server has no secret.
+        """
+        self.require_shared_secret()
+        with self._deriving:
+            return sealed_store(self._engine, self.key_ring)
+
+    def require_shared_secret(self) -> None:
+        """Refuse a store that reaches other machines if the keys of the server are those of one machine.
+
+        Raises:
+            ConfigError: the server has no secret.
+        """
+        require_secret(self._engine, self._secret)
+
     def has_method(self, name: str) -> bool:
         """Tell whether the author registered a method of this name with `server.method`."""
         return any(method.name == name for method in self.own_methods)
@@ -426,6 +462,7 @@ class Server(ServerIdentity, Registration):
             DefinitionError: there is no such transport, or an option has an invalid value.
             TypeError: the transport has no such option.
             DragomanError: an event loop runs in this thread.
+            ConfigError: the store of the server reaches other machines, and the server has no `secret`.
         """
         from dragoman.server.serving import run
 
@@ -444,7 +481,6 @@ class Server(ServerIdentity, Registration):
         allowed_origins: str | Iterable[str] | None = None,
         max_subscriptions: int | None = 10_000,
         auth: Auth | None = None,
-        store: Store | None = None,
     ) -> AsgiApp:
         """Return an ASGI application that serves Streamable HTTP; serve it alone or mount it.
 
@@ -456,11 +492,11 @@ class Server(ServerIdentity, Registration):
         `session_idle_timeout` is the number of seconds after which an idle session expires. `max_event_bytes` bounds
         the events that the server keeps for clients that resume their streams. `allowed_hosts` are the values of
         `Host` to serve beside loopback names, and `allowed_origins` the origins of web pages that may send requests.
-        `auth` verifies the sender of a request (see `Auth`). `store` connects the processes that serve the same
-        server; by default it connects those of one machine.
+        `auth` verifies the sender of a request (see `Auth`).
 
         Raises:
             DefinitionError: an option has an invalid value.
+            ConfigError: the store of the server reaches other machines, and the server has no `secret`.
         """
         from dragoman.server.serving import HttpOptions, asgi_app
 

@@ -19,7 +19,6 @@ from dragoman.server.request.call import NO_CHANNEL, Call, Session
 if TYPE_CHECKING:
     from dragoman.server.request.http_request import Auth
     from dragoman.server.server import Server
-    from dragoman.stores import Store
     from dragoman.transports.http.asgi import AsgiApp
 
 Http = Literal["http", "streamable-http", "streamable_http"]
@@ -54,8 +53,6 @@ class HttpOptions(TypedDict, total=False):
     """The greatest number of subscriptions (10,000); None: no limit."""
     auth: Auth | None
     """Verifies the sender of a request."""
-    store: Store | None
-    """Connects the processes that serve the same server."""
 
 
 _TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamablehttp": "http"}
@@ -73,11 +70,13 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
         DefinitionError: there is no such transport, or an option has an invalid value.
         TypeError: the transport has no such option.
         DragomanError: an event loop runs in this thread.
+        ConfigError: the store reaches other machines, and the server has no secret.
     """
     name = _transport_name(transport)
     given: dict[str, Any] = dict(options)
     _refuse_unknown(name, given)
     _refuse_running_loop(name)
+    server.require_shared_secret()
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
@@ -183,18 +182,19 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
 
     Raises:
         DefinitionError: an option has an invalid value.
+        ConfigError: the store reaches other machines, and the server has no secret.
     """
     check_options(options)
+    server.require_shared_secret()
     from dragoman.server.http.head import Guard
     from dragoman.server.http.service import HttpService
     from dragoman.server.http.sessions import Sessions
     from dragoman.server.http.workers import Workers
     from dragoman.server.request.http_request import documents_of
-    from dragoman.stores import Local
     from dragoman.transports.http.asgi import AsgiApp
 
     path, auth = options["path"], options["auth"]
-    workers = Workers(server, options["store"] or Local(), path=path)
+    workers = Workers(server, path=path, joins=True)
     sessions = Sessions(
         server,
         workers=workers,

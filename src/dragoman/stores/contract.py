@@ -14,8 +14,13 @@ other processes that the store reaches see its effect.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Literal, NamedTuple, Protocol
+
+MAX_LOG_EVENTS = 1000
+MAX_LOG_BYTES = 16 * 1024 * 1024
+LOG_SECONDS = 3600.0
+"""A log expires so many seconds after its last event."""
 
 Reach = Literal["process", "machine", "network"]
 """How far a store reaches: this process, the processes of one machine, or every machine with the address."""
@@ -33,7 +38,11 @@ class Bus(Protocol):
         ...
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
-        """Join the group. The bus calls `receive` with each message and sends its return value back as the reply."""
+        """Join the group. The bus calls `receive` with each message and sends its return value back as the reply.
+
+        Raises:
+            StoreUnavailable: the engine cannot be reached now; the bus joins by itself when it can.
+        """
         ...
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:
@@ -51,7 +60,8 @@ class Bus(Protocol):
 class EventLog(Protocol):
     """The events of one stream, numbered by the stream, for clients that resume it in any process.
 
-    A log is bounded in events and bytes, and drops its oldest events. It expires some time after its last event.
+    A log has at most about `MAX_LOG_EVENTS` events and `MAX_LOG_BYTES` bytes (twice as many are tolerated), and drops
+    its oldest events. It expires `LOG_SECONDS` after its last event.
     """
 
     def append(self, sequence: int, event: bytes) -> None:
@@ -67,7 +77,7 @@ class EventLog(Protocol):
         ...
 
     async def after(self, sequence: int) -> list[tuple[int, bytes]]:
-        """Return the kept events after a number, in order, each with its number."""
+        """Return the kept events after a number, in order, each with its number; this handle sees what it appended."""
         ...
 
     async def delete(self) -> None:
@@ -128,7 +138,7 @@ class TaskRecord(NamedTuple):
     created_at: float
     expires_at: float | None
     was_lost: bool = False
-    """In the record that `claim` returns: whether an earlier holder lost its lease while the task was running."""
+    """Whether this record comes from a `claim` that took a running task from a holder whose lease had run out."""
 
 
 class Tasks(Protocol):
@@ -142,7 +152,8 @@ class Tasks(Protocol):
         any      --finish-->           finished   final: no later change succeeds
 
     A change with a token that is not the newest is refused, so a holder that was paused cannot overwrite the work of
-    its successor. An expired task does not exist any more.
+    its successor. An expired task does not exist any more. The server asks only for the changes that are drawn above,
+    so an engine does not compare the phase of an `update` with the one before.
     """
 
     async def create(
@@ -151,7 +162,8 @@ class Tasks(Protocol):
         """Add a task of an owner; it is ready, or with `lease` seconds already claimed by the caller.
 
         Raises:
-            StoreFull: the owner, or the namespace, has too many tasks.
+            StoreFull: the owner, or the namespace, has too many tasks; expired tasks do not count.
+            StoreError: there is a task with this id.
         """
         ...
 
@@ -160,7 +172,10 @@ class Tasks(Protocol):
         ...
 
     async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskRecord]:
-        """Return the tasks of an owner in the order of their creation, those after the task `after`."""
+        """Return the tasks of an owner in the order of their creation, those after the task `after`.
+
+        The list is empty if the owner has no task `after`.
+        """
         ...
 
     async def update(
@@ -185,7 +200,10 @@ class Tasks(Protocol):
         ...
 
     async def renew(self, id: str, token: int, lease: float) -> bool:
-        """Extend a lease to `lease` seconds from now; False if the token is not the newest or the task has ended."""
+        """Extend a lease to `lease` seconds from now; False if the task is not running, or the token not the newest.
+
+        A holder whose lease ran out keeps the task if nobody else has claimed it.
+        """
         ...
 
     async def release(self, id: str, token: int) -> bool:
@@ -198,12 +216,20 @@ class Tasks(Protocol):
         """End a task with its last value; refused, with None, as in `update`."""
         ...
 
-    def watch(self, id: str) -> AsyncIterator[None]:
-        """Yield once at the start, and after each change of a task. Changes in quick succession may yield once."""
+    def watch(self, id: str) -> AsyncGenerator[None, None]:
+        """Yield once when the watch has begun, and after each change of the revision of a task.
+
+        Changes in quick succession may yield once, and it may yield without a change. A change that comes while the
+        caller is busy is yielded afterwards. The caller closes the generator (`contextlib.aclosing`).
+        """
         ...
 
     async def wait(self, timeout: float) -> None:
-        """Return when a task may have become ready, at the latest after `timeout` seconds; may return too early."""
+        """Return when a task may have become ready, at the latest after `timeout` seconds; may return too early.
+
+        No task is missed between two calls of one handle: the first call returns at once, and a later call returns at
+        once if a task became ready since the call before. A lease that runs out wakes nobody.
+        """
         ...
 
     async def sweep(self) -> int:

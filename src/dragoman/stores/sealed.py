@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from dragoman.protocol.tokens import NONCE_BYTES, KeyRing
 from dragoman.stores.contract import Bus, EventLog, Reach, Revised, State, Store, TaskPhase, TaskRecord, Tasks
@@ -213,9 +213,7 @@ class SealedTasks:
     ) -> TaskRecord | None:
         """Change a task."""
         sealed = self._cipher(id).encrypt(value)
-        return self._opened(
-            await self._tasks.update(id, sealed, revision=revision, token=token, phase=phase, ttl=ttl)
-        )
+        return self._opened(await self._tasks.update(id, sealed, revision=revision, token=token, phase=phase, ttl=ttl))
 
     async def claim(self, lease: float) -> TaskRecord | None:
         """Claim a task."""
@@ -236,7 +234,7 @@ class SealedTasks:
         sealed = self._cipher(id).encrypt(value)
         return self._opened(await self._tasks.finish(id, sealed, revision=revision, token=token))
 
-    def watch(self, id: str) -> AsyncIterator[None]:
+    def watch(self, id: str) -> AsyncGenerator[None, None]:
         """Yield after each change of a task."""
         return self._tasks.watch(id)
 

@@ -39,7 +39,7 @@ from dragoman import (
 )
 from dragoman.auth import Identity
 from dragoman.server import HttpReply, HttpRequest, InputSchema, LogHandler, OutputSchema, asgi
-from dragoman.stores import Local, Memory
+from dragoman.stores import Local
 from dragoman.types import (
     CreateMessageResult,
     EmbeddedResource,
@@ -145,6 +145,8 @@ server = Server(
     ttl_ms=1000,
     cache_scope="private",
     secret="0123456789abcdef",
+    store=Local(),
+    state_key=lambda ctx: ctx.principal or ctx.session_id or "",
     strict_arguments=True,
 )
 assert_type(server.add_tool(add)(1, b=2), int)
@@ -284,11 +286,11 @@ def serve() -> None:
     OutputSchema({"type": "object"}).validate_result({})
     reply: HttpReply = server.handle_http("POST", {"content-type": "application/json"}, b"{}", server_context=1)
     print(reply.status, server.handle_json("{}"), server.handle({"jsonrpc": "2.0"}))
-    server.asgi(auth=who, store=Memory())
+    server.asgi(auth=who)
     server.asgi("/mcp", auth=lambda request: Identity(request.path))
     server.wsgi(server_context=lambda environ: environ)
     asgi(built)
     try:
-        server.run("http", host="127.0.0.1", port=0, workers=2, store=Local(), allowed_hosts="example.com")
+        server.run("http", host="127.0.0.1", port=0, workers=2, allowed_hosts="example.com")
     except DefinitionError:
         server.run("stdio")

@@ -28,7 +28,15 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, MethodNotFound, RpcError, ToolError, UrlElicitationRequired, ValidationError
+from dragoman.errors import (
+    InternalError,
+    MethodNotFound,
+    RpcError,
+    StoreUnavailable,
+    ToolError,
+    UrlElicitationRequired,
+    ValidationError,
+)
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE_RESULT_TYPES
 from dragoman.protocol.methods import declares
@@ -46,6 +54,7 @@ Answer = bytes | tuple[bytes, Raw, bytes]
 LARGE_BYTES = 64 * 1024
 """An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
 INTERNAL_ERROR = "Internal error occurred"
+STORE_AWAY = "The store of this server cannot be reached; try again later"
 NO_ID = ""
 """Stands for the missing id of a notification."""
 
@@ -179,7 +188,7 @@ def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
         if not isinstance(error, RpcError) and not call.is_cancelled_by(error):
             call.server.report(error, call)
             call.failure_label = "internal_error"
-            return failure(INTERNAL_ERROR)
+            return failure(STORE_AWAY if isinstance(error, StoreUnavailable) else INTERNAL_ERROR)
     raise error
 
 
@@ -333,7 +342,7 @@ def _rpc_error(server: Server, error: BaseException, call: Call | None = None, *
     if isinstance(error, RpcError) and place is None:
         return error
     server.report(error, call, None if place is None else {"place": place})
-    return InternalError("Internal error")
+    return InternalError(STORE_AWAY if isinstance(error, StoreUnavailable) else "Internal error")
 
 
 def _encoded_error(

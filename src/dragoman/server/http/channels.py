@@ -194,8 +194,11 @@ class SessionChannel(StandaloneChannel):
     """The stream; None if it is not open yet."""
     _is_over = False
 
-    def __init__(self, session: HttpSession, exchange: Exchange, *, can_stream: bool) -> None:
+    def __init__(
+        self, session: HttpSession, exchange: Exchange, request_id: types.RequestId, *, can_stream: bool
+    ) -> None:
         self._session = session
+        self._request_id = request_id
         self._exchange: Exchange | None = exchange
         self._can_stream = can_stream
         if session.peer.version.primes_streams:
@@ -208,7 +211,7 @@ class SessionChannel(StandaloneChannel):
 
     def open(self, released: asyncio.Future[None] | None = None) -> EventStream:
         """Open the stream; the stream resolves `released` when it no longer needs the exchange."""
-        stream = self.opened = self._session.new_stream()
+        stream = self.opened = self._session.new_stream(self._request_id)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             stream.attach(exchange, released=released)

@@ -428,7 +428,7 @@ class PostService:
         request = self._open(message, session.data)
         self._require_callable(exchange, request, session=session.data)
         exchange.may_stream = acceptable.sse and not self._json_response
-        channel = SessionChannel(session, exchange, can_stream=exchange.may_stream)
+        channel = SessionChannel(session, exchange, message.id, can_stream=exchange.may_stream)
         call = self._call(request, session.data, exchange, channel)
         session.peer.accept(message)
         session.running[message.id] = call

@@ -151,18 +151,7 @@ class HttpService:
         """Serve a GET: the standalone stream, or the stream that the client resumes with `Last-Event-ID`."""
         if not head.acceptable.sse:
             raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream")
-        last_event_id = head.headers.last_event_id
-        if last_event_id is None:
-            stream, after = session.open_standalone(), None
-        else:
-            stream, after = session.find_stream(last_event_id)
-        released = exchange.loop.create_future()
-        stream.attach(exchange, after, released=released)
-        exchange.on_ending = session.detach_standalone
-        await exchange.stream(b"")
-        await stream.flush()
-        await released
-        await exchange.stream(b"", last=True)
+        await session.serve_stream(exchange, head.headers.last_event_id)
 
     async def close(self, seconds: float | None = None) -> None:
         """End the service gracefully: subscriptions and standalone streams at once, requests within `seconds`."""

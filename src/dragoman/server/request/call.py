@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from dragoman.protocol.subscriptions import Subscription
     from dragoman.server.request.asking import Asking
     from dragoman.server.server import Server
+    from dragoman.stores import State
 
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 MAX_ELICITATIONS = 1000
 LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
 """The log levels, from the least severe to the most severe."""
+MAX_STATE_KEYS = 1000
+"""The number of keys that handlers may keep for a user or in a session."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -43,6 +46,14 @@ def wants_log(server: Server, level: types.LoggingLevel, threshold: types.Loggin
         raise ValueError(f"There is no log level {level!r}; there are {', '.join(LEVELS)}")
     severity = LEVELS.index(level)
     return threshold is not None and server.capabilities.logging is not None and severity >= LEVELS.index(threshold)
+
+
+class SessionValues(NamedTuple):
+    """The values that handlers keep in a session."""
+
+    values: State
+    seconds: float | None = None
+    """How many seconds the session lasts at most; None if no time is set."""
 
 
 class Session:
@@ -60,6 +71,10 @@ class Session:
         """The URIs of the resources that the client subscribed to."""
         self.elicitations: dict[str, None] | None = None
         """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
+
+    def kept_values(self, server: Server) -> SessionValues | None:  # noqa: ARG002
+        """Return the values that handlers keep in this session; None if the client has no session."""
+        return None
 
     def begin(self, caller: eras.Caller) -> None:
         """Record the version, the identity and the capabilities of the client, from `initialize`."""

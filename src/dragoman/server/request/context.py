@@ -17,16 +17,18 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import Cancelled, DragomanError, MethodNotFound
+from dragoman.errors import Cancelled, MethodNotFound
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.fields import trim
 from dragoman.runtime.callables import blocking
 from dragoman.server.request.call import ELICITATION_COMPLETE, NOTHING, Call, wants_log
+from dragoman.server.request.driving import drive, is_in_place
 
 if TYPE_CHECKING:
     from dragoman.server.request.asking import Asking
     from dragoman.server.request.questions import ElicitResult, Messages, Question, SampleOptions
+    from dragoman.server.request.state import BlockingHandlerState, HandlerState
 
 T = TypeVar("T")
 TIMEOUT = 600.0
@@ -247,6 +249,36 @@ class Context(RequestFacts):
             answer = await ctx.elicit(f"Really {city}?", Confirmation)
             return "booked" if answer.accepted else "not booked"
     """
+
+    @property
+    def user_state(self) -> HandlerState:
+        """The values that the server keeps for the user of this request, in every process and session.
+
+        Example:
+            await ctx.user_state.set("cart", cart, ttl=3600)
+
+        The user is the principal, or what `Server(state_key=...)` returns.
+
+        Raises:
+            DragomanError: the request has no principal, and the server no `state_key`.
+        """
+        from dragoman.server.request.state import user_state
+
+        return user_state(self._call, self)
+
+    @property
+    def session_state(self) -> HandlerState:
+        """The values that the server keeps in the session of this request (until 2025-11-25).
+
+        Example:
+            await ctx.session_state.set("city", "Oslo")
+
+        Raises:
+            DragomanError: there is no session, as in every request of 2026-07-28.
+        """
+        from dragoman.server.request.state import session_state
+
+        return session_state(self._call)
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send a progress notification, if the client asked for progress.
@@ -507,6 +539,20 @@ class BlockingContext(RequestFacts):
     list_roots = blocking(Context.list_roots)
     ask = blocking(Context.ask)
 
+    @property
+    def user_state(self) -> BlockingHandlerState:
+        """The values that the server keeps for the user of this request, as in `Context`."""
+        from dragoman.server.request.state import BlockingHandlerState
+
+        return BlockingHandlerState(self._call, Context(self._call).user_state)
+
+    @property
+    def session_state(self) -> BlockingHandlerState:
+        """The values that the server keeps in the session of this request, as in `Context`."""
+        from dragoman.server.request.state import BlockingHandlerState
+
+        return BlockingHandlerState(self._call, Context(self._call).session_state)
+
     def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T:
         """Run a function once for the whole request, as `Context.step` does; the function runs in this thread."""
         asking = self._asking
@@ -519,49 +565,5 @@ class BlockingContext(RequestFacts):
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         context = Context(self._call)
         context._parks = False
-        context._waits = not _is_in_place(self._call)
+        context._waits = not is_in_place(self._call)
         return drive(self._call, method(context, *args, **kwargs))
-
-
-def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the request's loop, and wait for it in the thread of a blocking handler.
-
-    Raises:
-        Cancelled: the request was cancelled meanwhile, or the loop is closed.
-        DragomanError: the handler is inline, so it runs in the loop, and the coroutine would have to wait.
-    """
-    import asyncio
-    from concurrent.futures import CancelledError
-
-    if _is_in_place(call):
-        return _run_in_place(work)
-    assert call.loop is not None
-    try:
-        future = asyncio.run_coroutine_threadsafe(work, call.loop)
-    except RuntimeError:  # the loop is closed
-        work.close()
-        raise Cancelled("The server has ended, and with it the request") from None
-    remove_callback = call.on_cancel(future.cancel)
-    try:
-        return future.result()
-    except CancelledError:
-        raise Cancelled("The client cancelled the request") from None
-    finally:
-        remove_callback()
-
-
-def _is_in_place(call: Call) -> bool:
-    """Tell whether this thread runs the loop; such a thread must not wait for the loop."""
-    from dragoman.runtime.tasks import is_running_here
-
-    return call.loop is None or is_running_here(call.loop)
-
-
-def _run_in_place(work: Coroutine[Any, Any, T]) -> T:
-    try:
-        work.send(None)
-    except StopIteration as finished:
-        value: T = finished.value
-        return value
-    work.close()
-    raise DragomanError("An inline handler cannot wait for the client; make it an `async def`, or not inline")

@@ -23,7 +23,7 @@ from dragoman.server.http.workers import (
     SessionStateRequested,
     Workers,
 )
-from dragoman.stores import Local, Memory
+from dragoman.stores import Local, Memory, Store
 from dragoman.stores.memory import MemoryBus
 from scenarios.http_peer import DEADLINE, SECRET, scenario
 
@@ -70,14 +70,14 @@ class Ear:
         self.heard.append((level, data, logger))
 
 
-def sums(name: str = "sums", secret: str = SECRET) -> Server:
-    return Server(name, secret=secret)
+def sums(name: str = "sums", secret: str = SECRET, store: Store | None = None) -> Server:
+    return Server(name, secret=secret, store=store)
 
 
 @scenario
 async def test_a_process_joins_once_however_many_requests_come_first():
     store = Counted()
-    workers = Workers(sums(), store)
+    workers = Workers(sums(store=store), joins=True)
     store.may_open.clear()
     joining = [asyncio.create_task(workers.join()) for _ in range(5)]
     await asyncio.sleep(0)
@@ -91,8 +91,8 @@ async def test_a_process_joins_once_however_many_requests_come_first():
 @scenario
 async def test_whoever_has_left_does_not_join_again_in_the_same_loop():
     store = Counted()
-    server = sums()
-    workers = Workers(server, store)
+    server = sums(store=store)
+    workers = Workers(server, joins=True)
     await workers.join()
     await workers.close()
     assert not workers.needs_to_join(asyncio.get_running_loop())
@@ -105,7 +105,7 @@ async def test_whoever_has_left_does_not_join_again_in_the_same_loop():
 @scenario
 async def test_leaving_while_joining_leaves_what_was_joined():
     store = Counted()
-    workers = Workers(sums(), store)
+    workers = Workers(sums(store=store), joins=True)
     store.may_open.clear()
     joining = asyncio.create_task(workers.join())
     await asyncio.sleep(0)
@@ -118,7 +118,7 @@ async def test_leaving_while_joining_leaves_what_was_joined():
 
 def test_an_application_that_is_used_in_one_loop_after_another_joins_in_each():
     store = Counted()
-    workers = Workers(sums(), store)
+    workers = Workers(sums(store=store), joins=True)
 
     async def use() -> None:
         assert workers.needs_to_join(asyncio.get_running_loop())
@@ -132,8 +132,8 @@ def test_an_application_that_is_used_in_one_loop_after_another_joins_in_each():
 
 def test_leaving_in_another_loop_than_was_joined_in_is_harmless():
     store = Counted()
-    server = sums()
-    workers = Workers(server, store)
+    server = sums(store=store)
+    workers = Workers(server, joins=True)
     asyncio.run(workers.join())
     asyncio.run(workers.close())
     assert store.closed == 1, "left when its loop ended"
@@ -176,8 +176,8 @@ async def test_a_folder_that_was_removed_is_no_hindrance(tmp_path, monkeypatch):
 @pytest.mark.covers("WRK-05")
 @scenario
 async def test_changes_and_log_messages_reach_the_listeners_of_every_process_once(tmp_path):
-    servers = [sums() for _ in range(3)]
-    everybody = [Workers(server, Local(tmp_path)) for server in servers]
+    servers = [sums(store=Local(tmp_path)) for _ in range(3)]
+    everybody = [Workers(server, joins=True) for server in servers]
     ears = [Ear() for _ in servers]
     for workers, server, ear in zip(everybody, servers, ears, strict=True):
         await workers.join()
@@ -207,7 +207,8 @@ class Adopting:
     """Two processes with the same sessions, of which the second is about to take one up."""
 
     def __init__(self, folder: Path) -> None:
-        self.sessions = [Sessions(server, workers=Workers(server, Local(folder))) for server in (sums(), sums())]
+        servers = [sums(store=Local(folder)) for _ in range(2)]
+        self.sessions = [Sessions(server, workers=Workers(server, joins=True)) for server in servers]
 
     async def begin(self) -> str:
         for sessions in self.sessions:

@@ -1,0 +1,169 @@
+"""Several processes with a store between them: one session on all of them, also when one is killed."""
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from dragoman import AsyncClient
+from scenarios.http_crew import DEADLINE, Stream
+from scenarios.http_fleet import LOCAL, call_of, fleet, left_after_one, rest_of
+
+ROUNDS = 12
+OWNER_LOST = "The process that served this request is gone; the request may have run"
+
+
+@pytest.fixture(params=["Local", "Redis"])
+def store(request: pytest.FixtureRequest) -> str:
+    """The store of a fleet, as an expression."""
+    if request.param == "Local":
+        return LOCAL
+    return f"Redis({request.getfixturevalue('redis_server').url!r})"
+
+
+def seen(messages: list[Any]) -> list[Any]:
+    return [message.get("id") or message["params"]["progress"] for message in messages]
+
+
+@pytest.mark.covers("WRK-01", "WRK-02")
+async def test_each_question_is_answered_on_another_worker_than_asked_it(store):
+    async with fleet(store=store) as ships:
+        client = await ships.begin()
+        for number in range(ROUNDS):
+            async with ships.at(client, number % 3).call("where") as response:
+                stream = Stream(response)
+                (asked,) = await stream.until(lambda messages: messages)
+                answer = {"action": "accept", "content": {"city": "Rome"}}
+                message = {"jsonrpc": "2.0", "id": asked["id"], "result": answer}
+                async with ships.at(client, (number + 1) % 3).post(message) as accepted:
+                    assert accepted.status == 202
+                await stream.until(lambda messages: "result" in messages[-1])
+                text = stream.messages[-1]["result"]["content"][0]["text"]
+                assert text == f"Rome {ships.workers[number % 3].child.pid}"
+        assert [worker.stderr for worker in ships.workers] == ["", "", ""]
+
+
+@pytest.mark.covers("WRK-03", "WRK-04", "WRK-05")
+async def test_levels_subscriptions_changes_and_the_end_reach_every_worker(store):
+    async with fleet(store=store) as ships:
+        client = await ships.begin()
+        for number in (1, 2):
+            assert await ships.at(client, number).request("ping") == 200
+        async with ships.at(client, 2).listen() as listening:
+            stream = Stream(listening)
+            assert await ships.at(client, 0).request("logging/setLevel", {"level": "error"}) == 200
+            assert await ships.at(client, 1).request("resources/subscribe", {"uri": "file:///a"}) == 200
+            for number in range(3):
+                await ships.at(client, number).text("change")
+            await stream.until(lambda messages: len(messages) >= 9)
+            methods = [message["method"] for message in stream.messages]
+            assert {methods.count(method) for method in methods} == {3}
+            async with client.http.delete(ships.workers[0].url, headers=client.headers) as response:
+                assert response.status == 200
+            await asyncio.wait_for(listening.content.read(), DEADLINE)
+        assert [await ships.at(client, number).request("ping") for number in range(3)] == [404, 404, 404]
+
+
+@pytest.mark.covers("WRK-07")
+async def test_a_stream_is_resumed_on_another_worker_also_when_the_first_was_killed_afterwards(store):
+    async with fleet(store=store) as ships:
+        client = await ships.begin()
+        first = await left_after_one(client, "gate")
+        resuming = asyncio.create_task(rest_of(ships.at(client, 1), first))
+        ships.open("gate")
+        messages = await resuming
+        assert seen(messages) == [2, "call"]
+        assert messages[-1]["result"]["content"][0]["text"] == f"there {ships.workers[0].child.pid}"
+        ships.workers[0].kill()
+        assert await rest_of(ships.at(client, 2), first) == messages
+
+
+@pytest.mark.covers("WRK-07")
+async def test_what_a_killed_worker_served_ends_with_what_it_sent_and_an_error(store):
+    async with fleet(store=store) as ships:
+        client = await ships.begin()
+        async with call_of(client, "steps", 7, gate="never") as response:
+            stream = Stream(response)
+            await stream.until(lambda messages: messages)
+            ships.workers[0].kill()
+        messages = await rest_of(ships.at(client, 1), str(stream.events[0].id))
+        *sent, error = messages
+        assert seen(sent) in ([1], []), "what was on its way to the log is lost with its process"
+        assert error == {"jsonrpc": "2.0", "id": 7, "error": {"code": -32603, "message": OWNER_LOST}}
+        assert await ships.at(client, 2).request("ping") == 200
+
+
+@pytest.mark.covers("WRK-07")
+async def test_a_worker_that_is_killed_while_another_follows_it_is_noticed(store):
+    async with fleet(2, store=store) as ships:
+        client = await ships.begin()
+        first = await left_after_one(client, "never")
+        async with ships.at(client, 1).listen(last_event_id=first) as response:
+            assert response.status == 200
+            ships.workers[0].kill()
+            stream = Stream(response)
+            await stream.until(lambda messages: messages)
+            (error,) = stream.messages
+            assert (error["id"], error["error"]["message"]) == ("call", OWNER_LOST)
+
+
+@pytest.mark.covers("WRK-07", "WRK-06")
+async def test_a_worker_that_hangs_for_a_moment_is_not_taken_for_dead(store):
+    async with fleet(2, store=store) as ships:
+        client = await ships.begin()
+        first = await left_after_one(client, "gate")
+        os.kill(ships.workers[0].child.pid, signal.SIGSTOP)
+        resuming = asyncio.create_task(rest_of(ships.at(client, 1), first))
+        await asyncio.sleep(1.2)  # longer than one attempt to ask
+        os.kill(ships.workers[0].child.pid, signal.SIGCONT)
+        ships.open("gate")
+        assert seen(await resuming) == [2, "call"]
+
+
+@pytest.mark.covers("WRK-07")
+async def test_the_stream_by_get_goes_on_elsewhere_when_its_worker_is_killed(store):
+    async with fleet(store=store) as ships:
+        client = await ships.begin()
+        assert await ships.at(client, 1).request("logging/setLevel", {"level": "error"}) == 200
+        async with ships.at(client, 0).listen() as listening:
+            stream = Stream(listening)
+            await ships.at(client, 1).text("change")
+            await stream.until(lambda messages: len(messages) >= 2)
+            ships.workers[0].kill()
+        async with ships.at(client, 2).listen(last_event_id=str(stream.events[-1].id)) as again:
+            resumed = Stream(again)
+            await ships.at(client, 1).text("change")
+            await resumed.until(lambda messages: len(messages) >= 2)
+            assert {message["method"] for message in resumed.messages} == {
+                "notifications/tools/list_changed",
+                "notifications/message",
+            }
+
+
+@pytest.mark.covers("STA-03")
+async def test_what_handlers_keep_is_counted_once_whichever_worker_and_kind_of_handler_serves(store):
+    async with fleet(store=store) as ships:
+        clients = [await ships.begin(number) for number in range(2)]
+        tools = ["visit", "visit_blocking"]
+        calls = [ships.at(client, number % 3).text(tools[number % 2]) for number in range(ROUNDS) for client in clients]
+        counted = [tuple(map(int, text.split())) for text in await asyncio.gather(*calls)]
+        assert sorted(user for user, _ in counted) == list(range(1, 2 * ROUNDS + 1))
+        assert sorted(session for _, session in counted) == sorted([*range(1, ROUNDS + 1)] * 2)
+        ships.workers[0].kill()
+        assert await ships.at(clients[0], 1).text("visit") == f"{2 * ROUNDS + 1} {ROUNDS + 1}"
+
+
+@pytest.mark.covers("WRK-13")
+@pytest.mark.parametrize("mode", ["stateless", "handshake"])
+async def test_a_call_sends_nothing_to_redis(redis_server, mode):
+    async with (
+        fleet(1, f"Redis({redis_server.url!r})") as ships,
+        AsyncClient(ships.workers[0].url, mode=mode) as client,
+    ):
+        await client.call_tool("pid")
+        with redis_server.monitored() as commands:
+            for _ in range(ROUNDS):
+                assert (await client.call_tool("pid")).text == str(ships.workers[0].child.pid)
+        assert commands == []
