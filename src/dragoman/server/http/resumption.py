@@ -33,7 +33,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman import types
-from dragoman.errors import InternalError, StoreUnavailable
+from dragoman.errors import StoreUnavailable
 from dragoman.protocol import jsonrpc, sse
 from dragoman.server.http.workers import StreamState
 from dragoman.stores.contract import EventLog
@@ -194,13 +194,13 @@ class FollowedStream:
 
     def __init__(
         self,
-        name: StreamName,
         log: EventLog,
         sequence: int,
         *,
         ask: AskOwner,
+        refuse: Callable[[str], bytes],
     ) -> None:
-        self._name = name
+        self._refuse = refuse
         self._log = log
         self._sequence = sequence
         self._ask = ask
@@ -265,8 +265,7 @@ class FollowedStream:
         newest = await self._log.after(max(0, self._sequence - 1))
         self._is_complete = True
         if not any(_decoder.decode(data).is_complete for _, data in newest):
-            error = jsonrpc.encode_error(self._name.request_id, InternalError(reason))
-            await exchange.stream(sse.encode(error), last=True)
+            await exchange.stream(sse.encode(self._refuse(reason)), last=True)
 
     async def _has_grown(self, seconds: float) -> bool:
         """Wait until the log has more events, or the following ends; return false if the time is up."""

@@ -36,6 +36,7 @@ from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
+from dragoman.server.dispatch.runner import refusal
 from dragoman.server.http.channels import SessionChannel
 from dragoman.server.http.refusal import HttpRefusal
 from dragoman.server.http.resumption import FollowedStream, StreamLog, StreamName
@@ -218,7 +219,12 @@ class HttpSession:
 
         if stream in self._followed:
             self._followed[stream].release()
-        self._followed[stream] = followed = FollowedStream(name, self._log(stream), event.sequence, ask=ask)
+        self._followed[stream] = followed = FollowedStream(
+            self._log(stream),
+            event.sequence,
+            ask=ask,
+            refuse=lambda reason: refusal(self._server, InternalError(reason), name.request_id),
+        )
         try:
             if not name.is_standalone:
                 await followed.serve(exchange)

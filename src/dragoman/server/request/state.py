@@ -8,11 +8,13 @@ the memory of the process.
 starts again. Rejected: a lock. A process that dies would leave it locked.
 """
 
+# ruff: noqa: A002
+
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -66,7 +68,7 @@ class HandlerState:
     async def get(self, key: str, type: type[T], default: None = None) -> T | None: ...
     @overload
     async def get(self, key: str, type: type[T], default: D) -> T | D: ...
-    async def get(self, key: str, type: Any = None, default: Any = None) -> Any:  # noqa: A002
+    async def get(self, key: str, type: Any = None, default: Any = None) -> Any:
         """Return the value of a key, or `default` if there is none or it has expired.
 
         Example:
@@ -100,13 +102,7 @@ class HandlerState:
     async def update(
         self, key: str, function: Callable[[T | None], T], type: type[T], ttl: float | None = None
     ) -> T: ...
-    async def update(
-        self,
-        key: str,
-        function: Callable[[Any], Any],
-        type: Any = None,  # noqa: A002
-        ttl: float | None = None,
-    ) -> Any:
+    async def update(self, key: str, function: Callable[[Any], Any], type: Any = None, ttl: float | None = None) -> Any:
         """Replace a value by what a function makes of it, and return the new value; no other writer is overwritten.
 
         Example:
@@ -121,12 +117,12 @@ class HandlerState:
             StoreFull: there are too many keys.
             StoreUnavailable: the store cannot be reached.
         """
-        for attempt in range(MAX_ATTEMPTS):
+        for attempt in _attempts(key):
             value, revision = await self._read(key, type)
             value = function(value)
             if await self._replace(key, value, revision, ttl, attempt):
                 return value
-        raise _not_updated(key)
+        raise AssertionError("the attempts end with an error")
 
     async def delete(self, key: str) -> bool:
         """Delete a value; return whether there was one.
@@ -181,20 +177,14 @@ class BlockingHandlerState:
     def update(self, key: str, function: Callable[[Any], T], type: None = None, ttl: float | None = None) -> T: ...
     @overload
     def update(self, key: str, function: Callable[[T | None], T], type: type[T], ttl: float | None = None) -> T: ...
-    def update(
-        self,
-        key: str,
-        function: Callable[[Any], Any],
-        type: Any = None,  # noqa: A002
-        ttl: float | None = None,
-    ) -> Any:
+    def update(self, key: str, function: Callable[[Any], Any], type: Any = None, ttl: float | None = None) -> Any:
         """Replace a value as `HandlerState.update` does; the function runs in this thread."""
-        for attempt in range(MAX_ATTEMPTS):
+        for attempt in _attempts(key):
             value, revision = self._drive(HandlerState._read, key, type)
             value = function(value)
             if self._drive(HandlerState._replace, key, value, revision, ttl, attempt):
                 return value
-        raise _not_updated(key)
+        raise AssertionError("the attempts end with an error")
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         return drive(self._call, method(self._state, *args, **kwargs))
@@ -264,8 +254,14 @@ def _codec(kind: Any) -> Codec:
     return Codec(kind, "The type of a value")
 
 
-def _not_updated(key: str) -> StoreError:
-    return StoreError(
+def _attempts(key: str) -> Iterator[int]:
+    """Yield the numbers of the attempts to update a value.
+
+    Raises:
+        StoreError: all attempts failed.
+    """
+    yield from range(MAX_ATTEMPTS)
+    raise StoreError(
         f"The value of {key!r} was not updated: other requests changed it {MAX_ATTEMPTS} times in a row, or it was"
         " written with keys that this server does not have; delete it then"
     )

@@ -97,14 +97,17 @@ class Owner:
         return numbers_of(await follower.stream._read())
 
 
+def refused(reason: str) -> bytes:
+    return json.dumps({"id": "call", "error": {"code": -32603, "message": reason}}).encode()
+
+
 class Follower:
     """A process in which a client resumes a stream."""
 
     def __init__(self, log: Log, after: int = 0, *owner: StreamState | None) -> None:
         self.owner = list(owner)
         self.asked: list[bool] = []
-        name = StreamName("4f1c", is_standalone=False, request_id="call")
-        self.stream = FollowedStream(name, log, after, ask=self._ask)
+        self.stream = FollowedStream(log, after, ask=self._ask, refuse=refused)
         self.reader = Reader()
         self.reader.on_ending = None
 
@@ -293,7 +296,7 @@ async def test_who_resumes_what_nobody_goes_on_with_gets_the_rest_and_an_error(s
     await owner.written()
     *sent, error = await Follower(owner.log, 0, state).serve()
     assert sent == [1]
-    assert error == {"jsonrpc": "2.0", "id": "call", "error": {"code": -32603, "message": reason}}
+    assert error["error"]["message"] == reason
 
 
 @scenario
