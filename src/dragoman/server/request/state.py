@@ -17,7 +17,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
 
@@ -58,12 +58,17 @@ class HandlerState:
     at most 64 KiB of JSON.
     """
 
-    def __init__(self, values: State, longest: float | None = None) -> None:
+    def __init__(self, values: State, longest: float | None = None, *, owner: Literal["user", "session"]) -> None:
         self._values = values
         self._longest = longest
+        self._owner = owner
+
+    def __repr__(self) -> str:
+        # The keys and values are left out, because they are personal.
+        return f"<HandlerState of a {self._owner}>"
 
     @overload
-    async def get(self, key: str, type: None = None, default: Any = None) -> Any: ...
+    async def get(self, key: str, type: None = None, default: object = None) -> Any: ...
     @overload
     async def get(self, key: str, type: type[T], default: None = None) -> T | None: ...
     @overload
@@ -169,6 +174,9 @@ class BlockingHandlerState:
         self._call = call
         self._state = state
 
+    def __repr__(self) -> str:
+        return f"<Blocking {self._state!r}>"
+
     get = blocking(HandlerState.get)
     set = blocking(HandlerState.set)
     delete = blocking(HandlerState.delete)
@@ -210,7 +218,7 @@ def user_state(call: Call, context: Context) -> HandlerState:
             " asgi() or run('http'), or a function Server(state_key=...)"
         )
     name = f"user state\0{len(server.name)}\0{server.name}\0{kind}\0{owner}"
-    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS))
+    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS), owner="user")
 
 
 def session_state(call: Call) -> HandlerState:
@@ -225,7 +233,7 @@ def session_state(call: Call) -> HandlerState:
     found = call.session.kept_values(call.server)
     if found is None:
         raise DragomanError("The request came without a session, and so without session_state: use user_state")
-    return HandlerState(found.values, found.seconds)
+    return HandlerState(found.values, found.seconds, owner="session")
 
 
 def _checked_key(key: str) -> str:
