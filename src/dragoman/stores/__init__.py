@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dragoman.stores.contract import TaskPhase as TaskPhase
     from dragoman.stores.contract import TaskRecord as TaskRecord
     from dragoman.stores.contract import Tasks as Tasks
-    from dragoman.stores.local.bus import Local as Local
+    from dragoman.stores.local.store import Local as Local
     from dragoman.stores.memory import Memory as Memory
     from dragoman.stores.redis.store import Redis as Redis
 else:
@@ -25,7 +25,7 @@ else:
         __name__,
         {
             "contract": "Bus EventLog Reach Revised State Store TaskPhase TaskRecord Tasks",
-            "local.bus": "Local",
+            "local.store": "Local",
             "memory": "Memory",
             "redis.store": "Redis",
         },

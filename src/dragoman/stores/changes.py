@@ -39,10 +39,15 @@ class Changes:
         for listener in woken:
             call_in_loop(listener.loop, listener.changed.set)
 
-    def keys(self) -> list[Hashable]:
-        """Return what is listened to."""
-        with self._lock:
-            return list(self._listeners)
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
+    def reset(self) -> None:
+        """Forget the listeners after a fork: they wait in loops of the parent."""
+        self._lock = Lock()
+        self._listeners = {}
 
 
 class Listener:

@@ -1,4 +1,4 @@
-"""The store `Local` and its bus: the workers of one user on one machine, which find each other without configuration.
+"""`LocalBus`: messages between the processes of one user on one machine, which find each other without configuration.
 
 Each process of a group listens on a Unix socket in a folder that only its user may enter. A process that joins first
 makes its own socket and then connects to every socket in the folder. So if two processes join at once, at least one
@@ -22,10 +22,9 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 from dragoman.runtime.user_files import private_folder, state_folder
-from dragoman.stores.memory import Memory, MemoryBus, MemoryLog, MemoryState, MemoryTasks
 
 REPLY_SECONDS = 1.0
 MAX_FRAME_BYTES = 8 * 1024 * 1024
@@ -39,55 +38,13 @@ _HELLO, _MESSAGE, _REPLY = range(3)
 _logger = logging.getLogger("dragoman.stores")
 
 
-class Local:
-    """A store for the processes of one user on one machine that serve the same server with the same key.
-
-    Example:
-        app = server.asgi(store=stores.Local())
-    """
-
-    reach: Literal["machine"] = "machine"
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
-        self._memory = Memory()
-
-    def __repr__(self) -> str:
-        return f"<Local store in {self._folder or state_folder()}>"
-
-    def bus(self, group: str) -> LocalBus | MemoryBus:
-        """Return a bus to the processes of a group; without Unix sockets, a bus without other processes."""
-        if not hasattr(asyncio.get_running_loop(), "create_unix_server"):
-            return MemoryBus()
-        return LocalBus(self._folder, _digest(group))
-
-    def log(self, stream: str) -> MemoryLog:
-        """Return the log of a stream; for now it is in memory."""
-        return self._memory.log(stream)
-
-    def state(self, namespace: str, *, max_values: int = 100_000) -> MemoryState:
-        """Return the values of a namespace; for now they are in memory."""
-        return self._memory.state(namespace, max_values=max_values)
-
-    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> MemoryTasks:
-        """Return the tasks of a namespace; for now they are in memory."""
-        return self._memory.tasks(namespace, max_tasks=max_tasks, max_per_owner=max_per_owner)
-
-    async def now(self) -> float:
-        """Return the time of this machine."""
-        return await self._memory.now()
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-
 class LocalBus:
     """The bus of one process to the other workers of the machine."""
 
     def __init__(self, folder: Path | None, group: str) -> None:
         self.name = os.urandom(4).hex()
         self._given_folder = folder
-        self._group = group
+        self._group = _digest(group)
         self._peers: dict[str, _Link] = {}
         self._links: set[_Link] = set()
         self._server: asyncio.Server | None = None
