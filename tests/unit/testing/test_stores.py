@@ -47,7 +47,12 @@ def broken(part: str, changed: type) -> Broken:
             return changed(whole._kept, max_tasks, max_per_owner) if part == "tasks" else whole
 
     store = Engine()
-    return lambda: store
+
+    def make_store() -> Memory:
+        return store
+
+    make_store.__name__ = changed.__name__
+    return make_store
 
 
 def of(part: str) -> Callable[[type], Broken]:
@@ -420,7 +425,7 @@ class MissesWhatCameBefore(MemoryTasks):
         (StartsAnew, "a revision must never be used again, also after delete"),
         (Racy, "1000 increments by 20 writers must count 1000"),
         (Credulous, "compare_and_set\\(\\) must refuse a revision of no value"),
-        (Boundless, "a full namespace must raise StoreFull"),
+        (Boundless, "set\\(\\) of a new key in a full namespace must raise StoreFull"),
         (CountsTheDead, "an expired value must not count"),
         (Boastful, "delete\\(\\) of a key without a value must return False"),
         (Silent, "created with a lease must be running"),
@@ -441,7 +446,7 @@ class MissesWhatCameBefore(MemoryTasks):
         (ClaimsTheParked, "a parked task must not be claimed"),
         (NotFinal, "a finished task is final: finish\\(\\) must be refused"),
         (Undying, "expire"),
-        (Greedy, "an owner with max_per_owner tasks is full"),
+        (Greedy, "an owner with max_per_owner tasks must raise StoreFull"),
         (SweepsAll, "sweep\\(\\) must delete expired tasks only"),
         (Blind, "watch\\(\\) of a task that was changed"),
         (Sleepy, "wait\\(\\) after a task became ready"),

@@ -56,6 +56,8 @@ SLEEP_SECONDS = 0.001
 IDLE_SECONDS = 60.0
 LOOK_SECONDS = 1.0
 SWEEP_SECONDS = 60.0
+GROW_SECONDS = 1.0
+"""The pause after the files could not be made larger."""
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
@@ -85,6 +87,7 @@ class Database:
         self._file = 0, 0
         self._seen = 0
         self._swept_at = 0.0
+        self._grow_at = 0.0
         self._statements = Lock()
         """Held while the connection is used."""
         self._starting = Lock()
@@ -262,11 +265,19 @@ class Database:
         sizes = [job.size for job in jobs if job.size is not None]
         needed = RESERVED_PAGES + len(sizes) // 4 + sum(sizes) // (PAGE_BYTES - 100)
         missing = needed - _pragma(connection, "freelist_count") if sizes else 0
-        return missing <= 0 or self._grow(connection, missing)
+        if missing <= 0:
+            return True
+        if time.monotonic() < self._grow_at:
+            return False
+        has_grown = self._grow(connection, missing)
+        if not has_grown:
+            self._grow_at = time.monotonic() + GROW_SECONDS
+        return has_grown
 
     def _grow(self, connection: sqlite3.Connection, pages: int) -> bool:
         """Make the files larger, and tell whether that succeeded."""
-        pages = max(pages, GROWN_PAGES, min(MAX_GROWN_PAGES, _pragma(connection, "page_count") // 8))
+        before = _pragma(connection, "page_count")
+        pages = max(pages, GROWN_PAGES, min(MAX_GROWN_PAGES, before // 8))
         try:
             if _free_disk_bytes(self.path.parent) < 3 * pages * PAGE_BYTES + FREE_DISK_BYTES:
                 return False
@@ -274,8 +285,10 @@ class Database:
             try:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
             except sqlite3.Error:
+                # Pages that do not fit on the disk would stay in the write-ahead log, which could not begin anew.
                 connection.execute("DELETE FROM growth")
-                connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+                surplus = _pragma(connection, "page_count") - before
+                connection.executescript(f"PRAGMA incremental_vacuum({surplus})")
                 raise
             connection.execute("DELETE FROM growth")
         except sqlite3.Error as error:
