@@ -61,7 +61,7 @@ GROW_SECONDS = 1.0
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
-class _Job(NamedTuple):
+class _QueuedWork(NamedTuple):
     work: Work | None
     """None closes the database."""
     writes: bool
@@ -92,7 +92,7 @@ class Database:
         """Held while the connection is used."""
         self._starting = Lock()
         """Held while the thread begins or ends."""
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._jobs: SimpleQueue[_QueuedWork] = SimpleQueue()
         self._thread: Thread | None = None
         _databases.add(self)
 
@@ -117,7 +117,7 @@ class Database:
         """Let the thread run a function, and return the future of its value."""
         future = asyncio.get_running_loop().create_future()
         try:
-            self._put(_Job(work, writes, size, future))
+            self._put(_QueuedWork(work, writes, size, future))
         except RuntimeError as error:  # no thread can begin when the interpreter ends
             future.set_exception(StoreUnavailable(f"{self._name} cannot be used any more: {error}"))
         return future
@@ -132,14 +132,14 @@ class Database:
             await self.submit(None)
 
     @property
-    def _look_job(self) -> _Job:
-        return _Job(self._look, writes=False, size=None, future=None)
+    def _look_job(self) -> _QueuedWork:
+        return _QueuedWork(self._look, writes=False, size=None, future=None)
 
     @property
     def _name(self) -> str:
         return f"The database {self.path}"
 
-    def _put(self, job: _Job) -> None:
+    def _put(self, job: _QueuedWork) -> None:
         with self._starting:
             if self._thread is None:
                 thread = Thread(target=self._serve, name="dragoman-store", daemon=True)
@@ -160,10 +160,10 @@ class Database:
                 if is_over:
                     return
 
-    def _next_jobs(self) -> list[_Job]:
+    def _next_jobs(self) -> list[_QueuedWork]:
         """Return the work that waits; nothing if there was none for long."""
         is_listening = self.changes.has_listeners
-        jobs: list[_Job] = []
+        jobs: list[_QueuedWork] = []
         try:
             jobs.append(self._jobs.get(timeout=LOOK_SECONDS if is_listening else IDLE_SECONDS))
             while jobs[-1].work is not None and len(jobs) < MAX_JOBS:
@@ -186,7 +186,7 @@ class Database:
             self._thread = None
             return True
 
-    def _outcomes(self, jobs: list[_Job]) -> list[_Outcome]:
+    def _outcomes(self, jobs: list[_QueuedWork]) -> list[_Outcome]:
         try:
             return self._transact(jobs)
         except StoreUnavailable as error:
@@ -206,7 +206,7 @@ class Database:
     def _full(self) -> StoreUnavailable:
         return StoreUnavailable(f"{self._name} has no room: its limit of {self.max_bytes} bytes or the disk is full")
 
-    def _transact(self, jobs: list[_Job]) -> list[_Outcome]:
+    def _transact(self, jobs: list[_QueuedWork]) -> list[_Outcome]:
         """Run work in one transaction, and wait for other processes that write.
 
         Raises:
@@ -226,7 +226,7 @@ class Database:
                     ) from error
             time.sleep(random.random() * SLEEP_SECONDS)  # noqa: S311
 
-    def _attempt(self, jobs: list[_Job]) -> list[_Outcome]:
+    def _attempt(self, jobs: list[_QueuedWork]) -> list[_Outcome]:
         connection = self._connected()
         try:
             has_room = self._has_room(connection, jobs)
@@ -261,7 +261,7 @@ class Database:
             self._swept_at = transaction.now
             transaction.sweep()
 
-    def _has_room(self, connection: sqlite3.Connection, jobs: list[_Job]) -> bool:
+    def _has_room(self, connection: sqlite3.Connection, jobs: list[_QueuedWork]) -> bool:
         sizes = [job.size for job in jobs if job.size is not None]
         needed = RESERVED_PAGES + len(sizes) // 4 + sum(sizes) // (PAGE_BYTES - 100)
         missing = needed - _pragma(connection, "freelist_count") if sizes else 0
@@ -415,7 +415,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
-def _run(job: _Job, transaction: Transaction) -> _Outcome:
+def _run(job: _QueuedWork, transaction: Transaction) -> _Outcome:
     assert job.work is not None
     if job.future is not None and job.future.cancelled():
         return _Outcome(None)
@@ -425,7 +425,7 @@ def _run(job: _Job, transaction: Transaction) -> _Outcome:
         return _Outcome(None, error)
 
 
-def _deliver(jobs: list[_Job], outcomes: list[_Outcome]) -> None:
+def _deliver(jobs: list[_QueuedWork], outcomes: list[_Outcome]) -> None:
     """Hand outcomes to the loops of their callers, all those of one loop at once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Outcome]]] = {}
     for job, outcome in zip(jobs, outcomes, strict=True):
