@@ -113,13 +113,14 @@ class StreamLog:
     def __init__(
         self,
         stream: EventStream,
-        log: EventLog,
+        open_log: Callable[[str], EventLog],
         *,
-        on_written: Callable[[str], None],
+        on_written: Callable[[str, str], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._stream = stream
-        self._log = log
+        self._open_log = open_log
+        self._log: EventLog | None = None
         self._on_written = on_written
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
@@ -154,17 +155,20 @@ class StreamLog:
         if stream.sequence > self._appended and not is_needless:
             events = stream.kept_after(self._appended)
             record = LogRecord(stream.sequence - len(events) + 1, events, stream.is_finished)
+            if self._log is None:
+                self._log = self._open_log(stream.name)
             self._log.append(stream.sequence, _encoder.encode(record))
             self._appended = stream.sequence
 
     async def _flush(self) -> None:
+        assert self._log is not None
         try:
             while self._written < self._appended:
                 appended = self._appended
                 await self._log.flush()
                 self._written = appended
                 if self.follower is not None:
-                    self._on_written(self.follower[0])
+                    self._on_written(self._stream.name, self.follower[0])
                 self._append()
         except Exception as error:
             self._appended = self._written  # the next event, or the next reader, has these events written again

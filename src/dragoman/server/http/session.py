@@ -164,11 +164,11 @@ class HttpSession:
         return EventStream(self._streams, sends_priming_event=primes, request_id=request_id)
 
     def _log_of(self, stream: EventStream) -> StreamLog:
-        def notify(follower: str) -> None:
-            assert self.data.id is not None
-            self._workers.send(StreamGrew(self.data.id, stream.name), follower)
+        return StreamLog(stream, self._log, on_written=self._tell_follower, on_failure=self._workers.warn)
 
-        return StreamLog(stream, self._log(stream.name), on_written=notify, on_failure=self._workers.warn)
+    def _tell_follower(self, stream: str, worker: str) -> None:
+        assert self.data.id is not None
+        self._workers.send(StreamGrew(self.data.id, stream), worker)
 
     def _log(self, stream: str) -> EventLog:
         return self._workers.store.log(f"{self.data.id} {stream}")

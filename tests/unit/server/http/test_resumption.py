@@ -84,7 +84,11 @@ class Owner:
         self.stream = EventStream(self.streams, sends_priming_event=False, request_id="call")
 
     def _open(self, stream: EventStream) -> StreamLog:
-        return StreamLog(stream, self.log, on_written=self.told.append, on_failure=self.failures.append)
+        def told(name: str, worker: str) -> None:
+            assert name == stream.name
+            self.told.append(worker)
+
+        return StreamLog(stream, lambda _: self.log, on_written=told, on_failure=self.failures.append)
 
     def followed_by(self, worker: str, reader: int = 1, *, is_check: bool = False) -> StreamState:
         return self.stream.hand_over(StreamFollowed("session", self.stream.name, worker, reader, is_check))
