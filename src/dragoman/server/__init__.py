@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from dragoman.server.request.questions import InputRequired as InputRequired
     from dragoman.server.request.questions import ListRoots as ListRoots
     from dragoman.server.request.questions import Sample as Sample
+    from dragoman.server.request.state import BlockingHandlerState as BlockingHandlerState
+    from dragoman.server.request.state import HandlerState as HandlerState
+    from dragoman.server.request.state import StateKey as StateKey
     from dragoman.server.server import Server as Server
     from dragoman.server.serving import HttpOptions as HttpOptions
 else:
@@ -48,6 +51,7 @@ else:
             "dispatch.middleware": "CallNext Middleware",
             "extensions.contract": "ServerExtension",
             "request.http_request": "Auth HttpRequest",
+            "request.state": "BlockingHandlerState HandlerState StateKey",
             "log_handler": "LogHandler",
             "per_request": "asgi",
             "define.prompts": "Prompt prompt",

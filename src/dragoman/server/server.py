@@ -131,8 +131,7 @@ class Server(ServerIdentity, Registration):
         self._background: set[Any] = set()
         self._secret = secret
         self._key_ring: KeyRing | None = None
-        self._engine = checked_store(store)
-        self.state_key = checked_state_key(state_key)
+        self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
         self._declaration = Declaration(capabilities)
         self.installed: InstalledExtensions | None = None if extensions is None else self._install(extensions)
         """The extensions of the server; None if the author gave none."""

@@ -157,7 +157,7 @@ def checked_store(store: Store | None) -> Store | None:
         DefinitionError: the object is not a store.
     """
     lacking = [name for name in _STORE_METHODS if not callable(getattr(store, name, None))]
-    if store is not None and (lacking or not hasattr(store, "reach")):
+    if store is not None and (lacking or not hasattr(store, "reach") or isinstance(store, type)):
         raise DefinitionError(f"store must be a store, such as dragoman.stores.Local(), not {store!r}")
     return store
 
@@ -184,8 +184,8 @@ def require_secret(store: Store | None, secret: Secret) -> None:
 
         if not has_secret(secret):
             raise ConfigError(
-                "A store that other machines share needs a secret that they share too: give Server(secret=...), or set"
-                " DRAGOMAN_SECRET to the same value on every machine"
+                "A store that other machines share needs a secret that they share too: set DRAGOMAN_SECRET to the same"
+                " value on every machine, or give the Server a secret"
             )
 
 

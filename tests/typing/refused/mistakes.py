@@ -26,6 +26,9 @@ server.asgi(sateless=True)  # error
 Server("mistakes", page_size="ten")  # error
 Server("mistakes", instruction="Be brief")  # error
 Server("mistakes", tools=3)  # error
+Server("mistakes", store="redis://localhost")  # error
+Server("mistakes", state_key=lambda: "ann")  # error
+server.asgi(store=None)  # error
 
 
 # Defining.
@@ -65,6 +68,10 @@ async def book(city: str, ctx: Context) -> str:
     await ctx.step("nights", 3)  # error
     await ctx.log("loud", "Booking")  # error
     await ctx.report_progress("half")  # error
+    kept: str = await ctx.user_state.get("booking", Booking)  # error
+    await ctx.user_state.set(3, "three")  # error
+    await ctx.user_state.update("booking", lambda booking: kept, Booking)  # error
+    ctx.session_state = None  # error
     return f"{nights} nights"
 
 

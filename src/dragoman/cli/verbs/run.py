@@ -43,16 +43,17 @@ def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None] | None:
 def run(target: str, http: dict[str, Any] | None = None) -> None:
     """Serve the server that a file defines."""
     path, name = split_target(target)
-    if http is None:
-        # The streams are claimed before the import of the file, so that its prints go to stderr.
-        streams = claim()
-        run_stdio(_find(_load(path), name, path), streams=streams)
-        return
+    # The streams are claimed before the import of the file, so that its prints go to stderr.
+    streams = claim() if http is None else None
     server = _find(_load(path), name, path)
     try:
-        server.run("http", **http)
+        if http is not None:
+            server.run("http", **http)
+            return
+        server.require_shared_secret()
     except DragomanError as error:
         sys.exit(f"dragoman: {error}")
+    run_stdio(server, streams=streams)
 
 
 def split_target(target: str) -> tuple[Path, str | None]:

@@ -15,6 +15,8 @@ WAIT_SECONDS = 5.0
 MAX_IDLE = 4
 """Connections for waiting that are kept while nobody waits."""
 
+WARNING_SECONDS = 60.0
+"""A warning that concerns many streams is logged so often."""
 
 _logger = logging.getLogger("dragoman.stores")
 
@@ -29,6 +31,7 @@ class RedisLink:
         self._limit = limit
         self._idle: list[Pipeline] = []
         self._waiting: set[Pipeline] = set()
+        self._warn_again_at = 0.0
         self.commands.send("INFO", "memory").add_done_callback(self._warn_of_eviction)
 
     def _warn_of_eviction(self, described: asyncio.Future[bytes]) -> None:
@@ -42,6 +45,13 @@ class RedisLink:
                 self._address,
                 policy[1].decode(),
             )
+
+    def warn_of_lost_events(self, failure: BaseException) -> None:
+        """Log that events of streams are lost, once for many streams."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._warn_again_at:
+            self._warn_again_at = now + WARNING_SECONDS
+            _logger.warning("Events of streams are lost: %s", failure)
 
     async def wait_for_element(self, key: str, timeout: float) -> None:
         """Wait until a list has an element, remove the element and return; return at the latest after the time-out.

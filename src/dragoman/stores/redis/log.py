@@ -8,7 +8,6 @@ number is not above that of the last one.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,8 +17,6 @@ from dragoman.stores.redis.scripts import APPEND
 
 if TYPE_CHECKING:
     from dragoman.stores.redis.link import RedisLink
-
-_logger = logging.getLogger("dragoman.stores")
 
 
 class RedisLog:
@@ -59,8 +56,8 @@ class RedisLog:
         self._writing = None
         failure = None if written.cancelled() else written.exception()
         if failure is not None and self._failure is None:
-            _logger.warning("Events of a stream are lost: %s", failure)
             self._failure = failure
+            self._link().warn_of_lost_events(failure)
         self._write()
 
     async def flush(self) -> None:

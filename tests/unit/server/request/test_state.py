@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.errors import StoreError, StoreFull, ValidationError
 from dragoman.server.request import state as state_module
-from dragoman.server.request.state import MAX_KEY_CHARACTERS, MAX_VALUE_BYTES, HandlerState
+from dragoman.server.request.state import MAX_KEY_CHARACTERS, MAX_VALUE_BYTES, BlockingHandlerState, HandlerState
 from dragoman.stores import Memory
 
 
@@ -44,7 +44,7 @@ class Clock:
 
 def kept(clock: Any = None, *, longest: float | None = None, max_values: int = 1000) -> HandlerState:
     store = Memory() if clock is None else Memory(clock=clock)
-    return HandlerState(store.state("values", max_values=max_values), longest)
+    return HandlerState(store.state("values", max_values=max_values), longest, owner="user")
 
 
 @pytest.mark.covers("STA-01")
@@ -175,7 +175,7 @@ async def test_a_function_is_called_again_with_what_somebody_else_wrote():
         seen.append(cart)
         return Cart([*(cart.items if cart else []), "cheese"])
 
-    changed = await Interrupted(values._values).update("cart", add, Cart)
+    changed = await Interrupted(values._values, owner="user").update("cart", add, Cart)
     assert seen == [Cart(["apple"]), Cart(["apple", "bread"])]
     assert changed == await values.get("cart", Cart) == Cart(["apple", "bread", "cheese"])
 
@@ -193,7 +193,7 @@ async def test_an_update_that_never_succeeds_is_given_up(monkeypatch):
             return read
 
     with pytest.raises(StoreError, match=r"The value of 'n' was not updated: other requests changed it 3 times"):
-        await Contested(values._values).update("n", lambda n: calls.append(n) or 1)
+        await Contested(values._values, owner="user").update("n", lambda n: calls.append(n) or 1)
     assert len(calls) == 3
 
 
@@ -203,3 +203,9 @@ async def test_a_function_that_fails_changes_nothing():
     with pytest.raises(ZeroDivisionError):
         await values.update("n", lambda n: n // 0)
     assert await values.get("n") == 1
+
+
+def test_a_representation_says_whose_values_they_are_and_no_value():
+    values = kept()
+    assert repr(values) == "<HandlerState of a user>"
+    assert repr(BlockingHandlerState(None, values)) == "<Blocking <HandlerState of a user>>"  # type: ignore[arg-type]

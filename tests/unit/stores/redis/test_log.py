@@ -100,7 +100,7 @@ async def test_lost_events_are_told_by_flush_once_and_logged_once(redis_server, 
         with pytest.raises(StoreUnavailable, match="may have been made"):
             await log.flush()
         await log.flush()
-        assert caplog.text.count("Events of a stream are lost") == 1
+        assert caplog.text.count("Events of streams are lost") == 1
         proxy.is_mute = False
         await redis_store.answering(store)
         log.append(5, b"kept")

@@ -23,6 +23,17 @@ async def test_redis_keeps_the_contract_of_stores(redis_server):
     )
 
 
+def test_redis_serves_the_loops_of_uvloop_too(redis_server):
+    uvloop = pytest.importorskip("uvloop")
+    store = Redis(redis_server.url)
+
+    async def use() -> None:
+        await redis_store.use_everything(store)
+        await store.close()
+
+    uvloop.run(use())
+
+
 def test_a_missing_package_is_named_with_its_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "hiredis", None)
     with pytest.raises(ConfigError, match=r'pip install "dragoman\[redis\]"'):
