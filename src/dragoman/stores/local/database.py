@@ -22,6 +22,7 @@ process.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import random
 import sqlite3
@@ -53,6 +54,7 @@ MAX_JOBS = 256
 BUSY_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 SLEEP_SECONDS = 0.001
+END_SECONDS = 1.0
 IDLE_SECONDS = 60.0
 LOOK_SECONDS = 1.0
 SWEEP_SECONDS = 60.0
@@ -322,7 +324,8 @@ class Database:
                 f"max_page_count = {self.max_bytes // PAGE_BYTES}",
             ):
                 connection.execute(f"PRAGMA {setting}").fetchall()
-            connection.executescript(SCHEMA)
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'growth'").fetchall():
+                connection.executescript(SCHEMA)
         except BaseException as error:
             connection.close()
             if isinstance(error, sqlite3.Error) and _code(error) not in _BUSY:
@@ -337,7 +340,8 @@ class Database:
                 connection.close()
 
     def _heard(self) -> None:
-        self._put(self._look_job)
+        with suppress(RuntimeError):  # no thread can begin when the interpreter ends
+            self._put(self._look_job)
 
     def _begin_to_listen(self, transaction: Transaction) -> None:
         if not self._bell.is_open:
@@ -353,6 +357,13 @@ class Database:
             if phase == "ready":
                 transaction.changed.append((namespace, None))
         self._seen = transaction.counter("revision")
+
+    def end(self) -> None:
+        """Close the connection and the bell when the interpreter ends; a transaction that hangs is not waited for."""
+        self._bell.close()
+        if self._statements.acquire(timeout=END_SECONDS):
+            self._disconnect()
+            self._statements.release()
 
     def before_fork(self) -> None:
         """Wait for the statement that runs, and close the connection."""
@@ -388,6 +399,12 @@ def shared_database(path: Path, durable: bool, max_bytes: int) -> Database:  # n
         if database is None:
             database = _shared[key] = Database(path.absolute(), durable=durable, max_bytes=max_bytes)
         return database
+
+
+@atexit.register
+def _end() -> None:
+    for database in list(_databases):
+        database.end()
 
 
 def _before_fork() -> None:
