@@ -10,7 +10,9 @@ from dragoman.errors import StoreUnavailable
 from dragoman.stores import Redis
 from dragoman.stores.redis import pipeline as pipelines
 from dragoman.stores.redis.address import RedisAddress
+from dragoman.stores.redis.connection import RedisConnection
 from dragoman.stores.redis.pipeline import Pipeline
+from dragoman.stores.redis.scripts import Script
 from redis_proxy import proxied
 from redis_server import RedisServer, free_port
 from redis_store import fresh, until
@@ -164,7 +166,22 @@ async def test_a_change_counts_when_the_replicas_have_it(tmp_path, redis_server)
             assert found == b"%d:value" % revision
             await store.close()
         store = Redis(master.url, replicas=1, timeout=0.3)
-        with pytest.raises(StoreUnavailable, match="made the change, but 0 of 1 replicas have it"):
+        with pytest.raises(StoreUnavailable, match="made the change, but 0 of 1 replicas are known to have it"):
             await store.state("names").set("key", b"other")
         assert await store.state("names").get("key")
         await store.close()
+
+
+async def test_the_replicas_are_asked_for_on_the_connection_that_made_the_change(redis_server, monkeypatch):
+    pipeline = Pipeline(RedisAddress(redis_server.url), LIMIT, replicas=1)
+    call = RedisConnection.call
+
+    async def cut_before(self: RedisConnection, *arguments: str | bytes | int) -> object:
+        if arguments[0] == "WAIT":
+            self.abort("was cut")
+        return await call(self, *arguments)
+
+    monkeypatch.setattr(RedisConnection, "call", cut_before)
+    with pytest.raises(StoreUnavailable, match="made the change, but 0 of 1 replicas"):
+        await pipeline.change(Script("return redis.call('INCR', KEYS[1])"), 1, fresh())
+    await pipeline.close()
