@@ -55,7 +55,7 @@ FAST_PATHS = (
     FastPath("protocol/jsonrpc.py", SPLICED, ("encode_result_envelope",), "encode_result", _PARTS),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
     FastPath("protocol/peer.py", SECOND, ("Peer.finish",), "an answer in one message", _PARTS),
-    FastPath("protocol/peer.py", SECOND, ("Peer._events",), "Peer.receive_message for each line", _STREAM),
+    FastPath("protocol/peer.py", SECOND, ("Peer.events",), "Peer.receive_message for each line", _STREAM),
     FastPath("transports/stdio/pages.py", SECOND, ("SplicedPages",), "os.writev", _WRITER),
     FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter",), "one write a turn of the loop", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),

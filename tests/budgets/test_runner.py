@@ -7,6 +7,7 @@ import pytest
 
 SERVER = Path(__file__).resolve().parents[2] / "src" / "dragoman" / "server"
 RUNNER = "dispatch/runner.py"
+OPENING = "dispatch/opening.py"
 FORWARDS = "http/session.py"
 """Sends on the answer of a client, which may be an error, to another process."""
 NODES = [
@@ -23,6 +24,15 @@ def name_of(node):
 def calls(name):
     """Return the files that call something by its last name."""
     return {file for file, node in NODES if isinstance(node, ast.Call) and name_of(node.func) == name}
+
+
+def calls_of_eras(name):
+    """Return the files that name a function of `protocol.eras`."""
+    return {
+        file
+        for file, node in NODES
+        if isinstance(node, ast.Attribute) and node.attr == name and name_of(node.value) == "eras"
+    }
 
 
 def imported(module):
@@ -43,14 +53,14 @@ def test_only_the_runner_calls_a_handler():
     assert {name for _, name in imported("dispatch.handlers")} == {"HANDLERS", "CustomMethod"}
 
 
+@pytest.mark.parametrize("name", ["open", "refused_request"])
+def test_a_message_of_a_client_is_opened_in_one_place(name):
+    assert calls_of_eras(name) == {OPENING}
+
+
 @pytest.mark.parametrize("name", ["seal", "seal_value", "seal_error"])
 def test_only_the_runner_seals(name):
-    of_eras = {
-        file
-        for file, node in NODES
-        if isinstance(node, ast.Attribute) and node.attr == name and name_of(node.value) == "eras"
-    }
-    assert of_eras == {RUNNER}
+    assert calls_of_eras(name) == {RUNNER}
     assert name not in {imported_name for _, imported_name in imported("protocol.eras")}
 
 

@@ -127,9 +127,9 @@ def test_a_peer_never_raises_and_serves_the_next_line(version):
     peer = Peer()
     peer.version = version or peer.version
     for data in corpus(4):
-        peer.receive(data + b"\n")
+        list(peer.events(data + b"\n"))
         peer.close()
-        (event,) = peer.receive(PING + b"\n")
+        (event,) = peer.events(PING + b"\n")
         assert isinstance(event, jsonrpc.Request)
 
 

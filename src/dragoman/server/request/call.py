@@ -179,7 +179,6 @@ class Call(Struct, eq=False):
     server: Any = None
     server_context: Any = None
     loop: asyncio.AbstractEventLoop | None = None
-    principal: str | None = None
     settings: Any = None
     """The server's settings at the start of the request; a later change does not affect this request."""
     scopes: frozenset[str] | None = None
@@ -218,6 +217,11 @@ class Call(Struct, eq=False):
     """The error of a request that was refused before its handler; only middleware runs for such a request."""
     encoded_page: Raw | None = None
     """The encoded page of a list, while middleware works on the decoded page."""
+
+    @property
+    def principal(self) -> str | None:
+        """The verified identity of the client, if the server authenticates."""
+        return self.session.principal
 
     def stop(self, why: RpcError) -> None:
         """Cancel the request, and set the error of its response."""

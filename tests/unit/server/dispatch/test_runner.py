@@ -25,8 +25,9 @@ from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
 from dragoman.schema.python.shapes import Problem
 from dragoman.schema.python.signature import ArgumentsRejected
-from dragoman.server.dispatch.runner import label_of, refusal, run, run_refused, seal
-from dragoman.server.request.call import Call, Session
+from dragoman.server.dispatch.opening import refused_call
+from dragoman.server.dispatch.runner import label_of, refusal, run, seal
+from dragoman.server.request.call import NO_CHANNEL, Call, Session
 
 
 @pytest.fixture(autouse=True)
@@ -137,16 +138,17 @@ def test_what_cannot_be_opened_is_refused_at_once_unless_hooks_are_to_know_of_it
     plain = refusal(Server(), error, 1)
     assert json.loads(plain)["error"]["code"] == -32601
     observed = Server(configuration=Configuration(instrumentation_callback=seen.append))
-    call = Call(eras.refused_request(jsonrpc.Request(1, "x"), observed.offer), Session(), server=observed)
-    assert asyncio.run(run_refused(call, error)) == plain
+    assert run(refused_call(error, jsonrpc.Request(1, "x"), Session(), NO_CHANNEL, Server(), None, None)) == plain
+    call = refused_call(error, jsonrpc.Request(1, "x"), Session(), NO_CHANNEL, observed, None, None)
+    assert asyncio.run(run(call)) == plain
     assert call.refusal is error
     assert [(data["method"], data["error"]) for data in seen] == [("unsupported_method", "method_not_found")]
 
 
-def test_a_refused_call_runs_no_handler_though_nothing_stands_around_it_any_more():
+def test_a_refused_call_runs_no_handler_though_nothing_stands_around_it():
     call = made(with_tool(crash, inline=True))
-    answer = asyncio.run(run_refused(call, InvalidParams("no")))
-    assert json.loads(answer)["error"] == {"code": -32602, "message": "no"}
+    call.rejection = InvalidParams("no")
+    assert json.loads(run(call))["error"] == {"code": -32602, "message": "no"}
 
 
 def test_an_error_whose_data_cannot_be_sent_is_said_without_them():
