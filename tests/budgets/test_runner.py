@@ -8,6 +8,8 @@ import pytest
 SERVER = Path(__file__).resolve().parents[2] / "src" / "dragoman" / "server"
 RUNNER = "dispatch/runner.py"
 OPENING = "dispatch/opening.py"
+POSTS = "http/post.py"
+"""Refuses what HTTP alone refuses, and ends an exchange whose request goes on in a task of its own."""
 FORWARDS = "http/session.py"
 """Sends on the answer of a client, which may be an error, to another process."""
 NODES = [
@@ -68,12 +70,22 @@ def test_only_the_runner_seals(name):
     ("name", "files"),
     [
         ("explanation", {RUNNER}),
+        ("settle", {RUNNER}),
+        ("failure", {RUNNER}),
+        ("rpc_error", {RUNNER, OPENING, POSTS}),
+        ("uncancelled", {RUNNER, POSTS}),
         ("encode_result", {RUNNER, FORWARDS}),
         ("encode_error", {RUNNER, FORWARDS}),
     ],
 )
 def test_only_the_runner_makes_answers_and_errors(name, files):
     assert calls(name) == files
+
+
+def test_nothing_else_makes_a_result_that_says_that_a_tool_failed():
+    # An author may return a `ToolResult` that says so.
+    said = {file for file, node in NODES if isinstance(node, ast.keyword) and node.arg == "is_error"}
+    assert said == {RUNNER, "define/tool_results.py"}
 
 
 def test_only_the_runner_says_that_something_unexpected_failed():

@@ -65,6 +65,7 @@ class DuplexConnection:
 
     lacks_standalone_stream = False
     takes_parts = True
+    end_error = None
 
     def __init__(self, server: Server, sink: Sink) -> None:
         self._server = server

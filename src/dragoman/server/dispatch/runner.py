@@ -32,13 +32,14 @@ from dragoman.errors import InternalError, RpcError, ToolError, UrlElicitationRe
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE_RESULT_TYPES
 from dragoman.protocol.methods import declares
-from dragoman.server.define.tools import failure
+from dragoman.server.define.tool_results import ResultMisfit
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
 
 if TYPE_CHECKING:
     from dragoman.protocol.versions import Version
+    from dragoman.server.listing import Listing
     from dragoman.server.server import Server
 
 Answer = bytes | tuple[bytes, Raw, bytes]
@@ -167,6 +168,11 @@ def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
     raise error
 
 
+def failure(message: str) -> types.CallToolResult:
+    """Return a result with `isError` and a message for the model."""
+    return types.CallToolResult([types.TextContent(message)], is_error=True)
+
+
 def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Answer:
     """Return the response: the result, sealed and encoded, or the response for the exception of the handler."""
     call.ended = True
@@ -175,6 +181,8 @@ def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Ans
     try:
         if failed is not None:
             result = _failure_result(call, failed)
+        if call.cancelled:
+            _withdraw_cancellation()  # the handler caught it
         if result is not call.plain_result or not eras.leaves_tool_results_unchanged[version]:
             if type(result) is types.CallToolResult:  # `seal` adds cache hints, which this result does not have
                 if result.result_type is not None:
@@ -182,7 +190,7 @@ def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Ans
                 result = eras.seal(result, version, call.server.info_bytes)
             elif type(result) is not Raw:
                 _check_result_type(call, result)
-                result = seal(call.server, result, version)
+                result = _seal(call.server, result, version)
             elif len(result) >= LARGE_BYTES and call.channel.takes_parts:
                 head, tail = jsonrpc.encode_result_envelope(request.id)
                 return head, result, tail
@@ -197,7 +205,7 @@ def _check_result_type(call: Call, result: Any) -> None:
     A method of `server.method` may return any result type.
 
     Raises:
-        InternalError: the method cannot return this result type to this client.
+        ResultMisfit: the method cannot return this result type to this client.
     """
     given = result.get("resultType") if isinstance(result, dict) else getattr(result, "result_type", None)
     if given is None or given in CORE_RESULT_TYPES or call.request.method in call.server.own_methods:
@@ -205,12 +213,16 @@ def _check_result_type(call: Call, result: Any) -> None:
     caller, method = call.request.caller, call.request.method.name
     row = call.server.offer.table.answering(method, given, caller.version)
     if row is None or not declares(caller.capabilities, row.shared):
-        error = InternalError(f"A result of the type {given!r} cannot answer {method} here")
-        call.server.report(error, call)
-        raise error
+        raise ResultMisfit(f"A result of the type {given!r} cannot answer {method} here")
 
 
-def seal(server: Server, result: Any, version: Version) -> Any:
+def sealed_page(call: Call, listing: Listing) -> Raw:
+    """Return the page of a list that a request asks for, sealed, encoded and cached."""
+    request = call.request
+    return listing.page(request.params.cursor, request.caller.version, partial(_seal, call.server))
+
+
+def _seal(server: Server, result: Any, version: Version) -> Any:
     """Return a result in the form of a version; missing cache hints are those of the server."""
     if not isinstance(result, types.Result):
         return eras.seal_value(result, version, server.info_bytes)
@@ -230,6 +242,8 @@ def _refuse(call: Call, error: BaseException) -> bytes:
     call.ended = True
     if call.is_cancelled_by(error):
         return _answer_cancelled(call, error)
+    if call.cancelled:
+        _withdraw_cancellation()
     call.refusal = _error_to_send(call, error)
     return _encoded_error(call.server, call.request.id, call.refusal, call)
 
@@ -241,13 +255,17 @@ def _error_to_send(call: Call, error: BaseException) -> RpcError:
     return eras.seal_error(rpc_error(call.server, error, call), call.request.caller.version)
 
 
-def outcome_of(call: Call, error: BaseException) -> types.CallToolResult:
+async def outcome_of(call: Call, error: BaseException) -> Any:
     """Convert an exception to the outcome that the client receives: a result with `isError` for a ToolError.
+
+    If a middleware asked the client a question in the stateless era, the outcome is the `input_required` result.
 
     Raises:
         RpcError: the error to send for any other exception.
         BaseException: the exception itself, if it comes from the cancellation of the request.
     """
+    if call.asking is not None and call.asking.is_stopping:
+        return await settle(call, None, error)
     if call.is_cancelled_by(error):
         raise error
     if isinstance(error, ToolError) and call.request.method.name == "tools/call":
@@ -271,20 +289,27 @@ def _answer_cancelled(call: Call, error: BaseException) -> bytes:
         BaseException: the error, if the request was not cancelled.
         CancelledError: the task was also cancelled by other code.
     """
-    if not call.cancelled:
-        raise error
     from asyncio import CancelledError
 
+    if not call.cancelled and isinstance(error, CancelledError):
+        call.stopped = call.channel.end_error
+        call.cancelled = call.stopped is not None
+    if not call.cancelled:
+        raise error
+    if not _withdraw_cancellation():
+        raise CancelledError
+    return b"" if call.stopped is None else stopped(call, call.stopped)
+
+
+def _withdraw_cancellation() -> bool:
     from dragoman.runtime.tasks import uncancelled
 
-    if not uncancelled():
-        raise CancelledError
-    return stopped(call) if call.stopped is not None else b""
+    return uncancelled()
 
 
-def stopped(call: Call) -> bytes:
-    """Return the error response to a request that was stopped because the server or the session ends."""
-    assert call.stopped is not None
+def stopped(call: Call, why: RpcError) -> bytes:
+    """Return the response to a request that is stopped because the server or the session ends."""
+    call.stopped = call.stopped or why
     return refusal(call.server, call.stopped, call.request.id)
 
 
@@ -308,6 +333,9 @@ def rpc_error(server: Server, error: BaseException, call: Call | None = None, *,
     text = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
     if text is not None:
         return InternalError(text)
+    if isinstance(error, ResultMisfit):
+        server.report(error.__cause__ or error, call)
+        return InternalError(error.message)
     if isinstance(error, RpcError) and place is None:
         return error
     server.report(error, call, None if place is None else {"place": place})

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import DragomanError, RpcError
+from dragoman.errors import DragomanError, InternalError, RpcError
 from dragoman.protocol import jsonrpc, sse
 from dragoman.protocol.inbound import ACCEPTED, OK
-from dragoman.protocol.subscriptions import RESOURCE_UPDATED, Subscription
+from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.http.streams import EventStream, end_without_response
 from dragoman.server.request.call import NoChannel
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.session import HttpSession
     from dragoman.server.server import Server
 
-MAX_WAITING = 1000
+STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
 class PostChannel(NoChannel):
@@ -95,12 +95,14 @@ class PostChannel(NoChannel):
             waiting = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))
             await self._exchange.stream(waiting)
 
+    @property
+    def end_error(self) -> RpcError | None:  # type: ignore[override]
+        """The error to send if other code cancels the task of the request, because the HTTP server shuts down."""
+        return STOPPED if self._exchange.is_ending else None
+
     async def stop(self, data: bytes) -> None:
         """Send a response while the handler still runs, because the server ends."""
-        if self._exchange.streaming:
-            await self._exchange.stream(sse.encode(data), last=True)
-        else:
-            await self._exchange.reply(OK, data, JSON_HEADERS)
+        await self._exchange.answer(OK, data, json=True)
 
     async def close(self) -> None:
         """Stop sending notifications and changes."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from types import CoroutineType
@@ -33,7 +32,7 @@ from dragoman.errors import (
     ParseError,
     TooLarge,
 )
-from dragoman.protocol import jsonrpc, sse
+from dragoman.protocol import jsonrpc
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.headers import McpHeaders
 from dragoman.protocol.inbound import (
@@ -50,7 +49,7 @@ from dragoman.protocol.peer import Event, PeerReply
 from dragoman.runtime.tasks import SelfCancelTask, uncancelled
 from dragoman.server.dispatch import runner
 from dragoman.server.dispatch.opening import open_call, open_notification, refused_call
-from dragoman.server.http.channels import PostChannel, SessionChannel, StandaloneChannel, SubscriptionStream
+from dragoman.server.http.channels import STOPPED, PostChannel, SessionChannel, StandaloneChannel, SubscriptionStream
 from dragoman.server.http.head import RequestHead
 from dragoman.server.http.refusal import HttpRefusal, challenge
 from dragoman.server.http.session import HttpSession, SharedSession
@@ -58,7 +57,7 @@ from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import end_without_response
 from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import Auth, insufficient
-from dragoman.transports.http.exchange import CLIENT_CLOSED, JSON_HEADERS, Exchange, Header, TooSlow
+from dragoman.transports.http.exchange import CLIENT_CLOSED, Exchange, Header, TooSlow
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -68,7 +67,6 @@ C = TypeVar("C", bound=Call | None)
 MAX_ACCEPTED_AHEAD = 1000
 """While this many messages are in flight, the server accepts a notification only after its handler has run."""
 STOP_SECONDS = 1.0
-STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 NO_STREAMS_REMEDY = "serve it with server.asgi()"
 _CLOSE = (b"connection", b"close")
 _JSON_ONLY = AcceptedTypes(json=True, sse=False)
@@ -95,7 +93,7 @@ class CallsInFlight(set[Call]):
         await self._wait(STOP_SECONDS)
         for call in list(self):  # the handlers of these calls ignore the cancellation
             if isinstance(call.channel, PostChannel | SessionChannel):
-                await _answer_stopped(call, call.channel)
+                await call.channel.stop(runner.stopped(call, STOPPED))
 
     async def _wait(self, seconds: float) -> None:
         """Wait, at most this long, until no call is in flight; calls that begin meanwhile count too."""
@@ -107,10 +105,6 @@ class CallsInFlight(set[Call]):
             if not tasks:
                 return
             await asyncio.wait(tasks, timeout=left)
-
-
-async def _answer_stopped(call: Call, channel: PostChannel | SessionChannel) -> None:
-    await channel.stop(runner.refusal(call.server, STOPPED, call.request.id))
 
 
 class PostService:
@@ -178,7 +172,7 @@ class PostService:
         if status == refused.status:
             exchange.extra_headers += refused.headers
         # With status 200 the error is sent like any other response. With an HTTP error status it is a JSON body.
-        await _answer(exchange, acceptable if status == OK else _JSON_ONLY, status, data)
+        await exchange.answer(status, data, json=acceptable.json or status != OK)
 
     async def _refusal(self, refused: HttpRefusal) -> tuple[int, bytes]:
         """Return the status and the body of a refusal; middleware may change them."""
@@ -269,30 +263,15 @@ class PostService:
             exchange.on_gone = call.cancel
         self.in_flight.add(call)
         try:
-            try:
-                outcome: Any = runner.run(call)
-                data = await outcome if type(outcome) is CoroutineType else outcome
-            except asyncio.CancelledError:
-                if not exchange.is_ending or call.cancelled or not uncancelled():
-                    raise
-                call.cancelled, call.stopped = True, STOPPED
-                data = runner.stopped(call)
+            outcome: Any = runner.run(call)
+            data = await outcome if type(outcome) is CoroutineType else outcome
             status = OK if data and call.refusal is None else self._status(call, exchange)
             if channel.was_used:
                 await channel.wait_for_room()
-            if exchange.streaming or not acceptable.json:
-                await exchange.stream(sse.encode(data), last=True)
-            else:
-                await exchange.reply(status, data, JSON_HEADERS)
-        except asyncio.CancelledError:
-            # The client may disconnect while its response is sent. A cancellation by other code is raised again.
-            if not call.cancelled or not uncancelled():
-                raise
+            await exchange.answer(status, data, json=acceptable.json)
         finally:
             self.in_flight.discard(call)
             exchange.on_gone = None
-            if call.cancelled:
-                await _absorb_cancellation()
             if channel.was_used:
                 await channel.close()
 
@@ -374,7 +353,7 @@ class PostService:
         response = await self._response_without_stream(exchange, message, data, {})
         if data.caller is not None:
             exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
-        await _answer(exchange, head.acceptable, OK, response)
+        await exchange.answer(OK, response, json=head.acceptable.json)
 
     async def _serve_batch(
         self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], acceptable: AcceptedTypes
@@ -386,7 +365,7 @@ class PostService:
         answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, event) for event in events))
         await session.share_changes()
         whole = next(filter(None, answers), None)
-        await (exchange.reply(ACCEPTED) if whole is None else _answer(exchange, acceptable, OK, whole))
+        await (exchange.reply(ACCEPTED) if whole is None else exchange.answer(OK, whole, json=acceptable.json))
 
     async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, event: Event) -> bytes | None:
         """Serve a message of a batch; return the response of the whole batch if this message completes it."""
@@ -441,7 +420,7 @@ class PostService:
                 raise
             # The HTTP server shuts down and cancels the exchange.
             call.stop(STOPPED)
-            await _answer_stopped(call, channel)
+            await channel.stop(runner.stopped(call, STOPPED))
         if not exchange.ended:
             await end_without_response(exchange)
 
@@ -457,8 +436,6 @@ class PostService:
                 del session.running[call.request.id]
                 data = session.peer.finish(call.request.id, data) or b""
                 self._sessions.touch(session)
-            if call.cancelled:
-                await _absorb_cancellation()
             status = OK if data and call.refusal is None else self._status(call, channel.reader)
             await channel.answer(status, data, json=json)
         finally:
@@ -475,20 +452,3 @@ def _require_no_stream(call: Call, acceptable: AcceptedTypes) -> AcceptedTypes:
         reason = f"The Accept header must admit {JSON} here: there are no streams; {NO_STREAMS_REMEDY}"
         raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, reason, call)
     return _JSON_ONLY
-
-
-async def _answer(exchange: Exchange, acceptable: AcceptedTypes, status: int, data: bytes) -> None:
-    """Send a response as JSON, or as an event if a stream has begun or the client does not accept JSON."""
-    if exchange.streaming or not acceptable.json:
-        await exchange.stream(sse.encode(data), last=True)
-    else:
-        await exchange.reply(status, data, JSON_HEADERS)
-
-
-async def _absorb_cancellation() -> None:
-    """Consume a cancellation of this task that was scheduled when the handler ended."""
-    task = asyncio.current_task()
-    if task is not None:
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        task.uncancel()

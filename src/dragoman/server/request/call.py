@@ -106,6 +106,11 @@ class Channel(Protocol):
     takes_parts: bool
     """Whether the channel's transport takes a large response in parts, which saves a copy."""
 
+    @property
+    def end_error(self) -> RpcError | None:
+        """The error to send if other code cancels the task of the request, because the HTTP server shuts down."""
+        ...
+
     def notify(self, method: str, params: Any) -> None:
         """Send a notification that belongs to this request, from any thread."""
         ...
@@ -143,6 +148,7 @@ class NoChannel:
 
     lacks_standalone_stream = False
     takes_parts = False
+    end_error: RpcError | None = None
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
