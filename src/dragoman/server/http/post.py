@@ -120,7 +120,6 @@ class PostService:
         json_response: bool,
         max_subscriptions: int | None,
         can_stream: bool,
-        server_context: Any,
     ) -> None:
         self.in_flight = CallsInFlight()
         self.subscriptions: set[SubscriptionStream] = set()
@@ -132,7 +131,6 @@ class PostService:
         self._json_response = json_response
         self._max_subscriptions = max_subscriptions
         self._can_stream = can_stream
-        self._server_context = server_context
 
     async def serve(self, exchange: Exchange, head: RequestHead) -> None:
         """Serve a POST to its end.
@@ -195,7 +193,7 @@ class PostService:
     ) -> C:
         """Return the call of a message, with the headers and the identity of its sender."""
         server, identity = self._server, exchange.identity
-        context = server.server_context if self._server_context is None else self._server_context
+        context = server.server_context if exchange.server_context is None else exchange.server_context
         call = make(message, session, channel, server, context, exchange.loop)
         if call is not None:
             call.headers = exchange.given_headers

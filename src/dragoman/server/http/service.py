@@ -8,7 +8,7 @@ service gracefully.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import UnsupportedVersion
@@ -47,7 +47,6 @@ class HttpService:
         path: str = "/mcp",
         max_subscriptions: int | None = None,
         can_stream: bool = True,
-        server_context: Any = None,
     ) -> None:
         self._server = server
         self._heads = HeadReader(guard or Guard())
@@ -64,7 +63,6 @@ class HttpService:
             json_response=json_response,
             max_subscriptions=max_subscriptions,
             can_stream=can_stream,
-            server_context=server_context,
         )
 
     async def serve(self, exchange: Exchange) -> None:

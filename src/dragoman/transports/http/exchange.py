@@ -76,6 +76,8 @@ class Exchange(ABC):
     """The authenticated user, once known."""
     identity: Any = None
     """The verified identity with its scopes and claims, None without authorization."""
+    server_context: Any = None
+    """The author's object that a view gives to the handler of this request."""
     gone = False
     may_stream = False
     """Whether the response becomes an event stream when the outcome takes long."""
