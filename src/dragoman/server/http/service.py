@@ -69,10 +69,20 @@ class HttpService:
         """Serve one exchange to its end."""
         head = self._heads.read(exchange)
         exchange.extra_headers = head.cors
-        is_open = exchange.method == "POST" and self._auth is None and head.refused is None
         try:
-            if (is_open and not self._workers.needs_to_join(exchange.loop)) or await self._admit(exchange, head):
+            if head.refused is not None:
+                raise HttpRefusal.of(head.refused)  # noqa: TRY301
+            if head.cors and exchange.method == "OPTIONS":
+                await exchange.reply(HTTPStatus.NO_CONTENT)
+                return
+            if self._workers.needs_to_join(exchange.loop):
+                await self._workers.join()
+            if self._auth is not None:
+                await self._authenticate(exchange, self._auth)
+            if exchange.method == "POST":
                 await self._posts.serve(exchange, head)
+            else:
+                await self._serve_without_body(exchange, head)
         except HttpRefusal as refused:
             await self._posts.refuse(exchange, refused, head.acceptable)
         except Gone:
@@ -80,26 +90,6 @@ class HttpService:
         except Exception as error:
             failed = HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, error, place="a service of HTTP")
             await self._posts.refuse(exchange, failed, head.acceptable)
-
-    async def _admit(self, exchange: Exchange, head: RequestHead) -> bool:
-        """Check and authenticate an exchange; return True for a POST, and serve any other method.
-
-        Raises:
-            HttpRefusal: the headers are refused, the client is not authorized, or a GET or DELETE is refused.
-        """
-        if head.refused is not None:
-            raise HttpRefusal.of(head.refused)
-        if head.cors and exchange.method == "OPTIONS":
-            await exchange.reply(HTTPStatus.NO_CONTENT)
-            return False
-        if self._workers.needs_to_join(exchange.loop):
-            await self._workers.join()
-        if self._auth is not None:
-            await self._authenticate(exchange, self._auth)
-        if exchange.method == "POST":
-            return True
-        await self._serve_without_body(exchange, head)
-        return False
 
     async def _authenticate(self, exchange: Exchange, auth: Auth) -> None:
         """Verify the sender with the author's `auth`, before the body is read, and record the identity.
