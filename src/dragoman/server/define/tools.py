@@ -17,6 +17,7 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.schema.coerce import coerce
 from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.schema.python.signature import ArgumentsRejected
+from dragoman.schema.walk import CHOICES, COMPOSED
 from dragoman.server.define.definition import (
     Definition,
     DefinitionOptions,
@@ -33,9 +34,7 @@ from dragoman.server.wire_objects import optional_wire_object
 
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
-_OTHER_PLACES = frozenset(
-    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"}
-)
+_OTHER_PLACES = COMPOSED - {"not", *CHOICES} | {"patternProperties"}
 """The keywords under which a schema may define properties outside of `properties`."""
 _FURTHER_OPTIONS: set[str] = set()
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
