@@ -10,7 +10,8 @@ A `SessionChannel` has three states:
 
     unopened   no stream: the exchange of the POST waits for the response
     opened     the request has a stream, and messages go to this stream
-    over       `answer` or `close` was called: a notification of the session goes to the standalone stream
+    over       `answer` or `close` was called: a notification of the session goes to the standalone stream; a response
+               that must be an event still opens the stream
 
 The alternative is a stream for each request. It would cost memory, and most requests send only a response.
 """
@@ -21,7 +22,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Raw
 
@@ -29,6 +30,7 @@ from dragoman import types
 from dragoman.errors import DragomanError, InternalError, RpcError
 from dragoman.protocol import jsonrpc, sse
 from dragoman.protocol.inbound import ACCEPTED, OK
+from dragoman.protocol.states import Transitions
 from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.http.streams import EventStream, end_without_response
@@ -39,6 +41,14 @@ if TYPE_CHECKING:
     from dragoman.server.http.session import HttpSession
     from dragoman.server.server import Server
 
+ChannelLife = Literal["unopened", "opened", "over"]
+CHANNEL_LIFE: Transitions[ChannelLife, Literal["open", "end"]] = Transitions(
+    {
+        "unopened": {"open": "opened", "end": "over"},
+        "opened": {"end": "over"},
+        "over": {"open": "over", "end": "over"},
+    }
+)
 STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
@@ -194,7 +204,7 @@ class SessionChannel(StandaloneChannel):
 
     opened: EventStream | None = None
     """The stream; None if it is not open yet."""
-    _is_over = False
+    _state: ChannelLife = "unopened"
 
     def __init__(self, session: HttpSession, exchange: Exchange, *, can_stream: bool) -> None:
         self._session = session
@@ -210,6 +220,7 @@ class SessionChannel(StandaloneChannel):
 
     def open(self, released: asyncio.Future[None] | None = None) -> EventStream:
         """Open the stream; the stream resolves `released` when it no longer needs the exchange."""
+        self._state = CHANNEL_LIFE[self._state, "open"]
         stream = self.opened = self._session.new_stream()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -226,7 +237,7 @@ class SessionChannel(StandaloneChannel):
 
         The response is one JSON body if `json` is true and no event was sent. Otherwise it is the last event.
         """
-        self._is_over = True
+        self._state = CHANNEL_LIFE[self._state, "end"]
         stream = self.opened
         reader = self._exchange if stream is None else None if stream.sequence else stream.reader
         if reader is not None and not reader.streaming and (json or not data):
@@ -252,7 +263,7 @@ class SessionChannel(StandaloneChannel):
 
     def close(self) -> None:
         """Detach the exchange that waits for the response."""
-        self._is_over = True
+        self._state = CHANNEL_LIFE[self._state, "end"]
         if self.opened is not None:
             self.opened.detach()
         elif self._exchange is not None:
@@ -273,7 +284,7 @@ class SessionChannel(StandaloneChannel):
 
     def _is_open(self) -> bool:
         """Tell whether the response was not sent yet."""
-        if self._is_over:
+        if self._state == "over":
             return False
         if self.opened is not None:
             return not self.opened.is_finished
