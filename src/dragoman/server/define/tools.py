@@ -109,6 +109,11 @@ class Tool(Definition[Parameters, Returned]):
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
 
+    def without_derived_parts(self) -> types.Tool:
+        """Return the entry in lists without an output schema that was derived from the return annotation."""
+        entry: types.Tool = self.definition
+        return entry if self.output_schema is not None else msgspec.structs.replace(entry, output_schema=None)
+
     def _compare_parameters(self, schema: types.Json) -> str | None:
         """Check that an author's schema fits the function; return the parameter that takes all arguments, if any.
 

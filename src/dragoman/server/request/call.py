@@ -304,6 +304,8 @@ class Call(Struct, eq=False):
         """
         import asyncio
 
+        from dragoman.runtime.tasks import SelfCancelTask
+
         if isinstance(error, Cancelled):
             return self.cancelled
         if not isinstance(error, asyncio.CancelledError | GeneratorExit):
@@ -317,4 +319,4 @@ class Call(Struct, eq=False):
             return self.task is not None and task is not self.task
         if self.cancelled or task is None or not task.cancelling():
             return self.cancelled
-        return not getattr(task, "cancelled_itself", False)
+        return not (isinstance(task, SelfCancelTask) and task.cancelled_itself)
