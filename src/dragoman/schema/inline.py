@@ -21,17 +21,6 @@ MAX_VARIANTS = 16
 MAX_NOTE_LENGTH = 300
 
 _TEXTS = frozenset({"description", "title", "format", "pattern"})
-_ONLY_AS_TEXT = (
-    "not",
-    "propertyNames",
-    "patternProperties",
-    "contains",
-    "minContains",
-    "maxContains",
-    "dependentRequired",
-    "contentEncoding",
-    "contentMediaType",
-)
 
 
 def inline(schema: Any) -> Json:
@@ -194,7 +183,7 @@ class _Inliner:
         return tree
 
     def _conditions(self, tree: Json, schema: Json, trail: tuple[str, ...]) -> Json:
-        for key in _ONLY_AS_TEXT:
+        for key in walk.INEXPRESSIBLE:
             if key in schema:
                 tree = with_note(tree, in_words(key, schema[key]))
         dependent = walk.mapping(schema, "dependentSchemas") | walk.mapping(schema, "dependencies")

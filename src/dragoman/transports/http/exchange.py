@@ -76,6 +76,8 @@ class Exchange(ABC):
     """The authenticated user, once known."""
     identity: Any = None
     """The verified identity with its scopes and claims, None without authorization."""
+    server_context: Any = None
+    """The author's object that a view gives to the handler of this request."""
     gone = False
     may_stream = False
     """Whether the response becomes an event stream when the outcome takes long."""
@@ -134,8 +136,14 @@ class Exchange(ABC):
         """
 
     @abstractmethod
-    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
+    def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> Coroutine[Any, Any, None]:
         """Answer with one body, unless a response has begun."""
+
+    def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
+        """Send a message as one body, or as the last event if a stream has begun or the client accepts no `json`."""
+        if self.streaming or not json:
+            return self.stream(sse.encode(data), last=True)
+        return self.reply(status, data, JSON_HEADERS)
 
     @abstractmethod
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:

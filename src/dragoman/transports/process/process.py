@@ -392,7 +392,8 @@ class ProcessTransport:
         code = self.exit_code
         how = f"{cause.args[0]} and did not end" if code is None else _ending_of(code)
         hint = _NO_RUN_HINT if code == 0 and self.name.endswith(".py") else ""
-        return ServerCrashed(f"The server {self.name!r} {how}.{hint} {self._tail.quote()}", code, self.stderr_tail)
+        summary = f"The server {self.name!r} {how}.{hint}"
+        return ServerCrashed(f"{summary} {self._tail.quote()}", code, self.stderr_tail, summary)
 
 
 class _StderrTail:

@@ -19,8 +19,9 @@ from dragoman.server.request.driving import drive
 KINDS = pytest.mark.parametrize("kind", [Context, BlockingContext])
 
 
-def call(meta: Any = UNSET, **options: Any) -> Call:
-    return Call(McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE), meta=meta), Session(), **options)
+def call(meta: Any = UNSET, principal: str | None = None, **options: Any) -> Call:
+    request = McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE), meta=meta)
+    return Call(request, Session(principal=principal), **options)
 
 
 @KINDS
