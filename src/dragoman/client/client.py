@@ -17,24 +17,11 @@ from dragoman.client.catalog import MAX_PAGES, ListedTool, Lists, find
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.connect.finalizer import Finalizer
 from dragoman.client.extensions.installed import Extensions
-from dragoman.client.options import (
-    ClientOptions,
-    OnProgress,
-    RequestOptions,
-    check,
-    unknown_call_option,
-)
+from dragoman.client.options import ClientOptions, OnProgress, RequestOptions, check, unknown_call_option
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured, unwrap
 from dragoman.client.session import ClientSession
-from dragoman.errors import (
-    CapabilityNotAvailable,
-    DragomanError,
-    HeaderMismatch,
-    RpcError,
-    ToolError,
-    TransportError,
-)
+from dragoman.errors import CapabilityNotAvailable, DragomanError, HeaderMismatch, RpcError, ToolError, TransportError
 
 if TYPE_CHECKING:
     from typing import Never, Self, Unpack

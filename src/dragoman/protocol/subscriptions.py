@@ -50,10 +50,7 @@ CORE_FIELDS = (
         name="resources_list_changed", method=RESOURCES_CHANGED, capability=("resources", "list_changed")
     ),
     SubscriptionField(
-        name="resource_subscriptions",
-        method=RESOURCE_UPDATED,
-        capability=("resources", "subscribe"),
-        covers_below=True,
+        name="resource_subscriptions", method=RESOURCE_UPDATED, capability=("resources", "subscribe"), covers_below=True
     ),
 )
 
@@ -95,10 +92,7 @@ class Subscription:
     """
 
     def __init__(
-        self,
-        id: types.RequestId,
-        honoured: types.SubscriptionFilter,
-        fields: Iterable[SubscriptionField] = CORE_FIELDS,
+        self, id: types.RequestId, honoured: types.SubscriptionFilter, fields: Iterable[SubscriptionField] = CORE_FIELDS
     ) -> None:
         self.id = id
         self._honoured = honoured

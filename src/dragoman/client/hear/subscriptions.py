@@ -48,9 +48,7 @@ class ListenStream:
     """
 
     def __init__(
-        self,
-        kind: type[types.SubscriptionFilter] = types.SubscriptionFilter,
-        on_gap: Callable[[], Any] = lambda: None,
+        self, kind: type[types.SubscriptionFilter] = types.SubscriptionFilter, on_gap: Callable[[], Any] = lambda: None
     ) -> None:
         self.kind = kind
         self.filter = kind()

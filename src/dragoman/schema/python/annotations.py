@@ -400,12 +400,7 @@ class Codec:
     """
 
     def __init__(
-        self,
-        annotation: Any,
-        subject: str,
-        *,
-        local_names: Mapping[str, Any] | None = None,
-        for_output: bool = False,
+        self, annotation: Any, subject: str, *, local_names: Mapping[str, Any] | None = None, for_output: bool = False
     ) -> None:
         walk = AnnotationReader(caller_names() if local_names is None else local_names, for_output=for_output)
         try:
