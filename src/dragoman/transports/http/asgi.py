@@ -7,7 +7,10 @@ task that waits for the disconnect.
 from __future__ import annotations
 
 import asyncio
-from _signal import SIGTERM, getsignal  # type: ignore[import-not-found]  # `signal` wraps these in enumerations, which import slowly
+from _signal import (  # type: ignore[import-not-found]  # `signal` wraps these in enumerations, which import slowly
+    SIGTERM,
+    getsignal,
+)
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any
