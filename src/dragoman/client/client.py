@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Never, Protocol, Self, Unpack, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -22,9 +22,6 @@ from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured, unwrap
 from dragoman.client.session import ClientSession
 from dragoman.errors import CapabilityNotAvailable, DragomanError, HeaderMismatch, RpcError, ToolError, TransportError
-
-if TYPE_CHECKING:
-    from typing import Never, Self, Unpack
 
 _logger = logging.getLogger("dragoman.client")
 

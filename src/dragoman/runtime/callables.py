@@ -17,7 +17,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from inspect import isawaitable
-from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from dragoman.config import is_async
@@ -48,15 +47,6 @@ async def resolved(value: Any) -> Any:
     while isawaitable(value):
         value = await value
     return value
-
-
-def then(outcome: Any, make: Callable[[Any], Any]) -> Any:
-    """Apply a function to an outcome: at once, or in a coroutine if the outcome is a coroutine."""
-    return _apply_later(outcome, make) if isinstance(outcome, CoroutineType) else make(outcome)
-
-
-async def _apply_later(outcome: Any, make: Callable[[Any], Any]) -> Any:
-    return make(await resolved(outcome))
 
 
 def _offloaded(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

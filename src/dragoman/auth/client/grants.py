@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict, Unpack
 
 from dragoman.auth.client.authorizer import Authorizer, required_text, scope_text
 from dragoman.auth.client.contract import Drawers, TokenStorage
@@ -31,9 +31,6 @@ from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.callables import invoke, refuse_unknown
 from dragoman.runtime.network import SessionFactory
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, Self, TypeVar, Unpack, cast
 
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
 from dragoman.client.connect.endpoint import Target
@@ -17,9 +17,6 @@ from dragoman.client.options import ClientOptions
 from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import portal
-
-if TYPE_CHECKING:
-    from typing import Self, Unpack
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import Any, Generic, Self, Unpack, cast
 
 from dragoman import types
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
@@ -34,9 +34,6 @@ from dragoman.client.results import CallResult, Structured
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
 from dragoman.runtime.tasks import is_pending_here
 from dragoman.schema.naming import matches, tool_names
-
-if TYPE_CHECKING:
-    from typing import Self, Unpack
 
 _logger = logging.getLogger("dragoman.client")
 
