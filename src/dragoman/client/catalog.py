@@ -29,6 +29,7 @@ from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.schema.compile import compile_schema
 from dragoman.schema.peer_schemas import PeerSchema
+from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     from dragoman.client.session import ClientSession
@@ -120,7 +121,7 @@ class Catalog:
         """The tools that were listed, by name."""
         self.was_listed_for_result = False
         """Whether the tools were listed to compare a result with the schema of an unknown tool."""
-        self.linked: dict[str, types.Resource] = {}
+        self.linked: Recent[str, types.Resource] = Recent(MAX_LINKED)
         """The latest resources that results of tools linked to, by URI."""
         self._lists: dict[tuple[Kind, Hashable], _CachedList] = {}
         self._editions: Counter[Kind] = Counter()
@@ -207,10 +208,7 @@ class Catalog:
         for block in content:
             if type(block) is types.ResourceLink:
                 fields = {name: getattr(block, name) for name in types.Resource.__struct_fields__}
-                self.linked.pop(block.uri, None)
                 self.linked[block.uri] = types.Resource(**fields)
-                if len(self.linked) > MAX_LINKED:
-                    del self.linked[next(iter(self.linked))]
 
 
 class Lists:

@@ -39,6 +39,7 @@ from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import Version
+from dragoman.runtime.tasks import keep_until_done
 
 if TYPE_CHECKING:
     from dragoman.client.extensions.installed import Extensions
@@ -135,9 +136,7 @@ class ClientSession:
             _logger.warning("The connection to the server cannot be made again: %s", error)
 
     def _start_task(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        keep_until_done(asyncio.get_running_loop().create_task(work), self._background)
 
     async def _prepare(self, connection: ServerConnection, is_reconnected: bool) -> None:  # noqa: FBT001
         """Renew the subscriptions and the log level on a new connection."""

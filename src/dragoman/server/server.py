@@ -308,15 +308,15 @@ class Server(ServerIdentity, Registration):
     def _run_in_background(self, function: Callable[[], Any], notification: str) -> None:
         import asyncio
 
+        from dragoman.runtime.tasks import keep_until_done
+
         async def run() -> None:
             try:
                 await invoke(function)
             except Exception as error:
                 self.report(error, None, {"notification": notification})
 
-        task = asyncio.get_running_loop().create_task(run())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        keep_until_done(asyncio.get_running_loop().create_task(run()), self._background)
 
     def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
         """Send a log message, from any thread, to every client whose log level includes it.

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from dragoman.errors import TransportError
 from dragoman.protocol import sse
+from dragoman.runtime.tasks import keep_until_done
 
 Header = tuple[bytes, bytes]
 
@@ -232,7 +233,7 @@ class ServedPath:
         self._service = service
         self._documents = documents or {}
         self._open: set[Exchange] = set()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[Any]] = set()
         self._ticking_in: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, exchange: Exchange, path: str, root: str = "") -> None:
@@ -256,9 +257,7 @@ class ServedPath:
         for exchange in list(self._open):
             due = exchange.check(now) if now - exchange.started >= self.pace.tick else None
             if due is not None:
-                sending = loop.create_task(due)
-                self._sending.add(sending)
-                sending.add_done_callback(self._sending.discard)
+                keep_until_done(loop.create_task(due), self._sending)
         if self._open:
             loop.call_later(self.pace.tick, self._tick, loop)
         else:
