@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar, Unpack, cast
 
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
+from dragoman.client.catalog import Kind
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.group.config import load
 from dragoman.client.group.group import AsyncClients, AsyncGroupTool, Group
@@ -182,15 +183,16 @@ class Clients(Group[Client]):
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
         """Return the prompts of every server that is ready."""
-        found = self._drive(AsyncClients._list_all, "prompts", refresh=refresh)
-        return [BoundPrompt(member.client, prompt) for member, prompt in found]
+        return self._list_all("prompts", BoundPrompt, refresh=refresh)
 
     def resources(self, *, refresh: bool = False) -> list[BoundResource]:
         """Return the resources of every server that is ready."""
-        found = self._drive(AsyncClients._list_all, "resources", refresh=refresh)
-        return [BoundResource(member.client, resource) for member, resource in found]
+        return self._list_all("resources", BoundResource, refresh=refresh)
 
     def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
         """Return the resource templates of every server that is ready."""
-        found = self._drive(AsyncClients._list_all, "resource_templates", refresh=refresh)
-        return [BoundResourceTemplate(member.client, template) for member, template in found]
+        return self._list_all("resource_templates", BoundResourceTemplate, refresh=refresh)
+
+    def _list_all(self, kind: Kind, bound: Callable[[Client, Any], T], *, refresh: bool) -> list[T]:
+        found = self._drive(AsyncClients._list_all, kind, refresh=refresh)
+        return [bound(member.client, entry) for member, entry in found]
