@@ -312,7 +312,7 @@ def _twin(given: Any) -> Any:
     """
     twin = getattr(given, "asynchronous", None)
     if twin is None:
-        raise TypeError(f"{given!r} is nothing of a blocking client; take it from a Client, or use AsyncChat")
+        raise TypeError(f"{given!r} does not belong to a blocking client; take it from a Client, or use AsyncChat")
     return twin
 
 

@@ -74,7 +74,7 @@ class ListedTool:
         hints = self.tool.annotations
         return hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
 
-    def misfit(self, result: types.CallToolResult) -> ValidationError | None:
+    def violation(self, result: types.CallToolResult) -> ValidationError | None:
         """Return the first violation of the output schema in the structured content of a result, if there is one."""
         schema, structured = self.tool.output_schema, result.structured_content
         if schema is None or result.is_error:

@@ -214,7 +214,7 @@ class AsyncClient(ClientProperties):
             await self._lists.all("tools", refresh=True)
             result = await self._call(name, params, options)
         listed = self._session.catalog.tools.get(name)
-        if listed is None or listed.misfit(result) is not None:
+        if listed is None or listed.violation(result) is not None:
             listed = await self._compared(name, listed, result)
         if listed is not None and listed.is_wrapped:
             unwrap(result)
@@ -254,21 +254,21 @@ class AsyncClient(ClientProperties):
             await self._list_tools_once()
             catalog.was_listed_for_result = True
             listed = catalog.tools.get(name)
-        misfit = None if listed is None else listed.misfit(result)
-        if listed is None or misfit is None:
+        violation = None if listed is None else listed.violation(result)
+        if listed is None or violation is None:
             return listed
         if not listed.is_rechecked:
             await self._list_tools_once()
             listed.is_rechecked = True
             latest = catalog.tools.get(name)
             if latest is not None and latest is not listed:
-                latest_misfit = latest.misfit(result)
-                if latest_misfit is None:
+                latest_violation = latest.violation(result)
+                if latest_violation is None:
                     return latest
-                misfit = latest_misfit
+                violation = latest_violation
         if self._strict:
-            raise misfit
-        _logger.warning("%s", misfit)
+            raise violation
+        _logger.warning("%s", violation)
         return listed
 
     async def _list_tools_once(self) -> None:

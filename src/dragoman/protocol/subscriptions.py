@@ -2,8 +2,10 @@
 
 A client sends a filter that names the notifications it asks for. The server honours the part of the filter that it can
 serve. The first message of a subscription is the acknowledgement, with the honoured filter. Every message carries the
-subscription id, which is the id of the listen request. Notifications wait in a bounded queue until the stream has room.
-A notification that equals a queued one is not queued again: it only tells the client to read again.
+subscription id, which is the id of the listen request.
+
+Notifications wait in a bounded queue until the stream has room. The queue holds each change once: the client reads the
+changed list or resource again after one notification, so a second notification would add nothing.
 """
 
 from __future__ import annotations

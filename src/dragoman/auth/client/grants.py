@@ -79,7 +79,7 @@ class _Grant(Authorizer):
 
     async def _obtain(self, fetch: Fetcher, authorization_server: AuthorizationServer, scope: str | None) -> Tokens:
         if self._issuer is None:
-            await bind_to_issuer(authorization_server.issuer, self._drawer, self._credential.client_id)
+            await bind_to_issuer(authorization_server.issuer, self._records, self._credential.client_id)
         scope = with_offline_access(scope, authorization_server, may_refresh=False)
         form = {**await self._form(authorization_server), "scope": scope}
         key = self._key_for(authorization_server)

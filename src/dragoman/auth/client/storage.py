@@ -41,8 +41,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
 _logger = logging.getLogger("dragoman.auth")
 
 
-class RecordDrawer:
-    """The drawer of one server in a storage; converts between records and plain JSON."""
+class LoginRecords:
+    """The records of one login in a storage: tokens and client registration, converted from and to plain JSON."""
 
     def __init__(self, storage: TokenStorage | Drawers, key: str) -> None:
         self._storage: TokenStorage = storage.drawer(key) if isinstance(storage, Drawers) else storage

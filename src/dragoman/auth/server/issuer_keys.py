@@ -67,7 +67,7 @@ class IssuerKeys:
         if time.monotonic() >= self._fetch_at or (not self._keys and is_pending_here(self._fetching)):
             await self._fetch()
         if not self._keys:
-            raise AuthError(f"Tokens cannot be verified: the keys of {redacted(self._issuer)} cannot be had")
+            raise AuthError(f"Tokens cannot be verified: the keys of {redacted(self._issuer)} are not available")
         found = self._known(kid)
         if not found and isinstance(kid, str) and self._missing.get(hash(kid), 0.0) <= time.monotonic():
             found = await self._find_unknown(kid)
@@ -123,7 +123,7 @@ class IssuerKeys:
         except (AuthError, TimeoutError) as error:
             self._fetch_at = time.monotonic() + (RETRY_SECONDS_WITH_KEYS if self._keys else RETRY_SECONDS)
             reason = "it takes too long to answer" if isinstance(error, TimeoutError) else str(error)
-            _logger.warning("The keys of %s cannot be had: %s", redacted(self._issuer), reason)
+            _logger.warning("The keys of %s are not available: %s", redacted(self._issuer), reason)
             return False
         self._fetch_at = time.monotonic() + KEPT_SECONDS
         return True

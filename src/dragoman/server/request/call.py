@@ -1,7 +1,7 @@
 """`Call`: one request while the server serves it, with its session, its channel and its cancellation.
 
 The code that receives a request (`duplex`, `http`, `serving`) makes its `Call` and passes it to the runner. Handlers
-and contexts read it. The `Session` of a call holds the data that the server keeps of the client. The `Channel` of a
+and contexts read it. The `Session` of a call holds what the server knows about the client. The `Channel` of a
 call sends every message to the client except the response.
 """
 
@@ -47,7 +47,7 @@ def wants_log(server: Server, level: types.LoggingLevel, threshold: types.Loggin
 
 
 class Session:
-    """The data that the server keeps of the client of a connection or of an HTTP session."""
+    """What the server knows about the client of a connection or of an HTTP session."""
 
     __slots__ = ("caller", "elicitations", "id", "log_level", "principal", "subscribed")
 

@@ -1,8 +1,12 @@
 """HTTP exchanges: one request and its response, over ASGI or over a connection of `http1`.
 
-An exchange sends its response head as late as possible. `reply` sends one body. If a message is streamed before, or if
-there is no outcome after `Pace.stream_after` seconds, the response becomes an event stream with keep-alive comments.
-One timer checks all exchanges that last longer than `Pace.tick`; most exchanges end before.
+An exchange sends its response head as late as possible, because the head says which of two forms the response has:
+
+    one body          `reply` is called before anything else is sent
+    an event stream   a message is sent before the outcome, or there is no outcome after `Pace.stream_after` seconds
+
+A stream carries keep-alive comments. One timer checks all exchanges that last longer than `Pace.tick`. Most exchanges
+end before their first check.
 """
 
 from __future__ import annotations

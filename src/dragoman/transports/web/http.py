@@ -154,11 +154,11 @@ class HttpClient:
         *,
         answered: Answered,
         resume: Resume | None = None,
-        heard: Callable[[HttpResponse], None] | None = None,
+        on_head: Callable[[HttpResponse], None] | None = None,
     ) -> HttpResponse:
         """Post a message, and pass each message of the response to `receive` until `answered()` is true.
 
-        `heard` is called with the status and the headers before the body is read. `resume` gives the headers of a GET
+        `on_head` is called with the status and the headers before the body is read. `resume` gives the headers of a GET
         that resumes a broken stream; without it the stream is not resumed.
 
         Raises:
@@ -171,8 +171,8 @@ class HttpClient:
         ended = False
         try:
             answer = HttpResponse(status, response.headers)
-            if heard is not None:
-                heard(answer)
+            if on_head is not None:
+                on_head(answer)
             if status >= FAILED:
                 answer = HttpResponse(status, response.headers, await self._read_refusal(response))
             elif status not in _NO_ANSWER and not answered():
