@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar, Unpack, cast
 
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
 from dragoman.client.catalog import Kind
 from dragoman.client.connect.endpoint import Target
-from dragoman.client.group.config import load
 from dragoman.client.group.group import AsyncClients, AsyncGroupTool, Group
 from dragoman.client.group.members import Members, Servers
-from dragoman.client.group.references import Inputs
 from dragoman.client.options import ClientOptions
 from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.offload import offload
@@ -64,26 +61,6 @@ class Clients(Group[Client]):
         self._members = Members(Client, servers, required, cast("dict[str, Any]", options))
         self._twin = AsyncClients()
         self._twin._members = cast("Any", self._members)
-
-    @classmethod
-    def from_config(
-        cls,
-        path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-        *,
-        inputs: Inputs | None = None,
-        **options: Unpack[ClientOptions],
-    ) -> Self:
-        """Return clients of the servers in a configuration file: the named one, or the first one found.
-
-        Example:
-            clients = Clients.from_config("mcp.json")
-
-        The file names programs that the clients start. Use only a file that you trust.
-
-        Raises:
-            ConfigError: the file cannot be read, or is not a configuration.
-        """
-        return cls(load(path, inputs=inputs), **options)
 
     @property
     def asynchronous(self) -> AsyncClients:
