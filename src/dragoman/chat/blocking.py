@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import aclosing, suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
 
 from dragoman.chat.chat import AsyncChat
 from dragoman.chat.replies import Chunk, PendingCall, Reply
@@ -26,8 +26,6 @@ from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
-    from typing import Self, TypeAlias, Unpack
-
     from dragoman.chat.content import Attachments
     from dragoman.chat.messages import Message, Model, ToolCall, Usage
     from dragoman.chat.options import ChatOptions
@@ -314,7 +312,7 @@ def _twin(given: Any) -> Any:
     """
     twin = getattr(given, "asynchronous", None)
     if twin is None:
-        raise TypeError(f"{given!r} is nothing of a blocking client; take it from a Client, or use AsyncChat")
+        raise TypeError(f"{given!r} does not belong to a blocking client; take it from a Client, or use AsyncChat")
     return twin
 
 

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Self, Unpack, cast
 
 import msgspec
 
@@ -35,9 +35,6 @@ from dragoman.client.answer.sampling import PreferredModel, SamplerOptions, Samp
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate
 from dragoman.errors import NotFound, RoundLimit
 from dragoman.runtime.offload import offload
-
-if TYPE_CHECKING:
-    from typing import Self, Unpack
 
 MAX_ROUNDS = 25
 Fetch = Callable[[], Awaitable[list[Message]]]

@@ -19,6 +19,7 @@ from dragoman.client.results import CallResult
 from dragoman.errors import DragomanError, ToolError
 from dragoman.schema.coerce import restore_arguments
 from dragoman.schema.naming import safe_name, tool_names
+from dragoman.types.memo import Recent
 
 
 class HasTools(Protocol):
@@ -126,7 +127,7 @@ class ResourceLinks:
 
     def __init__(self, mode: LinkMode) -> None:
         self._mode = mode
-        self._kept: dict[tuple[str, str], None] = {}
+        self._kept: Recent[tuple[str, str], None] = Recent(MAX_KEPT_LINKS)
         """The name of the tool that returned a link, and the URI; the oldest first."""
 
     async def receive(self, known: ChatTool, result: CallResult, timeout: float | None) -> CallResult:
@@ -144,10 +145,7 @@ class ResourceLinks:
 
     def _keep(self, tool: str, links: Sequence[types.ResourceLink]) -> None:
         for link in links:
-            self._kept.pop((tool, link.uri), None)
             self._kept[tool, link.uri] = None
-        while len(self._kept) > MAX_KEPT_LINKS:
-            del self._kept[next(iter(self._kept))]
 
     def with_readers(self, tools: Mapping[str, ChatTool]) -> dict[str, ChatTool]:
         """Return the tools, and a tool for each server that reads the linked resources."""

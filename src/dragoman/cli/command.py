@@ -100,11 +100,7 @@ _CONNECTING = (
     _shared("--config", metavar="FILE", help="The file that names servers; else it is looked for."),
     _shared("--trust", is_flag=True, help="Trust the configuration file that is found here, and remember that."),
     _shared(
-        "--input",
-        type=named_value("="),
-        multiple=True,
-        metavar="ID=VALUE",
-        help="What ${input:ID} stands for in it.",
+        "--input", type=named_value("="), multiple=True, metavar="ID=VALUE", help="What ${input:ID} stands for in it."
     ),
     _shared(
         "--timeout", type=_seconds, metavar="SECONDS", help="Give up after so many seconds without a sign of life."

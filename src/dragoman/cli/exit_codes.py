@@ -49,11 +49,7 @@ def one_line(error: BaseException) -> str:
 
 def error_json(error: BaseException, code: int) -> dict[str, object]:
     """Return an error as JSON."""
-    found: dict[str, object] = {
-        "kind": type(error).__name__,
-        "message": " ".join(str(error).split()),
-        "exitCode": code,
-    }
+    found: dict[str, object] = {"kind": type(error).__name__, "message": " ".join(str(error).split()), "exitCode": code}
     if isinstance(error, errors.RpcError):
         found["code"] = error.code
         if isinstance(error.data, dict | list | str | int | float):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from dragoman.cli.command import show_logs, usage_error
+from dragoman.cli.server_file import split_target
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
-from dragoman.cli.verbs.run import split_target
 from dragoman.errors import AuthError, AuthRequired
 from dragoman.runtime.terminal import is_terminal
 

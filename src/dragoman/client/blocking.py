@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 
 from dragoman.client.bound import (
     AsyncBoundPrompt,
@@ -35,9 +35,6 @@ from dragoman.client.results import CallResult, Structured
 from dragoman.errors import DragomanError
 from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.portal import existing_portal, outcome, portal
-
-if TYPE_CHECKING:
-    from typing import Self, Unpack
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -29,6 +29,7 @@ from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.schema.compile import compile_schema
 from dragoman.schema.peer_schemas import PeerSchema
+from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     from dragoman.client.session import ClientSession
@@ -73,7 +74,7 @@ class ListedTool:
         hints = self.tool.annotations
         return hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
 
-    def misfit(self, result: types.CallToolResult) -> ValidationError | None:
+    def violation(self, result: types.CallToolResult) -> ValidationError | None:
         """Return the first violation of the output schema in the structured content of a result, if there is one."""
         schema, structured = self.tool.output_schema, result.structured_content
         if schema is None or result.is_error:
@@ -120,7 +121,7 @@ class Catalog:
         """The tools that were listed, by name."""
         self.was_listed_for_result = False
         """Whether the tools were listed to compare a result with the schema of an unknown tool."""
-        self.linked: dict[str, types.Resource] = {}
+        self.linked: Recent[str, types.Resource] = Recent(MAX_LINKED)
         """The latest resources that results of tools linked to, by URI."""
         self._lists: dict[tuple[Kind, Hashable], _CachedList] = {}
         self._editions: Counter[Kind] = Counter()
@@ -207,10 +208,7 @@ class Catalog:
         for block in content:
             if type(block) is types.ResourceLink:
                 fields = {name: getattr(block, name) for name in types.Resource.__struct_fields__}
-                self.linked.pop(block.uri, None)
                 self.linked[block.uri] = types.Resource(**fields)
-                if len(self.linked) > MAX_LINKED:
-                    del self.linked[next(iter(self.linked))]
 
 
 class Lists:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Never, Protocol, Self, Unpack, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -17,27 +17,11 @@ from dragoman.client.catalog import MAX_PAGES, ListedTool, Lists, find
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.connect.finalizer import Finalizer
 from dragoman.client.extensions.installed import Extensions
-from dragoman.client.options import (
-    ClientOptions,
-    OnProgress,
-    RequestOptions,
-    check,
-    unknown_call_option,
-)
+from dragoman.client.options import ClientOptions, OnProgress, RequestOptions, check, unknown_call_option
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured, unwrap
 from dragoman.client.session import ClientSession
-from dragoman.errors import (
-    CapabilityNotAvailable,
-    DragomanError,
-    HeaderMismatch,
-    RpcError,
-    ToolError,
-    TransportError,
-)
-
-if TYPE_CHECKING:
-    from typing import Never, Self, Unpack
+from dragoman.errors import CapabilityNotAvailable, DragomanError, HeaderMismatch, RpcError, ToolError, TransportError
 
 _logger = logging.getLogger("dragoman.client")
 
@@ -230,7 +214,7 @@ class AsyncClient(ClientProperties):
             await self._lists.all("tools", refresh=True)
             result = await self._call(name, params, options)
         listed = self._session.catalog.tools.get(name)
-        if listed is None or listed.misfit(result) is not None:
+        if listed is None or listed.violation(result) is not None:
             listed = await self._compared(name, listed, result)
         if listed is not None and listed.is_wrapped:
             unwrap(result)
@@ -270,21 +254,21 @@ class AsyncClient(ClientProperties):
             await self._list_tools_once()
             catalog.was_listed_for_result = True
             listed = catalog.tools.get(name)
-        misfit = None if listed is None else listed.misfit(result)
-        if listed is None or misfit is None:
+        violation = None if listed is None else listed.violation(result)
+        if listed is None or violation is None:
             return listed
         if not listed.is_rechecked:
             await self._list_tools_once()
             listed.is_rechecked = True
             latest = catalog.tools.get(name)
             if latest is not None and latest is not listed:
-                latest_misfit = latest.misfit(result)
-                if latest_misfit is None:
+                latest_violation = latest.violation(result)
+                if latest_violation is None:
                     return latest
-                misfit = latest_misfit
+                violation = latest_violation
         if self._strict:
-            raise misfit
-        _logger.warning("%s", misfit)
+            raise violation
+        _logger.warning("%s", violation)
         return listed
 
     async def _list_tools_once(self) -> None:

@@ -15,14 +15,7 @@ from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.errors import InvalidParams, MissingCapability
-from dragoman.protocol.versions import (
-    LATEST_HANDSHAKE,
-    V2024_11_05,
-    V2025_06_18,
-    V2025_11_25,
-    V2026_07_28,
-    Version,
-)
+from dragoman.protocol.versions import LATEST_HANDSHAKE, V2024_11_05, V2025_06_18, V2025_11_25, V2026_07_28, Version
 from dragoman.types.decoding import decoders
 
 Side = Literal["client", "server"]

@@ -9,15 +9,15 @@
 A batch gets one response, in the order of its requests, when the last request is finished. Methods that send return the
 bytes to write, or None if there is nothing to write. The transport adds the newline.
 
-A served request is accepted, may be cancelled, and is finished. The value in the first table is its state, the function
-that settles the response:
+A served request has the states accepted, cancelled and finished. The first table maps the id of a request to the
+function that settles its response. The function stands for the state:
 
     None                  accepted; the response is written unchanged
     `_Batch.settle`       accepted in a batch; the batch collects the response
     `_settle_handshake`   an accepted `initialize`, which cannot be cancelled
     `_SettleCancelled`    cancelled; the response is dropped
 
-`finish` removes the request from the table.
+`finish` ends the request: it removes the id from the table.
 
 Rejected: a separate set of cancelled ids. The set and the table had to agree, and every response needed two lookups.
 """

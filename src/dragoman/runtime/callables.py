@@ -55,9 +55,7 @@ def _offloaded(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     return offload(function, *args, **kwargs)
 
 
-def blocking(
-    method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Any, P], R]:
+def blocking(method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
     """Return the blocking twin of an async method.
 
     Example:

@@ -102,6 +102,20 @@ def basic_authorization(user: str, password: str) -> str:
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
+    """Return the body of a response; None if it has more than `limit` bytes."""
+    if (response.content_length or 0) > limit:
+        return None
+    content, size = response.content, 0
+    pieces: list[bytes] = []
+    while not content.at_eof():
+        pieces.append(await content.readany())
+        size += len(pieces[-1])
+        if size > limit:
+            return None
+    return b"".join(pieces)
+
+
 def pinned(session: aiohttp.ClientSession, url: URL) -> tuple[Any, ...]:
     """Return the middlewares of a request: those of its session, and a last one that refuses any other URL."""
     return (*session._middlewares, _Pin(url))

@@ -55,7 +55,7 @@ def merge(one: Json, other: Json) -> Json:
     for key, value in other.items():
         merged[key] = _merged_keyword(key, merged[key], value) if key in merged else value
     if "type" in one and "type" in other and not merged["type"]:
-        return with_note(merged | {"type": one["type"]}, "what is said of its type contradicts itself")
+        return with_note(merged | {"type": one["type"]}, "its types contradict each other")
     if ("additionalProperties" in one) != ("additionalProperties" in other):
         closed, open = (one, other) if "additionalProperties" in one else (other, one)
         if not open.get("properties", {}).keys() <= closed.get("properties", {}).keys():

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, cast, overload
 
 from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHODS, Method
-from dragoman.schema.compile import InputSchema, OutputSchema
+from dragoman.runtime.callables import refuse_unknown
 from dragoman.server.define.binding import Hook
-from dragoman.server.define.definition import P, R, decorated, options_among
+from dragoman.server.define.definition import P, R, decorated, lists_options
 from dragoman.server.define.prompts import Prompt, PromptOptions
 from dragoman.server.define.resources import Resource, ResourceOptions, ResourceTemplate, resource
 from dragoman.server.define.tools import Tool, ToolOptions
@@ -52,23 +52,9 @@ class Registration:
     def tool(
         self, given_name: str | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    @lists_options(ToolOptions, Tool)
     def tool(
-        self,
-        given: Callable[P, R] | str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        input_schema: InputSchema | types.Json | None = None,
-        output_schema: OutputSchema | types.Json | None = None,
-        annotations: types.ToolAnnotations | types.Json | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
-        scopes: Sequence[str] = (),
-        wrap_result: bool = True,
-        **further: object,
+        self, given: Callable[P, R] | str | None = None, /, **further: object
     ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
         """Register a function as a tool.
 
@@ -83,7 +69,7 @@ class Registration:
             DefinitionError: the function cannot be a tool; the message says why.
             ToolNotUnique: the server already has a tool of this name.
         """
-        return decorated(self._define_tool, given, options_among(locals(), ToolOptions) | further)
+        return decorated(self._define_tool, given, further)
 
     def _define_tool(self, function: Callable[P, R], **options: Any) -> Tool[P, R]:
         return self.add_tool(Tool.define(function, **options))
@@ -94,18 +80,9 @@ class Registration:
     def prompt(
         self, given_name: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+    @lists_options(PromptOptions, Prompt)
     def prompt(
-        self,
-        given: Callable[P, R] | str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        arguments: Iterable[types.PromptArgument | types.Json] | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
+        self, given: Callable[P, R] | str | None = None, /, **options: Any
     ) -> Prompt[P, R] | Callable[[Callable[P, R]], Prompt[P, R]]:
         """Register a function as a prompt.
 
@@ -117,26 +94,15 @@ class Registration:
         Raises:
             DefinitionError: the function cannot be a prompt; the message says why.
         """
-        return decorated(self._define_prompt, given, options_among(locals(), PromptOptions))
+        refuse_unknown("prompt()", options, PromptOptions.__annotations__)
+        return decorated(self._define_prompt, given, options)
 
     def _define_prompt(self, function: Callable[P, R], **options: Any) -> Prompt[P, R]:
         return self.add_prompt(Prompt.define(function, **options))
 
+    @lists_options(ResourceOptions, Resource, ResourceTemplate)
     def resource(
-        self,
-        uri: str,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        annotations: types.Annotations | types.Json | None = None,
-        size: int | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
-        unsafe_paths: bool = False,
+        self, uri: str, /, **options: Unpack[ResourceOptions]
     ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
         """Register a function that reads a resource, or a resource template if the URI has variables.
 
@@ -147,7 +113,7 @@ class Registration:
         Raises:
             DefinitionError: the URI or the function's parameters cannot be served.
         """
-        make = resource(uri, **options_among(locals(), ResourceOptions))
+        make = resource(uri, **options)
 
         def register(function: Callable[P, R]) -> Resource[P, R] | ResourceTemplate[P, R]:
             made = make(function)

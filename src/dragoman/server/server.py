@@ -344,15 +344,15 @@ class Server(ServerIdentity, Registration):
     def _run_in_background(self, function: Callable[[], Any], notification: str) -> None:
         import asyncio
 
+        from dragoman.runtime.tasks import keep_until_done
+
         async def run() -> None:
             try:
                 await invoke(function)
             except Exception as error:
                 self.report(error, None, {"notification": notification})
 
-        task = asyncio.get_running_loop().create_task(run())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        keep_until_done(asyncio.get_running_loop().create_task(run()), self._background)
 
     def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
         """Send a log message, from any thread, to every client whose log level includes it.
@@ -366,23 +366,23 @@ class Server(ServerIdentity, Registration):
         """
         wants_log(self, level, None)
         encode(data)
-        self._tell_each("notifications/message", lambda member: member.log(level, data, logger))
+        self._notify_each("notifications/message", lambda member: member.log(level, data, logger))
 
     def notify_tools_list_changed(self) -> None:
         """Notify every client, from any thread, that the tools changed."""
-        self._tell(TOOLS_CHANGED)
+        self._notify_change(TOOLS_CHANGED)
 
     def notify_prompts_list_changed(self) -> None:
         """Notify every client, from any thread, that the prompts changed."""
-        self._tell(PROMPTS_CHANGED)
+        self._notify_change(PROMPTS_CHANGED)
 
     def notify_resources_list_changed(self) -> None:
         """Notify every client, from any thread, that the resources changed."""
-        self._tell(RESOURCES_CHANGED)
+        self._notify_change(RESOURCES_CHANGED)
 
     def notify_resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to a resource, from any thread, that the resource was updated."""
-        self._tell(RESOURCE_UPDATED, uri)
+        self._notify_change(RESOURCE_UPDATED, uri)
 
     def notify(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
         """Send a notification of an extension, from any thread, to the clients that subscribed to it.
@@ -401,7 +401,7 @@ class Server(ServerIdentity, Registration):
             raise DefinitionError(f"No extension of the server {self.name!r} has the notification {method!r}")
         given = {} if params is None else params
         encode(given)
-        self._tell_each(method, lambda member: member.notify_change(method, subject, given))
+        self._notify_each(method, lambda member: member.notify_change(method, subject, given))
 
     def notify_elicitation_complete(self, elicitation_id: str) -> None:
         """Notify a client, from any thread, that its user completed a url elicitation (2025-11-25).
@@ -414,15 +414,15 @@ class Server(ServerIdentity, Registration):
         Only the client that received this id, from `ctx.elicit_url` or `UrlElicitationRequired`, receives the
         notification, and receives it once.
         """
-        self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
+        self._notify_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
 
-    def _tell(self, method: str, uri: str | None = None) -> None:
-        self._tell_each(method, lambda member: member.notify_change(method, uri))
+    def _notify_change(self, method: str, uri: str | None = None) -> None:
+        self._notify_each(method, lambda member: member.notify_change(method, uri))
 
-    def _tell_each(self, notification: str, tell: Callable[[NotificationListener], None]) -> None:
+    def _notify_each(self, notification: str, notify: Callable[[NotificationListener], None]) -> None:
         for member in self.audience.members():
             try:
-                tell(member)
+                notify(member)
             except Exception as error:
                 self.report(error, None, {"notification": notification})
 

@@ -188,7 +188,7 @@ def identity_of(found: Any) -> Identity | None:
         return found
     if isinstance(found, str):
         return Identity(found)
-    raise TypeError(f"Whoever tells who sends a request must return an Identity, a name or None, not {type(found)}")
+    raise TypeError(f"The function for `auth` must return an Identity, a name or None, not {type(found)}")
 
 
 def challenge(**parts: str | None) -> str:

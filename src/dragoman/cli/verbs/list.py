@@ -16,12 +16,7 @@ if TYPE_CHECKING:
     from dragoman import types
 
 _KINDS = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "resource_templates")}
-_TITLES = {
-    "tools": "Tools",
-    "prompts": "Prompts",
-    "resources": "Resources",
-    "resource_templates": "Resource templates",
-}
+_TITLES = {"tools": "Tools", "prompts": "Prompts", "resources": "Resources", "resource_templates": "Resource templates"}
 _WIRE = {"resource_templates": "resourceTemplates"}
 
 

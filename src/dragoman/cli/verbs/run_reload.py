@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from dragoman.cli.verbs.run import parse, split_target
+from dragoman.cli.server_file import split_target
+from dragoman.cli.verbs.run import parse
 from dragoman.runtime.terminal import printable_line
 
 POLL_SECONDS = 0.3

@@ -42,7 +42,7 @@ from dragoman.protocol.methods import declares
 from dragoman.protocol.peer import CANCELLED, Answered, Event, Peer, PeerReply, Progressed, RequestCancelled
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.versions import Version
-from dragoman.runtime.tasks import current_task
+from dragoman.runtime.tasks import current_task, keep_until_done
 
 CLOSE_SECONDS = 5.0
 TIMED_OUT, ABANDONED = "Request timed out", "The client does not wait for it any more"
@@ -318,9 +318,7 @@ class ServerConnection:
         # Over HTTP, the client cancels a stateless request by closing its response.
         is_closed = self.link.is_http and self._peer.version.stateless
         if notification is not None and may_cancel and self.is_alive and not is_closed:
-            sending = self._start(self._send_quietly(Outgoing(notification, CANCELLED)))
-            self._cancellations.add(sending)
-            sending.add_done_callback(self._cancellations.discard)
+            keep_until_done(self._start(self._send_quietly(Outgoing(notification, CANCELLED))), self._cancellations)
 
     async def _send_quietly(self, message: Outgoing) -> None:
         with suppress(TransportError, RpcError):
@@ -356,10 +354,7 @@ class ServerConnection:
         return {**params, "_meta": {**params.get("_meta", {}), **self._envelope}} if self._envelope else dict(params)
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = self._loop.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
+        return keep_until_done(self._loop.create_task(work), self._background)
 
     def receive(self, data: bytes) -> asyncio.Future[None] | None:
         """Handle a message of the server; the transport waits for a returned future before the next message."""

@@ -99,7 +99,7 @@ def offered_versions(mode: Mode = "auto", protocol_version: str | None = None) -
     pinned = find_version(protocol_version)
     if pinned is None or pinned not in versions:
         known = ", ".join(version_names(versions))
-        raise ValueError(f"protocol_version {protocol_version!r} cannot be had with mode {mode!r}; there are {known}")
+        raise ValueError(f"protocol_version {protocol_version!r} is not available with mode {mode!r}; use {known}")
     return (pinned,)
 
 

@@ -101,7 +101,7 @@ class HttpLink(Link):
                     self._receive if answered is None else partial(self._receive_for, message, answered),
                     answered=_always if answered is None else answered,
                     resume=None if self.version is not None and self.version.stateless else self._stream_headers,
-                    heard=self._note_session if is_initialize else None,
+                    on_head=self._note_session if is_initialize else None,
                 )
                 response = await (posting if message.id is not None else _acknowledged(posting))
             except ResumptionRefused as refused:

@@ -16,9 +16,9 @@ import copy
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import Any, Generic, Self, Unpack, cast
 
 from dragoman import types
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
@@ -34,9 +34,6 @@ from dragoman.client.results import CallResult, Structured
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
 from dragoman.runtime.tasks import is_pending_here
 from dragoman.schema.naming import matches, tool_names
-
-if TYPE_CHECKING:
-    from typing import Self, Unpack
 
 _logger = logging.getLogger("dragoman.client")
 
@@ -72,6 +69,27 @@ class Group(WithStatements, Mapping[str, ClientT], Generic[ClientT]):
     """The part of a group that `AsyncClients` and `Clients` share: the clients by name, and their states."""
 
     _members: Members[ClientT]
+
+    @classmethod
+    def from_config(
+        cls,
+        path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        *,
+        inputs: Inputs | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> Self:
+        """Return clients of the servers in a configuration file: the named one, or the first one found.
+
+        Example:
+            clients = Clients.from_config("mcp.json")
+
+        The file names programs that the clients start. Use only a file that you trust.
+
+        Raises:
+            ConfigError: the file cannot be read, or is not a configuration.
+        """
+        make: Callable[..., Self] = cls
+        return make(load(path, inputs=inputs), **options)
 
     def __getitem__(self, name: str) -> ClientT:
         return self._members[name].client
@@ -125,26 +143,6 @@ class AsyncClients(Group[AsyncClient]):
         self._members = Members(AsyncClient, servers, required, cast("dict[str, Any]", options))
         self._routes: dict[str, tuple[GroupMember[Any], str]] = {}
         self._state = "new"
-
-    @classmethod
-    def from_config(
-        cls,
-        path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-        *,
-        inputs: Inputs | None = None,
-        **options: Unpack[ClientOptions],
-    ) -> Self:
-        """Return clients of the servers in a configuration file: the named one, or the first one found.
-
-        Example:
-            clients = AsyncClients.from_config("mcp.json")
-
-        The file names programs that the clients start. Use only a file that you trust.
-
-        Raises:
-            ConfigError: the file cannot be read, or is not a configuration.
-        """
-        return cls(load(path, inputs=inputs), **options)
 
     # Connections.
 

@@ -29,6 +29,7 @@ from dragoman.errors import (
     TransportError,
 )
 from dragoman.runtime.backoff import backoff
+from dragoman.runtime.tasks import keep_until_done
 
 if TYPE_CHECKING:
     from dragoman.client.connect.connection import ServerConnection
@@ -48,9 +49,7 @@ class ListenStream:
     """
 
     def __init__(
-        self,
-        kind: type[types.SubscriptionFilter] = types.SubscriptionFilter,
-        on_gap: Callable[[], Any] = lambda: None,
+        self, kind: type[types.SubscriptionFilter] = types.SubscriptionFilter, on_gap: Callable[[], Any] = lambda: None
     ) -> None:
         self.kind = kind
         self.filter = kind()
@@ -58,7 +57,7 @@ class ListenStream:
         """The part of the filter that the server acknowledged."""
         self._on_gap = on_gap
         self._task: asyncio.Task[None] | None = None
-        self._replaced: set[asyncio.Task[None]] = set()
+        self._replaced: set[asyncio.Task[Any]] = set()
         self._id: types.RequestId | None = None
         self._decided = asyncio.Event()
         """Set when the server acknowledged or refused the request."""
@@ -143,8 +142,7 @@ class ListenStream:
         self._refusal = None
         if task is not None and not task.done():
             task.cancel()
-            self._replaced.add(task)
-            task.add_done_callback(self._replaced.discard)
+            keep_until_done(task, self._replaced)
 
     async def wait_replaced(self) -> None:
         """Wait until the replaced requests have ended."""

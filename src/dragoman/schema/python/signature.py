@@ -395,12 +395,7 @@ class _Inspection:
             # The Struct lives only until its values are read, so the garbage collector need not track it.
             # Unknown arguments make the decoding fail; only then `_bind_known` looks at them.
             kind=msgspec.defstruct(
-                "Arguments",
-                fields,
-                rename=names,
-                kw_only=True,
-                gc=False,
-                forbid_unknown_fields=self.extra is None,
+                "Arguments", fields, rename=names, kw_only=True, gc=False, forbid_unknown_fields=self.extra is None
             ),
             schema={"type": "object"},
             fields={slot.key: slot.shape for slot in self.slots},

@@ -40,6 +40,7 @@ else:
     Returned = R
 
 Listed = TypeVar("Listed")
+Function = TypeVar("Function", bound=Callable[..., object])
 _OURS = "dragoman.server."
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -199,6 +200,28 @@ def options_among(names: dict[str, Any], kind: type[Any]) -> Any:
     second list of their names.
     """
     return {option: names[option] for option in kind.__annotations__ if option in names}
+
+
+def lists_options(options: type[Any], *kinds: type[Definition[..., Any]]) -> Callable[[Function], Function]:
+    """Let `help` list the options of a TypedDict in place of `**options`; the defaults are the attributes of `kinds`.
+
+    A parameter `**further` stays in the list.
+    """
+    defaults = {name: getattr(kind, name) for kind in kinds for name in options.__annotations__ if hasattr(kind, name)}
+    defaults["name"] = None
+    listed = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint.__forward_arg__)
+        for name, hint in options.__annotations__.items()
+    ]
+
+    def list_options(function: Function) -> Function:
+        signature = inspect.signature(function)
+        *given, rest = signature.parameters.values()
+        further = [rest] if rest.name == "further" else []
+        function.__signature__ = signature.replace(parameters=[*given, *listed, *further])  # type: ignore[attr-defined]
+        return function
+
+    return list_options
 
 
 def decorated(

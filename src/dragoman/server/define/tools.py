@@ -26,7 +26,7 @@ from dragoman.server.define.definition import (
     R,
     Returned,
     decorated,
-    options_among,
+    lists_options,
 )
 from dragoman.server.define.tool_results import Output, ResultMisfit, ToolResult
 from dragoman.server.request.call import Call
@@ -246,22 +246,9 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 def tool(
     given_name: str | None = None, /, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+@lists_options(ToolOptions, Tool)
 def tool(
-    given: Callable[P, R] | str | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    input_schema: InputSchema | types.Json | None = None,
-    output_schema: OutputSchema | types.Json | None = None,
-    annotations: types.ToolAnnotations | types.Json | None = None,
-    meta: types.Json | None = None,
-    icons: Iterable[types.Icon | types.Json] = (),
-    inline: bool = False,
-    scopes: Sequence[str] = (),
-    wrap_result: bool = True,
-    **further: object,
+    given: Callable[P, R] | str | None = None, /, **further: object
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool from a function; any server can register it.
 
@@ -277,7 +264,7 @@ def tool(
     Raises:
         DefinitionError: the function cannot be a tool; the message says why.
     """
-    return decorated(Tool[P, R].define, given, options_among(locals(), ToolOptions) | further)
+    return decorated(Tool[P, R].define, given, further)
 
 
 __all__ = ["Tool", "ToolResult", "tool"]

@@ -1,7 +1,7 @@
 """`Call`: one request while the server serves it, with its session, its channel and its cancellation.
 
 The code that receives a request (`duplex`, `http`, `serving`) makes its `Call` and passes it to the runner. Handlers
-and contexts read it. The `Session` of a call holds the data that the server keeps of the client. The `Channel` of a
+and contexts read it. The `Session` of a call holds what the server knows about the client. The `Channel` of a
 call sends every message to the client except the response.
 """
 
@@ -18,6 +18,7 @@ from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
+from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     import asyncio
@@ -57,7 +58,7 @@ class SessionValues(NamedTuple):
 
 
 class Session:
-    """The data that the server keeps of the client of a connection or of an HTTP session."""
+    """What the server knows about the client of a connection or of an HTTP session."""
 
     __slots__ = ("caller", "elicitations", "id", "log_level", "principal", "subscribed")
 
@@ -69,7 +70,7 @@ class Session:
         self.log_level: types.LoggingLevel | None = None
         self.subscribed: set[str] = set()
         """The URIs of the resources that the client subscribed to."""
-        self.elicitations: dict[str, None] | None = None
+        self.elicitations: Recent[str, None] | None = None
         """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
 
     def kept_values(self, server: Server) -> SessionValues | None:  # noqa: ARG002
@@ -83,10 +84,8 @@ class Session:
     def add_elicitation(self, id: str) -> None:
         """Record a url elicitation; beyond the limit the oldest elicitation is forgotten."""
         if self.elicitations is None:
-            self.elicitations = {}
+            self.elicitations = Recent(MAX_ELICITATIONS)
         self.elicitations[id] = None
-        if len(self.elicitations) > MAX_ELICITATIONS:
-            del self.elicitations[next(iter(self.elicitations))]
 
     def end_elicitation(self, id: str) -> types.ElicitationCompleteNotificationParams | None:
         """Forget an elicitation, and return the params of the notification of its completion.
@@ -128,34 +127,27 @@ class Channel(Protocol):
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification that belongs to this request, from any thread."""
-        ...
 
     def notify_session(self, method: str, params: Any) -> None:
         """Send a notification that may follow the response, from any thread.
 
         Before the response it is sent on the stream of this request, afterwards on the standalone stream.
         """
-        ...
 
     async def wait_for_room(self) -> None:
         """Wait until the client has read enough of the sent messages."""
-        ...
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
         """Send a request to the client and return its result (handshake era)."""
-        ...
 
     async def listen(self, subscription: Subscription) -> None:
         """Serve a subscription until the connection or the application ends (stateless era)."""
-        ...
 
     def notify_updated(self, uri: str) -> None:
         """Notify this client, from any thread, that a resource was updated."""
-        ...
 
     async def close_stream(self) -> None:
         """Close the HTTP connection of this request, if the client can resume the stream of the response."""
-        ...
 
 
 class NoChannel:

@@ -299,7 +299,7 @@ class ProcessTransport:
         """Begin the end, because the child does not read any more; called by the writer."""
         self._begin_end(ServerCrashed("closed its stdin"))
 
-    # Ending
+    # The end of the process.
 
     def _on_exit(self) -> None:
         self._exited.set()

@@ -27,7 +27,7 @@ from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.urls import HTTP_SCHEMES, redacted
-from dragoman.runtime.network import Network, basic_authorization, netrc_authorization, pinned, proxy_for
+from dragoman.runtime.network import Network, basic_authorization, netrc_authorization, pinned, proxy_for, read_body
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Receive
 
@@ -154,11 +154,11 @@ class HttpClient:
         *,
         answered: Answered,
         resume: Resume | None = None,
-        heard: Callable[[HttpResponse], None] | None = None,
+        on_head: Callable[[HttpResponse], None] | None = None,
     ) -> HttpResponse:
         """Post a message, and pass each message of the response to `receive` until `answered()` is true.
 
-        `heard` is called with the status and the headers before the body is read. `resume` gives the headers of a GET
+        `on_head` is called with the status and the headers before the body is read. `resume` gives the headers of a GET
         that resumes a broken stream; without it the stream is not resumed.
 
         Raises:
@@ -171,8 +171,8 @@ class HttpClient:
         ended = False
         try:
             answer = HttpResponse(status, response.headers)
-            if heard is not None:
-                heard(answer)
+            if on_head is not None:
+                on_head(answer)
             if status >= FAILED:
                 answer = HttpResponse(status, response.headers, await self._read_refusal(response))
             elif status not in _NO_ANSWER and not answered():
@@ -191,7 +191,9 @@ class HttpClient:
     ) -> bytes:
         kind = response.content_type
         if kind == JSON:
-            body = await self._read_body(response)
+            body = await read_body(response, self._limit)
+            if body is None:
+                raise TooLarge(f"{self.url} answered with more than {self._limit} bytes; raise max_message_bytes")
             if body:
                 receive(body)
             return body
@@ -317,24 +319,6 @@ class HttpClient:
 
     def _broken_error(self, error: BaseException) -> TransportError:
         return TransportError(f"The connection to {self.url} broke: {_text(error)}")
-
-    async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
-        length = response.content_length
-        if length is not None and length > self._limit:
-            raise self._too_large()
-        content = response.content
-        pieces: list[bytes] = []
-        size = 0
-        while not content.at_eof():
-            piece = await content.readany()
-            size += len(piece)
-            if size > self._limit:
-                raise self._too_large()
-            pieces.append(piece)
-        return b"".join(pieces)
-
-    def _too_large(self) -> TooLarge:
-        return TooLarge(f"{self.url} answered with more than {self._limit} bytes; raise max_message_bytes")
 
     async def _read_refusal(self, response: aiohttp.ClientResponse) -> bytes:
         """Return the body of an error response, as much of it as arrives in time."""

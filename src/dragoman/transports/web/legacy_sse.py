@@ -20,7 +20,7 @@ from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network
-from dragoman.runtime.tasks import cancel_and_wait
+from dragoman.runtime.tasks import cancel_and_wait, retrieve_exception
 from dragoman.transports.contract import Receive
 from dragoman.transports.web.http import FAILED, JSON, SSE, HttpClient, is_stream
 
@@ -187,10 +187,10 @@ class LegacySse:
         stream, self._stream = self._stream, None
         endpoint, self._endpoint = self._endpoint, None
         self._closed = None
-        if endpoint is not None and not endpoint.done():
-            endpoint.set_exception(ConnectError(f"The connection to {self.url} was closed"))
-        if endpoint is not None and not endpoint.cancelled():
-            endpoint.exception()
+        if endpoint is not None:
+            if not endpoint.done():
+                endpoint.set_exception(ConnectError(f"The connection to {self.url} was closed"))
+            retrieve_exception(endpoint)
         try:
             if reading is not None:
                 await cancel_and_wait(reading)
