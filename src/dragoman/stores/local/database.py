@@ -131,7 +131,9 @@ class Database:
     async def close(self) -> None:
         """Close the connection after the work that waits, and end the thread if nobody listens."""
         if self._thread is not None:
-            await self.submit(None)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self.submit(None)
 
     @property
     def _look_job(self) -> _QueuedWork:
@@ -143,7 +145,7 @@ class Database:
 
     def _put(self, job: _QueuedWork) -> None:
         with self._starting:
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 thread = Thread(target=self._serve, name="dragoman-store", daemon=True)
                 thread.start()
                 self._thread = thread
@@ -245,6 +247,7 @@ class Database:
         except BaseException as error:
             self._roll_back(connection, error)
             raise
+        # Nothing may fail from here on: a transaction that fails is run again.
         self.changes.report(transaction.changed)
         if writes and transaction.changed:
             self._bell.ring()

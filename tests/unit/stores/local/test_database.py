@@ -144,6 +144,18 @@ async def test_a_thread_that_does_not_answer_is_waited_for_with_a_bound(path, mo
     await store.close()
 
 
+async def test_closing_does_not_wait_for_a_thread_that_hangs(path, monkeypatch):
+    store = database(path)
+    may_end = threading.Event()
+    hanging = store.submit(lambda transaction: may_end.wait(10))
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.05)
+    await store.close()
+    assert not hanging.done()
+    may_end.set()
+    await hanging
+    await until(lambda: store._thread is None)
+
+
 async def test_the_thread_ends_when_it_is_idle_and_begins_again(path, monkeypatch):
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
     store = database(path)
