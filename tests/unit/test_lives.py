@@ -146,7 +146,7 @@ async def test_a_channel_of_a_session_opens_its_stream_at_most_once_and_is_over_
     server = Server(secret=SECRET)
     data = SharedSession(Caller(LATEST_HANDSHAKE), "s")
     session = HttpSession(server, data, workers=Workers(server), retention=Retention())
-    channel = SessionChannel(session, Reader(), can_stream=True)
+    channel = SessionChannel(session, Reader(), 1, can_stream=True)
     assert channel._state == "unopened"
     for step in steps:
         channel.stream if step == "open" else channel.close()

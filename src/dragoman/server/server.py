@@ -90,6 +90,12 @@ class Server(ServerIdentity, Registration):
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
     """
 
+    _key_ring: KeyRing | None = None
+    _views: ViewService | None = None
+    _notification_offer: eras.Offer | None = None
+    """The offer that opens notifications of clients; None if no extension handles a notification."""
+    _warned = False
+
     def __init__(
         self,
         name: str = "dragoman",
@@ -130,13 +136,10 @@ class Server(ServerIdentity, Registration):
         self.audience = Audience()
         self._background: set[Any] = set()
         self._secret = secret
-        self._key_ring: KeyRing | None = None
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
-        self._views: ViewService | None = None
         self._declaration = Declaration(capabilities)
         self.installed: InstalledExtensions | None = None if extensions is None else self._install(extensions)
         """The extensions of the server; None if the author gave none."""
-        self._warned = False
         self.cache_hints = checked_cache_hints(ttl_ms, cache_scope)
         self._require_pinned_version(self.settings)
         self._deriving = Lock()
@@ -144,8 +147,6 @@ class Server(ServerIdentity, Registration):
         """The inputs of the current offer; `_derive` makes a new offer only if they changed."""
         self.offer: eras.Offer
         """The versions and methods that the server serves."""
-        self._notification_offer: eras.Offer | None = None
-        """The offer that opens notifications of clients; None if no extension handles a notification."""
         if self.installed is not None:
             self.installed.bind(self)
         self.registry.page_size = page_size
