@@ -133,15 +133,15 @@ async def test_the_id_of_an_expired_task_may_be_used_again(store, clock):
 
 
 async def test_a_handle_that_is_gone_and_a_watch_that_is_closed_listen_no_more(store):
-    tasks, namespace = store.tasks("namespace"), store._namespaces["namespace"]
+    tasks, table = store.tasks("namespace"), store._tables["namespace"]
     await tasks.wait(0)
     watching = tasks.watch("id")
     await anext(watching)
-    assert namespace.changes.has_listeners
+    assert table.changes.has_listeners
     await watching.aclose()
     del tasks, watching
     gc.collect()
-    assert not namespace.changes.has_listeners
+    assert not table.changes.has_listeners
 
 
 def test_a_handle_waits_in_the_loop_in_which_it_is_used(store):
@@ -149,7 +149,7 @@ def test_a_handle_waits_in_the_loop_in_which_it_is_used(store):
 
     async def wait() -> None:
         await tasks.wait(3600)
-        await store.tasks("namespace").create(str(len(store._namespaces["namespace"].tasks)), b"", owner="ann")
+        await store.tasks("namespace").create(str(len(store._tables["namespace"]._tasks)), b"", owner="ann")
         await tasks.wait(3600)
 
     for _ in range(2):
