@@ -4,6 +4,11 @@ An `AnnotationReader` reads the annotations of one function. Classes become defi
 each part of an annotation becomes a `Shape`. If msgspec can decode every part as it is annotated, msgspec gets the
 annotations themselves; otherwise it gets the rewritten types of the shapes. When the reader meets a class inside itself
 (a class that refers to itself), it uses a stand-in type, whose conversion it sets when the class is read.
+
+Rejected: the schemas of `msgspec.json.schema_components`, where msgspec accepts a signature. It refuses 28 of the 55
+signatures in the tests, such as unions of two dataclasses, `str | datetime`, `Path` and pydantic models, so this module
+is needed anyway. Of the others 13 would change: choices are sorted and lose their type, every class gets a title, and
+defaults, formats of times, names of keys and descriptions of fields are lost.
 """
 
 from __future__ import annotations
