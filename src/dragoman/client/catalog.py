@@ -228,7 +228,7 @@ class Lists:
         extended = self._session.extensions.page_type(method, kind, entries, connection.version)
         page = await self._session.request(method, params, extended, options)
         if isinstance(page, types.ListToolsResult):
-            mirrors = connection.link.is_http and connection.version.stateless
+            mirrors = connection.link.is_http and connection.version.mirrors_headers
             page.tools = self._session.catalog.add_tools(page.tools, mirrors=mirrors)
         return page
 
@@ -240,7 +240,7 @@ class Lists:
         """
         session = self._session
         connection = await session.start()
-        is_stateless, changes = connection.version.stateless, f"{_METHODS[_PAGES[kind]][1]}_list_changed"
+        version, changes = connection.version, f"{_METHODS[_PAGES[kind]][1]}_list_changed"
 
         def stream() -> object | None:
             # The acknowledged filter identifies the stream: each `subscriptions/listen` request has another object.
@@ -249,10 +249,10 @@ class Lists:
 
         identity = await self._identity()
         if not refresh:
-            found = session.catalog.find(kind, identity, is_always_fresh=not is_stateless, stream=stream())
+            found = session.catalog.find(kind, identity, is_always_fresh=not version.has_cache_hints, stream=stream())
             if found is not None:
                 return found
-        if is_stateless and connection.offers(_METHODS[_PAGES[kind]][1], "list_changed"):
+        if version.listens and connection.offers(_METHODS[_PAGES[kind]][1], "list_changed"):
             session.subscriptions.stream.update(connection, **{changes: True})
         before, edition = stream(), session.catalog.edition(kind)
         items, ttl_ms = await self._fetch(kind)

@@ -145,7 +145,7 @@ class ClientSession:
         self.handlers.use_server_name(connection.server_info)
         self.catalog.forget_all()
         self._connected_at = asyncio.get_running_loop().time()
-        if connection.version.stateless:
+        if connection.version.listens:
             self.subscriptions.stream.open(connection)
         else:
             await self._renew_handshake_state(connection)
@@ -321,7 +321,7 @@ class ClientSession:
     def with_advice(self, failure: str) -> str:
         """Add a remedy to an error text, if the server failed because it cannot send requests in this version."""
         connection = self.connections.latest
-        if connection is None or not connection.version.stateless:
+        if connection is None or not connection.version.asks_in_results:
             return failure
         was_asked, connection.server_requests.refused_stateless = connection.server_requests.refused_stateless, False
         if not was_asked and not _CANNOT_ASK.search(failure):

@@ -18,6 +18,16 @@ class Version(Struct, frozen=True, order=True, kw_only=True, cache_hash=True):
 
     name: str
     stateless: bool = False
+    """Each request carries its version, capabilities and log level: there are no handshake and no session."""
+    asks_in_results: bool = False
+    """A server asks by `input_required` results; in other versions it sends requests, and clients send responses."""
+    listens: bool = False
+    """`subscriptions/listen` replaces the standalone stream and `resources/subscribe`."""
+    has_cache_hints: bool = False
+    mirrors_headers: bool = False
+    """Over HTTP, headers repeat the method and parts of the params."""
+    cancels_by_closing: bool = False
+    """Over HTTP, closing a response cancels the request; in other versions a client can resume the response."""
     batches: bool = False
     """A JSON array of messages is a valid message."""
     omits_unknown_id: bool = False
@@ -43,6 +53,11 @@ V2025_11_25 = Version(
 V2026_07_28 = Version(
     name="2026-07-28",
     stateless=True,
+    asks_in_results=True,
+    listens=True,
+    has_cache_hints=True,
+    mirrors_headers=True,
+    cancels_by_closing=True,
     omits_unknown_id=True,
     any_structured_content=True,
     resource_not_found=-32602,

@@ -23,7 +23,7 @@ from urllib.request import getproxies, proxy_bypass
 from msgspec import Struct
 
 from dragoman.errors import InsecureUrl
-from dragoman.protocol.urls import is_loopback, port_of
+from dragoman.protocol.urls import is_localhost, is_loopback, port_of
 
 if TYPE_CHECKING:
     import aiohttp
@@ -79,7 +79,7 @@ def proxy_for(url: str, network: Network) -> str | None:
         return network.proxy
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if not host or is_loopback(host) or host.endswith(".localhost"):
+    if not host or is_loopback(host) or is_localhost(host):
         return None
     proxies = getproxies()
     found = proxies.get(parts.scheme) or proxies.get("all")

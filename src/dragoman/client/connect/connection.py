@@ -293,7 +293,7 @@ class ServerConnection:
         if token is not None and (token in tokens or token in peer.waiting):
             raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
         meta, headers = self._meta(method, id, options), options.headers
-        if self.link.is_http and options.mirrored is not None and self._peer.version.stateless:
+        if self.link.is_http and options.mirrored is not None and self._peer.version.mirrors_headers:
             headers = {**options.mirrored.build(params["arguments"]), **(headers or {})}
         pending = _Pending(options.on_progress)
         data = peer.send_request(id, method, {**params, "_meta": meta} if meta else params, pending)
@@ -315,8 +315,7 @@ class ServerConnection:
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
         assert message.id is not None
         notification = self._peer.cancel(message.id, _cancellation_reason(error))
-        # Over HTTP, the client cancels a stateless request by closing its response.
-        is_closed = self.link.is_http and self._peer.version.stateless
+        is_closed = self.link.is_http and self._peer.version.cancels_by_closing
         if notification is not None and may_cancel and self.is_alive and not is_closed:
             keep_until_done(self._start(self._send_quietly(Outgoing(notification, CANCELLED))), self._cancellations)
 

@@ -113,8 +113,8 @@ class ServerRequests:
 
     def _outcome(self, request: jsonrpc.Request) -> Any:
         """Return a result, an RpcError, or a function to await for one of them."""
-        if self._peer.version.stateless:
-            # A stateless server asks by `input_required`. Over HTTP a client cannot answer a request of the server.
+        if self._peer.version.asks_in_results:
+            # Over HTTP a client could not answer a request of the server.
             self.refused_stateless = True
             return MethodNotFound(f"In {self._peer.version.name} a server sends no requests")
         try:

@@ -78,7 +78,7 @@ class ListenStream:
     def open(self, connection: ServerConnection) -> None:
         """Send the request on a stateless connection, if the client subscribes to anything."""
         self._stop()
-        if connection.version.stateless and self.has_filter:
+        if connection.version.listens and self.has_filter:
             params = {"notifications": msgspec.to_builtins(self.filter)}
             self._task = asyncio.get_running_loop().create_task(self._listen(connection, params))
 
@@ -191,7 +191,7 @@ class Subscriptions:
             raise CapabilityNotAvailable("The server does not tell when resources change (resources.subscribe)")
         self.resources.add(uri)
         try:
-            if connection.version.stateless:
+            if connection.version.listens:
                 self.stream.update(connection, resource_subscriptions=sorted(self.resources))
                 await self.stream.wait_acknowledged(self._session.timeout or TIMEOUT_SECONDS)
                 if uri not in (self.stream.acknowledged.resource_subscriptions or ()):
@@ -209,7 +209,7 @@ class Subscriptions:
         self.resources.discard(uri)
         self._callbacks.pop(uri, None)
         connection = await self._session.start()
-        if connection.version.stateless:
+        if connection.version.listens:
             self.stream.update(connection, resource_subscriptions=sorted(self.resources) or None)
             await self.stream.wait_replaced()
             await connection.cancellations_sent()
@@ -225,6 +225,6 @@ class Subscriptions:
                 raise CapabilityNotAvailable(f"The server does not offer {name} ({'.'.join(field.capability)})")
         changes = {name: value if isinstance(value, bool) else value and list(value) for name, value in fields.items()}
         self.stream.update(connection, **{name: value or None for name, value in changes.items()})
-        if connection.version.stateless and self.stream.has_filter:
+        if connection.version.listens and self.stream.has_filter:
             await self.stream.wait_acknowledged(self._session.timeout or TIMEOUT_SECONDS)
         return self.stream.acknowledged

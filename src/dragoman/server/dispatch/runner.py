@@ -234,7 +234,7 @@ def _seal(server: Server, result: Any, version: Version) -> Any:
     """Return a result in the form of a version; missing cache hints are those of the server."""
     if not isinstance(result, types.Result):
         return eras.seal_value(result, version, server.info_bytes)
-    if version.stateless and isinstance(result, types.CacheableResult):
+    if version.has_cache_hints and isinstance(result, types.CacheableResult):
         ttl_ms, cache_scope = server.cache_hints
         # The result is copied, because an author may return the same object for every request.
         result = msgspec.structs.replace(

@@ -241,13 +241,13 @@ class PostService:
     # Requests without a session
 
     async def _serve_request(self, call: Call, exchange: Exchange, acceptable: AcceptedTypes) -> None:
-        is_stateless = call.request.caller.version.stateless
+        version = call.request.caller.version
         if not self._can_stream:
             acceptable = _require_no_stream(call, acceptable)
-        can_stream = acceptable.sse and (is_stateless or not self._json_response)
+        can_stream = acceptable.sse and (version.stateless or not self._json_response)
         if call.request.method.name == "subscriptions/listen":
             self._require_listening(call, can_stream=can_stream)
-        lacks_standalone_stream = not (self._can_stream and is_stateless)
+        lacks_standalone_stream = not (self._can_stream and version.listens)
         call.channel = channel = PostChannel(
             self._server,
             self.subscriptions,
@@ -257,7 +257,7 @@ class PostService:
         )
         call.task = exchange.task
         exchange.may_stream = can_stream
-        if is_stateless:
+        if version.cancels_by_closing:
             exchange.on_gone = call.cancel
         self.in_flight.add(call)
         try:

@@ -79,7 +79,7 @@ class Asking:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._stateless = call.request.caller.version.stateless
+        self._asks_in_results = call.request.caller.version.asks_in_results
         self._parked: list[asyncio.Future[None]] = []
         self._stopping = False
         self._over = False
@@ -122,13 +122,13 @@ class Asking:
     @property
     def inputs(self) -> Mapping[str, Any]:
         """The answers so far, by key, as the client sent them."""
-        answers = self.rounds.inputs if self._stateless else self._fulfilled
+        answers = self.rounds.inputs if self._asks_in_results else self._fulfilled
         return {key: msgspec.json.decode(raw) for key, raw in answers.items()}
 
     @property
     def state(self) -> Any:
         """The state that the handler returned in an earlier run."""
-        raw = self.rounds.state if self._stateless else self._state
+        raw = self.rounds.state if self._asks_in_results else self._state
         return None if raw is None else msgspec.json.decode(raw)
 
     def require(self, questions: Iterable[Question]) -> None:
@@ -142,9 +142,9 @@ class Asking:
         method = self._call.request.method
         if self._call.cancelled:
             raise Cancelled("The client cancelled the request")
-        if self._stateless and not method.input_required:
+        if self._asks_in_results and not method.input_required:
             raise DragomanError(f"A handler of {method.name} cannot ask the client")
-        if self._stateless and self._over:
+        if self._asks_in_results and self._over:
             raise DragomanError(f"The request {method.name} is answered: its client cannot be asked any more")
         require_capabilities(self._call, [path for question in questions for path in question.capabilities])
 
@@ -173,7 +173,7 @@ class Asking:
             MissingCapability: the client lacks a capability that a question needs.
         """
         self.require(questions.values())
-        if self._stateless:
+        if self._asks_in_results:
             answers = self._recorded(questions, key)
             if answers is None and parks:
                 await self._park()
@@ -231,7 +231,7 @@ class Asking:
 
     def recorded_step(self, name: str) -> Raw | None:
         """Return the encoded value that a step recorded; None if the step did not run yet."""
-        return self.rounds.step(name) if self._stateless else self._steps.get(name)
+        return self.rounds.step(name) if self._asks_in_results else self._steps.get(name)
 
     def step_value(self, raw: Raw, kind: type[Any] | None) -> Any:
         """Decode the value of a step.
@@ -255,7 +255,7 @@ class Asking:
                 f" back as, step({name!r}, ..., result_type={type(value).__name__})"
             )
         raw = Raw(encode(value))
-        if self._stateless:
+        if self._asks_in_results:
             self.rounds.record(name, raw)
         else:
             self._steps[name] = raw
@@ -286,7 +286,7 @@ class Asking:
         for parked in self._parked:
             parked.cancel()
         self._parked.clear()
-        self._over = self._stateless
+        self._over = self._asks_in_results
         stopped, self._stopping = self._stopping, False
         if stopped and self._call.task is not None:
             self._call.task.uncancel()
@@ -350,7 +350,7 @@ async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
         raise failed
     if not isinstance(value, InputRequired):
         return value
-    if call.request.caller.version.stateless:
+    if call.request.caller.version.asks_in_results:
         return asking.input_required(value)
     await asking.fulfil(value)
     return RUN_AGAIN
@@ -367,7 +367,7 @@ def _ask_for_pages(
         checked = checked_elicitations(error)
     except DefinitionError as misfit:
         return None, misfit
-    if call.request.caller.version.stateless:
+    if call.request.caller.version.asks_in_results:
         questions = asking_of(call).pages_to_visit(pages(checked))
         if questions:
             return InputRequired(questions), None

@@ -293,7 +293,7 @@ class HttpClient:
                 return response
             location = response.headers.get("Location", "")
             self.release(response, at_once=True)
-            found = _redirect_target(target, location)
+            found = joined(target, location) if location else None
             if found is None or status not in _FOLLOWED or found.origin() != target.origin():
                 shown = redacted(location if found is None else str(found)) or "nowhere"
                 raise HttpError(f"{self.url} redirects to {shown}, which is not followed; use that address", status)
@@ -456,13 +456,13 @@ def _proxy(given: str) -> URL:
     return proxy
 
 
-def _redirect_target(url: URL, location: str) -> URL | None:
-    """Return the target of a redirect, if it is an HTTP address."""
+def joined(url: URL, text: str) -> URL | None:
+    """Return the address that a response of `url` names, None if it names no address with a host."""
     try:
-        found = url.join(URL(location))
+        found = url.join(URL(text))
     except ValueError:
         return None
-    return found if location and found.scheme in HTTP_SCHEMES and found.host else None
+    return found if found.host else None
 
 
 def _never_answered() -> bool:
