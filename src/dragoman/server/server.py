@@ -22,7 +22,7 @@ from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, encode
 from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.runtime.callables import invoke
-from dragoman.server.audience import Audience, NotificationListener, server_notifications
+from dragoman.server.audience import Audience, NotificationListener
 from dragoman.server.declaration import (
     Declaration,
     GivenCapabilities,
@@ -37,7 +37,7 @@ from dragoman.server.dispatch.lifecycle import Lifecycle, WithLifecycle
 from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, wants_log
+from dragoman.server.request.call import ELICITATION_COMPLETE, Call, server_notifications, wants_log
 from dragoman.server.settings import ServerSettings, checked_cache_hints, checked_configuration, checked_limits
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
+from dragoman.protocol.methods import METHOD_NAMES, Method
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,6 +45,15 @@ def wants_log(server: Server, level: types.LoggingLevel, threshold: types.Loggin
         raise ValueError(f"There is no log level {level!r}; there are {', '.join(LEVELS)}")
     severity = LEVELS.index(level)
     return threshold is not None and server.capabilities.logging is not None and severity >= LEVELS.index(threshold)
+
+
+def server_notifications(server: Server, method: str) -> list[Method]:
+    """Return the rows of a notification that extensions let the server send: one row for each extension generation."""
+    return [
+        row
+        for row in server.offer.table.methods
+        if row.name == method and row.is_notification and "server" in row.sender and method not in METHOD_NAMES
+    ]
 
 
 class Session:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import Cancelled, MethodNotFound
+from dragoman.errors import Cancelled
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.fields import trim
@@ -346,11 +346,48 @@ class Context(RequestFacts):
             Timeout: the client did not answer in time.
             InvalidParams: the client's result is not an object.
         """
-        from dragoman.server.request.questions import check_empty
+        await self.request("ping", timeout=timeout)
 
-        if self._call.request.caller.version.stateless:
-            raise MethodNotFound("A server cannot ping its client in this protocol version")
-        check_empty(await self._call.ask_client("ping", {}, timeout))
+    async def request(
+        self, method: str, params: Mapping[str, object] | None = None, *, timeout: float = TIMEOUT
+    ) -> types.Json:
+        """Send a request to the client, such as one of an extension, and return its result (until 2025-11-25).
+
+        Example:
+            answer = await ctx.request("quotes/confirm", {"quoteId": "q-1"}, timeout=60)
+
+        Raises:
+            MethodNotFound: the client's protocol version has no such request from a server.
+            MissingCapability: the client did not declare the extension, or the capability of the method.
+            RpcError: the client refused.
+            Timeout: the client did not answer in time.
+            InvalidParams: the client's result is not an object.
+        """
+        from dragoman.server.request.asking import request_row, require_capabilities
+        from dragoman.server.request.questions import decode_answer
+
+        row = request_row(self._call, method)
+        require_capabilities(self._call, [row.capability])
+        return decode_answer(await self._call.ask_client(method, params or {}, timeout), types.Json)
+
+    async def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
+        """Send a notification of an extension to the client of this request, before or after the response.
+
+        Example:
+            await ctx.notify("notifications/quotes/changed", {"quoteId": "q-1"})
+
+        Nothing is sent to a client whose version does not have the notification, or that did not declare the extension.
+        In the stateless era nothing is sent after the response.
+
+        Raises:
+            DefinitionError: no extension of the server has such a notification.
+            ValidationError: the parameters cannot be JSON.
+        """
+        from dragoman.server.request.asking import wants_notification
+
+        if wants_notification(self._call, method):
+            self._call.channel.notify_session(method, params or {})
+            await self._room()
 
     @overload
     async def elicit(
@@ -513,6 +550,8 @@ class BlockingContext(RequestFacts):
     close_stream = blocking(Context.close_stream)
     notify_elicitation_complete = blocking(Context.notify_elicitation_complete)
     ping = blocking(Context.ping)
+    request = blocking(Context.request)
+    notify = blocking(Context.notify)
     elicit = blocking(Context.elicit)
     elicit_url = blocking(Context.elicit_url)
     sample = blocking(Context.sample)
