@@ -1,4 +1,4 @@
-"""What the server's side of an extension sends to one client: requests, and notifications before or after the response."""
+"""What a server with an extension sends to one client: requests, and notifications before and after the response."""
 
 import asyncio
 from typing import Any
