@@ -8,7 +8,6 @@ stopped then, within three seconds.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import threading
 import weakref
@@ -32,7 +31,6 @@ from dragoman.client.connect.endpoint import Target
 from dragoman.client.options import CallOptions, ClientOptions, reusable
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured
-from dragoman.errors import DragomanError
 from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.portal import existing_portal, outcome, portal
 
@@ -40,7 +38,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")
 Twin = TypeVar("Twin", bound=Bound[Any])
-EXIT_SECONDS = 3.0
 _fork_lock = threading.Lock()
 
 
@@ -172,6 +169,7 @@ class Client(ClientProperties):
     discover = blocking(AsyncClient.discover)
     list_tools = blocking(AsyncClient.list_tools)
     call_tool = blocking(AsyncClient.call_tool)  # type: ignore[arg-type]  # mypy minds **unknown
+    call_tool_unfinished = blocking(AsyncClient.call_tool_unfinished)
     list_prompts = blocking(AsyncClient.list_prompts)
     get_prompt = blocking(AsyncClient.get_prompt)
     list_resources = blocking(AsyncClient.list_resources)
@@ -383,25 +381,10 @@ def _release(client: AsyncClient) -> None:
         loop.kept.discard(client)
 
 
-async def _stop(clients: list[AsyncClient]) -> None:
-    await asyncio.wait([asyncio.ensure_future(client.stop()) for client in clients], timeout=EXIT_SECONDS)
-
-
-def _stop_open_clients() -> None:
-    loop = existing_portal()
-    if loop is None or not loop.kept:
-        return
-    try:
-        outcome(loop.start(_stop(list(loop.kept))), EXIT_SECONDS + 1)
-    except (TimeoutError, RuntimeError, DragomanError):
-        return
-
-
 def _renew_lock() -> None:
     global _fork_lock
     _fork_lock = threading.Lock()
 
 
-atexit.register(_stop_open_clients)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)

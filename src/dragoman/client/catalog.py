@@ -225,8 +225,8 @@ class Lists:
         if not connection.offers(capability):
             return msgspec.convert({entries: []}, kind)
         params = {} if cursor is None else {"cursor": cursor}
-        extended = self._session.extensions.page_type(method, kind, entries, connection.version)
-        page = await self._session.request(method, params, extended, options)
+        extended: Any = self._session.table.page_type(method, connection.version)
+        page: P = await self._session.request(method, params, extended, options)
         if isinstance(page, types.ListToolsResult):
             mirrors = connection.link.is_http and connection.version.mirrors_headers
             page.tools = self._session.catalog.add_tools(page.tools, mirrors=mirrors)

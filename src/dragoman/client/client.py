@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Never, Protocol, Self, Unpack, cast
 
 import msgspec
@@ -17,9 +17,16 @@ from dragoman.client.catalog import MAX_PAGES, ListedTool, Lists, find
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.connect.finalizer import Finalizer
 from dragoman.client.extensions.installed import Extensions
-from dragoman.client.options import ClientOptions, OnProgress, RequestOptions, check, unknown_call_option
+from dragoman.client.options import (
+    CallOptions,
+    ClientOptions,
+    OnProgress,
+    RequestOptions,
+    check,
+    unknown_call_option,
+)
 from dragoman.client.properties import ClientProperties
-from dragoman.client.results import CallResult, Structured, unwrap
+from dragoman.client.results import CallResult, FurtherResult, Structured, unwrap
 from dragoman.client.session import ClientSession
 from dragoman.errors import CapabilityNotAvailable, DragomanError, HeaderMismatch, RpcError, ToolError, TransportError
 
@@ -198,32 +205,76 @@ class AsyncClient(ClientProperties):
             TransportError: the connection was lost; the tool may have run.
             ValidationError: the structured content does not fit `result_type`, or the schema in a strict client.
         """
-        name, given = tool if isinstance(tool, str) else str(tool.name), dict(arguments or {})
-        params: dict[str, Any] = {"name": name, "arguments": given}
+        name = tool if isinstance(tool, str) else str(tool.name)
+        params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
         if unknown or input_responses is not None or request_state is not None:
             params |= _resumption(input_responses, request_state, unknown)
-        if self._on_approval is not None:
-            params["arguments"] = await self._approved(self._on_approval, name, given)
         options = RequestOptions(timeout, total_timeout, on_progress, progress_token, headers, meta)
-        options.is_repeatable = idempotent
-        try:
-            result = await self._call(name, params, options)
-        except HeaderMismatch:
-            options.is_repeatable = idempotent
-            # The server requires arguments of the tool in HTTP headers that the client does not know, or knows wrongly.
-            await self._lists.all("tools", refresh=True)
-            result = await self._call(name, params, options)
-        listed = self._session.catalog.tools.get(name)
+        outcome = await self._call(name, params, options, idempotent=idempotent, raise_on_error=raise_on_error)
+        return outcome if result_type is None else outcome.of_type(result_type)  # type: ignore[no-any-return]
+
+    async def call_tool_unfinished(
+        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> CallResult | FurtherResult:
+        """Call a tool as `call_tool` does, but do not let an extension finish a result of one of its types.
+
+        Example:
+            result = await client.call_tool_unfinished("render")
+            if isinstance(result, FurtherResult):
+                print(result.result_type, result.fields)
+
+        The options are those of `call_tool`, which also says what is raised.
+        """
+        given: dict[str, Any] = dict(options)
+        name = tool if isinstance(tool, str) else str(tool.name)
+        params = {"name": name, "arguments": dict(arguments or {})}
+        params |= _resumption(given.pop("input_responses", None), given.pop("request_state", None))
+        policy = {"idempotent": given.pop("idempotent", None), "raise_on_error": given.pop("raise_on_error", True)}
+        return await self._call(name, params, RequestOptions(**given, finish=False), **policy)  # type: ignore[no-any-return]
+
+    async def _call(
+        self,
+        name: str,
+        params: dict[str, Any],
+        options: RequestOptions,
+        *,
+        idempotent: bool | None,
+        raise_on_error: bool,
+    ) -> Any:
+        """Send an approved call, and return its `CallResult`, or a `FurtherResult` if the options do not finish it."""
+        session, is_listed_again = self._session, False
+        if self._on_approval is not None:
+            params["arguments"] = await self._approved(self._on_approval, name, params["arguments"])
+        result: Any = None
+        while result is None:
+            connection = session.connections.latest
+            # A new connection clears the catalog, so the entries of a lost connection are not used.
+            listed = None if connection is None or connection.state != "alive" else session.catalog.tools.get(name)
+            options.mirrored, options.is_repeatable = None if listed is None else listed.plan, idempotent
+            if idempotent is None and listed is not None and self.trusted:
+                options.is_repeatable = listed.is_idempotent
+            try:
+                result = await session.request("tools/call", params, types.CallToolResult, options)
+            except HeaderMismatch:
+                # The server requires arguments of the tool in HTTP headers that the client does not know, or knows
+                # wrongly.
+                if is_listed_again:
+                    raise
+                is_listed_again = True
+                await self._lists.all("tools", refresh=True)
+        if type(result) is FurtherResult:
+            return result
+        listed = session.catalog.tools.get(name)
         if listed is None or listed.violation(result) is not None:
             listed = await self._compared(name, listed, result)
         if listed is not None and listed.is_wrapped:
             unwrap(result)
-        outcome = CallResult.of(result)
+        outcome: CallResult[Any] = CallResult.of(result)
         if types.ResourceLink in map(type, outcome.content):
-            self._session.catalog.add_links(outcome.content)
+            session.catalog.add_links(outcome.content)
         if outcome.is_error and raise_on_error:
-            raise ToolError(self._session.with_advice(outcome.failure), outcome)
-        return outcome if result_type is None else outcome.of_type(result_type)
+            raise ToolError(session.with_advice(outcome.failure), outcome)
+        return outcome
 
     async def _approved(self, handler: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Ask the approval handler about a call, and return the approved arguments."""
@@ -231,17 +282,6 @@ class AsyncClient(ClientProperties):
         approval = Approval(name, arguments, tool=None if listed is None else listed.tool, server=self.server_name)
         await self._approvals.decide(handler, approval, self._approval_timeout)
         return dict(approval.arguments)
-
-    def _call(
-        self, name: str, params: dict[str, Any], options: RequestOptions
-    ) -> Coroutine[Any, Any, types.CallToolResult]:
-        connection = self._session.connections.latest
-        # A new connection clears the catalog, so the entries of a lost connection are not used.
-        listed = None if connection is None or connection.state != "alive" else self._session.catalog.tools.get(name)
-        options.mirrored = None if listed is None else listed.plan
-        if options.is_repeatable is None and listed is not None and self.trusted:
-            options.is_repeatable = listed.is_idempotent
-        return self._session.request("tools/call", params, types.CallToolResult, options)
 
     async def _compared(self, name: str, listed: ListedTool | None, result: types.CallToolResult) -> ListedTool | None:
         """Compare a result with the output schema of its tool, and return the tool; list the tools if that may help.
@@ -458,8 +498,7 @@ class AsyncClient(ClientProperties):
         Raises:
             TransportError: the notification could not be sent.
         """
-        connection = await self._session.start()
-        await connection.notify(method, connection.with_envelope(params or {}))
+        await self._session.notify(method, params or {})
 
     async def listen(self, /, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
         """Subscribe to notifications of extensions, and return the filter that the server acknowledged.

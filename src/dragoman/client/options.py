@@ -54,6 +54,8 @@ class RequestOptions(Struct):
     """Whether the request may be sent again after the connection was lost; None decides by its method."""
     on_id: Callable[[types.RequestId], Any] | None = None
     """Called with the id of each request before it is sent."""
+    finish: bool = True
+    """Whether an extension finishes a result of one of its types."""
 
 
 class CallOptions(TypedDict, total=False):

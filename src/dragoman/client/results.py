@@ -29,10 +29,18 @@ COMPLETE, INPUT_REQUIRED = "complete", "input_required"
 
 
 class FurtherResult(Struct):
-    """A result whose type belongs to an extension."""
+    """A result whose type belongs to an extension; `fields` are its fields."""
 
     result_type: str
     raw: Raw
+
+    def __repr__(self) -> str:
+        return f"<FurtherResult of the type {self.result_type!r}>"
+
+    @property
+    def fields(self) -> types.Json:
+        """The fields of the result, as the server sent them."""
+        return msgspec.json.decode(self.raw, type=types.Json)
 
 
 def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult | FurtherResult:

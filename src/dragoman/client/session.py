@@ -99,6 +99,7 @@ class ClientSession:
         """How many connections in a row ended soon after they were made."""
         self._has_log_level = False
         """Whether `set_log_level` was called."""
+        extensions.bind(self)  # an extension may use the client at once
 
     # The contract `ConnectionOwner`: the connection calls these methods.
 
@@ -118,7 +119,10 @@ class ClientSession:
         """Return the result of a request of the server, or a function to await for the result."""
         if request.method in self.extensions.served and self.connections.latest is not None:
             self.extensions.require_served(request.method, self.connections.latest)
-        return self.handlers.answer(request.method, request.params)
+        return self._answer(request.method, request.params)
+
+    def _answer(self, method: str, params: bytes | Raw) -> Any:
+        return self.extensions.around(method, params, self.handlers.answer(method, params))
 
     def connection_lost(self, connection: ServerConnection, error: Exception) -> None:
         """Connect again at once if the client has subscriptions; otherwise the next request connects."""
@@ -304,7 +308,7 @@ class ClientSession:
 
     async def _input_response(self, question: types.InputRequest) -> Any:
         method, params = str(type(question).__struct_config__.tag), question.params
-        answer = self.handlers.answer(method, b"{}" if params is None else jsonrpc.encode(params))
+        answer = self._answer(method, b"{}" if params is None else jsonrpc.encode(params))
         return await answer() if callable(answer) else answer
 
     def _filled(self, options: RequestOptions) -> RequestOptions:
@@ -330,6 +334,11 @@ class ClientSession:
             f"{failure} (the server wanted to ask this client, and cannot in {connection.version.name}: connect with"
             ' mode="handshake")'
         )
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification."""
+        connection = await self.start()
+        await connection.notify(method, connection.with_envelope(params))
 
     def send_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Send a request in the background, and log its failure."""

@@ -142,6 +142,9 @@ METHODS: tuple[Method, ...] = (
     ),
 )
 
+METHOD_NAMES = frozenset(method.name for method in METHODS)
+"""The names of all methods of the protocol itself."""
+
 
 def offered(
     methods: Iterable[Method],

@@ -7,6 +7,7 @@ from dragoman.runtime.lazy import lazy
 if TYPE_CHECKING:
     from dragoman.protocol.extensions import ExtensionRow as ExtensionRow
     from dragoman.protocol.methods import Method as Method
+    from dragoman.protocol.recording import Recording as Recording
     from dragoman.protocol.subscriptions import SubscriptionField as SubscriptionField
     from dragoman.schema.compile import InputSchema as InputSchema
     from dragoman.schema.compile import OutputSchema as OutputSchema
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.server.per_request import asgi as asgi
     from dragoman.server.request.context import BlockingContext as BlockingContext
     from dragoman.server.request.context import Context as Context
+    from dragoman.server.request.detached import DetachedCall as DetachedCall
     from dragoman.server.request.http_request import Auth as Auth
     from dragoman.server.request.http_request import HttpRequest as HttpRequest
     from dragoman.server.request.questions import Elicit as Elicit
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from dragoman.server.request.state import BlockingHandlerState as BlockingHandlerState
     from dragoman.server.request.state import HandlerState as HandlerState
     from dragoman.server.request.state import StateKey as StateKey
+    from dragoman.server.request.tool_task import BlockingToolTask as BlockingToolTask
+    from dragoman.server.request.tool_task import OfferedTask as OfferedTask
+    from dragoman.server.request.tool_task import ToolTask as ToolTask
     from dragoman.server.server import Server as Server
     from dragoman.server.serving import HttpOptions as HttpOptions
 else:
@@ -50,8 +55,10 @@ else:
             "request.context": "BlockingContext Context",
             "dispatch.middleware": "CallNext Middleware",
             "extensions.contract": "ServerExtension",
+            "request.detached": "DetachedCall",
             "request.http_request": "Auth HttpRequest",
             "request.state": "BlockingHandlerState HandlerState StateKey",
+            "request.tool_task": "BlockingToolTask OfferedTask ToolTask",
             "log_handler": "LogHandler",
             "per_request": "asgi",
             "define.prompts": "Prompt prompt",
@@ -65,6 +72,7 @@ else:
             ".protocol.extensions": "ExtensionRow",
             ".protocol.subscriptions": "SubscriptionField",
             ".protocol.methods": "Method",
+            ".protocol.recording": "Recording",
             ".schema.compile": "InputSchema OutputSchema",
         },
     )

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from dragoman import types
-from dragoman.protocol.methods import Method, declares
+from dragoman.protocol.methods import declares
 from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
+from dragoman.server.request.call import server_notifications
 
 if TYPE_CHECKING:
     from dragoman.server.request.call import Session
@@ -28,8 +29,8 @@ _CAPABILITIES = {
 def wants_change(server: Server, session: Session, method: str, subject: str | None) -> bool:
     """Tell whether a client of the handshake era receives the notification of a change.
 
-    A client receives a notification of an extension if the client declared the extension and the notification has no
-    subject. In this era a client can subscribe only to the URIs of resources.
+    A client receives a notification of an extension if the client declared the extension, where clients declare it, and
+    the notification has no subject. In this era a client can subscribe only to the URIs of resources.
     """
     if method in _CAPABILITIES:
         is_subscribed = subject is None or subject in session.subscribed
@@ -39,15 +40,6 @@ def wants_change(server: Server, session: Session, method: str, subject: str | N
         return False
     rows = server_notifications(server, method)
     return any(row.exists_in(caller.version) and declares(caller.capabilities, row.capability) for row in rows)
-
-
-def server_notifications(server: Server, method: str) -> list[Method]:
-    """Return the rows of a notification that extensions let the server send: one row for each extension generation."""
-    return [
-        row
-        for row in server.offer.table.methods
-        if row.name == method and row.is_notification and "server" in row.sender and row.capability
-    ]
 
 
 def change_params(subject: str | None, params: types.Json | None) -> Any:

@@ -76,6 +76,11 @@ class _PerRequestService:
             await service.serve(exchange)
         finally:
             self._open.discard(service)
+            if server.lifecycle is not None:
+                await server.lifecycle.end(service)
+
+    async def start(self) -> None:
+        """Do nothing: each request begins to serve its own server."""
 
     async def close(self, seconds: float | None = None) -> None:
         """End the open exchanges gracefully: subscriptions at once, requests when they are done or the time is up."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, Unpack, cast, overload
 from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
-from dragoman.protocol.methods import METHODS, Method
+from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.runtime.callables import refuse_unknown
 from dragoman.server.define.binding import Hook
 from dragoman.server.define.definition import P, R, decorated, lists_options
@@ -136,7 +136,7 @@ class Registration:
         Raises:
             MethodAlreadyDefined: the protocol, an extension or this server already has a method of this name.
         """
-        if name in self.handlers or any(name == known.name for known in METHODS):
+        if name in self.handlers or name in METHOD_NAMES:
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
 
         def register(function: Function) -> Function:

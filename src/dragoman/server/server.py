@@ -23,7 +23,7 @@ from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, encode
 from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.runtime.callables import invoke
-from dragoman.server.audience import Audience, NotificationListener, server_notifications
+from dragoman.server.audience import Audience, NotificationListener
 from dragoman.server.declaration import (
     Declaration,
     GivenCapabilities,
@@ -34,10 +34,11 @@ from dragoman.server.declaration import (
 )
 from dragoman.server.define.definition import Definition, options_among
 from dragoman.server.define.tools import Tool
+from dragoman.server.dispatch.lifecycle import Lifecycle, WithLifecycle
 from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, wants_log
+from dragoman.server.request.call import ELICITATION_COMPLETE, Call, server_notifications, wants_log
 from dragoman.server.settings import (
     ServerSettings,
     checked_cache_hints,
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
-class Server(ServerIdentity, Registration):
+class Server(ServerIdentity, Registration, WithLifecycle):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -166,6 +167,8 @@ class Server(ServerIdentity, Registration):
         installed = InstalledExtensions(extensions)
         self.handlers |= installed.handlers
         self.registry.entry_of = installed.entry
+        if installed.serving:
+            self.lifecycle = Lifecycle(self, lambda: [manager(self) for manager in installed.serving])
         return installed
 
     @property
@@ -441,6 +444,7 @@ class Server(ServerIdentity, Registration):
             connection.receive(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\\n')
 
         The caller passes received bytes to `receive`. The server writes messages with `send`, a function or a `Sink`.
+        A server whose extensions have a `serving` hook must be within `server.serving()` meanwhile.
         """
         from dragoman.server.duplex import DuplexConnection
         from dragoman.transports.contract import FunctionSink

@@ -219,6 +219,8 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
 
 async def answer_message(server: Server, body: bytes, server_context: Any) -> bytes | None:
     """Return the response to one message without a connection and session; None if the message has no response."""
+    if server.lifecycle is not None:
+        await server.lifecycle.begin_until_the_loop_ends()
     message = jsonrpc.decode(body, server.limits)
     context = server.server_context if server_context is None else server_context
     origin = Session(), NO_CHANNEL, server, context, asyncio.get_running_loop()

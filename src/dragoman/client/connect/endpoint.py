@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -31,6 +32,9 @@ class Connects(Protocol):
 
     def connect(self, send: Callable[[bytes], None], /) -> MemoryConnection:
         """Serve one connection."""
+
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Return the context in which the server serves."""
 
     def handle_json(self, body: bytes, /) -> bytes | None:
         """Answer one message."""
@@ -208,7 +212,7 @@ def _server_endpoint(server: Any) -> Endpoint:
     def link() -> Link:
         from dragoman.transports.memory import MemoryTransport
 
-        return DuplexLink(MemoryTransport(server.connect))
+        return DuplexLink(MemoryTransport(server.connect, server.serving))
 
     return Endpoint(key=None, link=link)
 

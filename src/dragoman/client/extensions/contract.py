@@ -7,7 +7,7 @@ types, serves requests, receives notifications, and reads the fields that were a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
+from dragoman.client.answer.handlers import decode_object
 from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.options import RequestOptions
 from dragoman.protocol.extensions import ExtensionRow
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 ExtensionHandler = Callable[[Any], Any]
 """A function, plain or async, that takes the parameters: of the type in the method's row, or a dict without one."""
+AnswerNext = Callable[[], Awaitable[object]]
+"""Runs the client's handler of a request, and returns the result."""
 
 
 class ClientExtension:
@@ -55,6 +58,18 @@ class ClientExtension:
         """
         return next((row.settings for row in self.rows if not row.capability), {})
 
+    def bind(self, client: ExtensionClient) -> ClientExtension | None:  # noqa: ARG002
+        """Receive a client; return the object that acts for this client, or None if this object acts for it.
+
+        Example:
+            def bind(self, client):
+                return Watching(client)
+
+        The constructor of a client calls this once, before it calls any other method. The clients of a group share the
+        object that the group was given, so an extension that keeps the client returns a new object.
+        """
+        return None
+
     def params(self, request: ExtendedRequest) -> Mapping[str, Any]:  # noqa: ARG002
         """Return the parameters to add to a request of a method that the row adds parameters to.
 
@@ -73,6 +88,17 @@ class ClientExtension:
         raises the errors of this coroutine.
         """
         raise NotImplementedError(f"{type(self).__name__} does not finish results of {request.method}: {result!r}")
+
+    async def around_answer(self, request: ReceivedRequest, call_next: AnswerNext) -> object:  # noqa: ARG002
+        """Return the answer to a request of the protocol by the server; `call_next` runs the client's handler.
+
+        The requests are `sampling/createMessage`, `elicitation/create` and `roots/list`, in both eras. The handler may
+        still run after this coroutine has returned.
+
+        Raises:
+            RpcError: the request is refused.
+        """
+        return await call_next()
 
     def requests(self) -> Mapping[str, ExtensionHandler]:
         """Return the functions that answer the server's requests, by method."""
@@ -100,7 +126,98 @@ class ClientExtension:
         return None
 
 
-class ExtendedRequest:
+class ReceivedRequest:
+    """A request of the server, before the client's handler reads it."""
+
+    def __init__(self, method: str, params: bytes | Raw) -> None:
+        self.method = method
+        self._params = params
+
+    def __repr__(self) -> str:
+        return f"<ReceivedRequest {self.method}>"
+
+    @property
+    def params(self) -> types.Json:
+        """The parameters, as the server sent them.
+
+        Raises:
+            InvalidParams: the parameters are not an object.
+        """
+        return decode_object(self._params)
+
+
+class ExtensionClient:
+    """The client that an extension acts for.
+
+    Example:
+        class Watching(ClientExtension):
+            def bind(self, client):
+                return Watching(client)
+
+            async def changed(self, params):
+                await self.client.send("quotes/get", {"quoteId": params["quoteId"]})
+    """
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.server_name!r}>"
+
+    @property
+    def server_name(self) -> str | None:
+        """The name of the server: the client's option, or the name that the server gave itself."""
+        return self._session.handlers.server
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The protocol version of the connection; None before the client connects."""
+        latest = self._session.connections.latest
+        return None if latest is None else latest.version.name
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """The capabilities of the server; empty before the client connects."""
+        latest = self._session.connections.latest
+        return types.ServerCapabilities() if latest is None else latest.capabilities
+
+    async def send(self, method: str, params: Mapping[str, Any] | None = None) -> types.Json:
+        """Send a request, and return its result.
+
+        Raises:
+            RpcError: the server refused.
+            Timeout: no answer came in time.
+            TransportError: the connection was lost.
+        """
+        raw = await self._session.request(method, dict(params or {}), Raw, RequestOptions())
+        return msgspec.json.decode(raw, type=types.Json)
+
+    def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a request without waiting for its result, such as one that cancels the work of a call."""
+        self._session.send_quietly(partial(self.send, method, params))
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification.
+
+        Raises:
+            TransportError: the notification could not be sent.
+        """
+        await self._session.notify(method, params or {})
+
+    async def answer(self, asked: Mapping[str, types.InputRequest]) -> dict[str, Any]:
+        """Let the client's handlers answer input requests of the server.
+
+        Raises:
+            InputNeeded: the client has no handler for one of the input requests.
+        """
+        return await self._session.input_responses("The server", types.InputRequiredResult(dict(asked)))
+
+    async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
+        """Subscribe to notifications of the extension, as the client's `listen` does."""
+        return await self._session.subscriptions.listen(**fields)
+
+
+class ExtendedRequest(ExtensionClient):
     """A request of the specification to which an extension adds parameters, or whose result it finishes."""
 
     def __init__(
@@ -111,12 +228,12 @@ class ExtendedRequest:
         params: Mapping[str, Any],
         options: RequestOptions,
     ) -> None:
+        super().__init__(session)
         self.method = method
         self.params = params
         """The parameters, as they are sent."""
         self.options = options
         """The call's time-outs, headers and `_meta`, and its `on_progress`."""
-        self._session = session
         self._connection = connection
 
     def __repr__(self) -> str:
@@ -150,10 +267,6 @@ class ExtendedRequest:
         raw = await self._session.rounds(method, dict(params or {}), Raw, options)
         return msgspec.json.decode(raw, type=types.Json)
 
-    def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a request without waiting for its result, such as one that cancels the work of the call."""
-        self._session.send_quietly(partial(self.send, method, params))
-
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller."""
         params = types.ProgressNotificationParams(self.options.progress_token or 0, progress, total, message)
@@ -166,7 +279,3 @@ class ExtendedRequest:
             InputNeeded: the client has no handler for one of the input requests.
         """
         return await self._session.input_responses(self.method, types.InputRequiredResult(dict(asked)))
-
-    async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
-        """Subscribe to notifications of the extension, as the client's `listen` does."""
-        return await self._session.subscriptions.listen(**fields)

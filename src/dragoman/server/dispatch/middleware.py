@@ -25,11 +25,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.errors import ResourceNotFound, ToolError
 from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.methods import METHOD_NAMES
 from dragoman.runtime.callables import invoke
 from dragoman.server.dispatch.runner import label_of, outcome_of, serve
 from dragoman.server.request.call import Call
@@ -79,15 +81,22 @@ async def _serve_objects(ctx: Context) -> Any:
     except BaseException as error:
         result = await outcome_of(call, error)
     call.plain_result = None  # middleware may change it
-    kind = call.request.method.result
     if type(result) is Raw:
         call.encoded_page = result
-    elif call.target is None and type(result) is kind:
+    elif call.target is None and type(result) is call.request.method.result:
         # The result may hold objects of the server, such as its capabilities. Middleware gets a copy to change.
         result = encode(result)
     else:
         return result
-    return decoders[kind].decode(result)
+    return _decoder(call).decode(result)
+
+
+def _decoder(call: Call) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of the result of a request; the entries of a list have the fields of extensions."""
+    method = call.request.method
+    if issubclass(method.result or types.Result, types.PaginatedResult) and method.name in METHOD_NAMES:
+        return decoders[call.server.offer.table.page_type(method.name, call.request.caller.version)]
+    return decoders[method.result]
 
 
 async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> Any:
@@ -123,7 +132,7 @@ async def _serve_cached_page(inner: _Serve, ctx: Context) -> Any:
             call.session.caller = caller
         raise
     page = call.encoded_page
-    is_unchanged = page is not None and result == decoders[call.request.method.result].decode(page)
+    is_unchanged = page is not None and result == _decoder(call).decode(page)
     return page if is_unchanged else result
 
 

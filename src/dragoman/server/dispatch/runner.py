@@ -5,6 +5,8 @@ stages are: middleware and hooks, if there are any; the handler; questions to th
 encode. The runner converts exceptions into error responses. A cancelled request has no response. Middleware also runs
 for a request that cannot be opened. `refusal` makes the response to a message that is not a request.
 
+`run_detached` runs a call apart from its request, and returns its result instead of a response.
+
 `run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. The
 runner records the outcome in the call: `refusal` is the error that was sent, and `failure_label` labels a result with
 `isError`.
@@ -77,6 +79,29 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     if type(value) is not types.CallToolResult and _asks(value, error):
         return _settle(call, value, error)
     return _answer(call, value, error)
+
+
+async def run_detached(call: Call) -> Any:
+    """Run a detached call; return its result as the client would receive it, or the questions (`InputRequiredResult`).
+
+    Raises:
+        RpcError: the error that the client would receive.
+        CancelledError: the call was cancelled.
+    """
+    server = call.server
+    call.settings = server.settings
+    try:
+        result = await (serve(call) if server.middleware_chain is None else server.middleware_chain(call))
+        if isinstance(result, types.InputRequiredResult):
+            return result
+        _check_result_type(call, result)
+        return _seal(server, result, call.request.caller.version)
+    except BaseException as error:
+        if call.is_cancelled_by(error):
+            raise
+        raise _error_to_send(call, error) from error
+    finally:
+        call.ended = True
 
 
 async def whole_answer(call: Call) -> bytes:

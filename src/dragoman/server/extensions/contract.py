@@ -6,7 +6,8 @@ implement them on the server. Every Python method has a default.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +21,10 @@ from dragoman.server.define.definition import Definition
 from dragoman.server.define.tools import Tool, add_options
 
 if TYPE_CHECKING:
+    from dragoman.server.request.asking import OnStep
     from dragoman.server.request.context import Context
+    from dragoman.server.request.detached import DetachedCall, OnProgress
+    from dragoman.server.request.tool_task import OfferedTask
     from dragoman.server.server import Server
 
 Outcome = types.Result | types.Json
@@ -75,6 +79,23 @@ class ServerExtension:
         The constructor of the server calls `handlers` first and then this method, once.
         """
 
+    @asynccontextmanager
+    async def serving(self, server: Server) -> AsyncIterator[None]:  # noqa: ARG002
+        """Do what the extension needs before the server serves, yield, and end it when the server has served.
+
+        Example:
+            @asynccontextmanager
+            async def serving(self, server):
+                async with asyncio.TaskGroup() as group:
+                    sweeping = group.create_task(self.sweep())
+                    yield
+                    sweeping.cancel()
+
+        The server enters it once in each process and event loop that serves, before the first request, and leaves it
+        after the last. An exception before the `yield` keeps the server from serving.
+        """
+        yield
+
     def handlers(self) -> Mapping[str, ExtensionHandler]:
         """Return an `async def (ctx, params)` for each request that a client may send according to the rows.
 
@@ -94,7 +115,8 @@ class ServerExtension:
     def entry(self, definition: Definition[..., Any]) -> Struct | None:  # noqa: ARG002
         """Return the fields to add to the entry of a definition in a list, as the Struct of the row; None adds none.
 
-        The server calls this for the lists in `entries` of the row, in the versions in which the row exists. It caches
+        A field with the value None is left out. The field `meta` is merged over the `_meta` of the definition. The
+        server calls this for the lists in `entries` of the row, in the versions in which the row exists. It caches
         lists until the next registration or `server.renew()`.
         """
         return None
@@ -109,6 +131,39 @@ class ServerExtension:
             MissingCapability: the client did not declare a capability that the extension requires.
         """
         return await call_next()
+
+    async def run_detached(
+        self,
+        server: Server,
+        call: DetachedCall,
+        *,
+        task: OfferedTask | None = None,
+        on_progress: OnProgress | None = None,
+        on_step: OnStep | None = None,
+    ) -> Outcome:
+        """Run the tool of a call once, apart from its request, and return its result as the client would receive it.
+
+        Example:
+            outcome = await self.run_detached(self.server, DetachedCall.of(ctx))
+            if isinstance(outcome, types.InputRequiredResult):
+                self.ask(outcome.input_requests)
+
+        The run passes through the server's middleware, and through the extensions that come after this one. A question
+        without a recorded answer ends the run; the outcome is then an `InputRequiredResult`. Record the answers in
+        `call.recording`, and run the call again. Cancelling this coroutine cancels the tool. `task` is the task that
+        the handler sees as `ctx.task`. `on_progress` is called with the progress that the handler reports. `on_step` is
+        awaited before each step, and after the step with its encoded value.
+
+        Raises:
+            RpcError: the error that the client would receive, such as for a tool that the server does not have.
+            DefinitionError: the server does not have this extension.
+        """
+        from dragoman.server.extensions.detached import run_detached
+
+        opened = call.open(server, on_progress, on_step)
+        opened.within, opened.offered_task = self, task
+        outcome: Outcome = await run_detached(opened)
+        return outcome
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
         """Return the part of a subscription field that the server honours; None if it honours no part.

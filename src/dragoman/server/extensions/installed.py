@@ -51,8 +51,16 @@ class InstalledExtensions:
             field.name: one for one in self._extensions for row in one.rows for field in row.subscriptions
         }
 
+        self.serving = tuple(
+            one.serving for one in self._extensions if type(one).serving is not ServerExtension.serving
+        )
+        """The context managers of the extensions that begin and end with serving."""
         self.wraps_calls = bool(self._around)
         """Whether an extension overrides `around_call`."""
+
+    def has(self, extension: ServerExtension) -> bool:
+        """Tell whether the server has an extension."""
+        return extension in self._extensions
 
     def bind(self, server: Server) -> None:
         """Pass the server to each extension."""
@@ -110,21 +118,34 @@ class InstalledExtensions:
                 one.define_tool(definition, options)
 
     def entry(self, method: str, definition: Definition[..., Any], version: Version) -> Struct:
-        """Return the entry of a definition in the list of a method, with the fields that extensions add to it."""
+        """Return the entry of a definition in the list of a method, with the fields that extensions add to it.
+
+        The `_meta` of an extension is merged over that of the definition.
+        """
         listed: Struct = definition.definition
-        added: dict[str, Any] = {}
-        for one in self._extensions:
-            if any(method in row.entries and row.exists_in(version) for row in one.rows):
-                fields = one.entry(definition)
-                added |= {} if fields is None else msgspec.structs.asdict(fields)
-        if not added:
+        extending = [
+            one for one in self._extensions if any(method in row.entries and row.exists_in(version) for row in one.rows)
+        ]
+        given = [msgspec.structs.asdict(entry) for one in extending if (entry := one.entry(definition)) is not None]
+        if not given:
             return listed
-        kind = self.table.entry_type(method, type(listed), version)
-        return kind(**msgspec.structs.asdict(listed), **added)
+        kind, fields = self.table.entry_type(method, version), msgspec.structs.asdict(listed)
+        for added in given:
+            if fields["meta"] and added.get("meta"):
+                added["meta"] = merge_objects(fields["meta"], added["meta"])
+            # None leaves a field of the author as it is. A generation of the extension may lack a field of another.
+            present = {name for name, value in added.items() if value is not None and name in kind.__struct_fields__}
+            fields |= {name: added[name] for name in present}
+        return kind(**fields)
 
     async def around(self, call: Call, serve: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a tool call within the `around_call` of the extensions; the first extension is the outermost."""
-        for one in reversed(self._around):
+        """Run a tool call within the `around_call` of the extensions; the first extension is the outermost.
+
+        A detached call has passed through the extension that runs it, and through those before that extension.
+        """
+        passed = 0 if call.within is None else self._extensions.index(call.within) + 1
+        around = [one for one in self._extensions[passed:] if one in self._around]
+        for one in reversed(around):
             serve = partial(one.around_call, Context(call), serve)
         result = await serve()
         if not isinstance(result, types.Result | dict):

@@ -24,6 +24,8 @@ from dragoman.server.request.http_request import Auth, verify
 from dragoman.transports.http.exchange import Exchange, Gone
 
 if TYPE_CHECKING:
+    import asyncio
+
     from dragoman.server.server import Server
 
 CLOSE_SECONDS = 5.0
@@ -55,6 +57,8 @@ class HttpService:
         self._auth = auth
         self._path = path
         self._can_stream = can_stream
+        self._ready_in: asyncio.AbstractEventLoop | None = None
+        """The loop in which the service has joined the other processes, and begun to serve."""
         self._posts = PostService(
             server,
             sessions=sessions,
@@ -75,8 +79,8 @@ class HttpService:
             if head.cors and exchange.method == "OPTIONS":
                 await exchange.reply(HTTPStatus.NO_CONTENT)
                 return
-            if self._workers.needs_to_join(exchange.loop):
-                await self._workers.join()
+            if self._ready_in is not exchange.loop:
+                await self._get_ready(exchange.loop)
             if self._auth is not None:
                 await self._authenticate(exchange, self._auth)
             if exchange.method == "POST":
@@ -90,6 +94,17 @@ class HttpService:
         except Exception as error:
             failed = HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, error, place="a service of HTTP")
             await self._posts.refuse(exchange, failed, head.acceptable)
+
+    async def start(self) -> None:
+        """Begin to serve; the first request does it if nobody else did, as for a mounted application."""
+        if self._server.lifecycle is not None and self._can_stream:
+            await self._server.lifecycle.begin(self)
+
+    async def _get_ready(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._workers.needs_to_join(loop):
+            await self._workers.join()
+        await self.start()
+        self._ready_in = loop
 
     async def _authenticate(self, exchange: Exchange, auth: Auth) -> None:
         """Verify the sender with the author's `auth`, before the body is read, and record the identity.
@@ -150,4 +165,6 @@ class HttpService:
         await self._posts.in_flight.finish(CLOSE_SECONDS if seconds is None else seconds)
         if self._sessions is not None:
             await self._sessions.close()
+        if self._server.lifecycle is not None:
+            await self._server.lifecycle.end(self)
         await self._workers.close()

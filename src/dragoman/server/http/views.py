@@ -48,6 +48,7 @@ class ViewService:
     """Answers single HTTP requests; without a guard every host is served, because frameworks check it."""
 
     def __init__(self, server: Server, guard: Guard | None = None) -> None:
+        self._server = server
         self._service = HttpService(server, guard=guard or Guard(allowed_hosts=("*",)), can_stream=False)
 
     async def answer(
@@ -66,6 +67,8 @@ class ViewService:
         async def send(message: Message) -> None:
             sent.append(message)
 
+        if self._server.lifecycle is not None:
+            await self._server.lifecycle.begin_until_the_loop_ends()
         scope = {"type": "http", "method": method.upper(), "path": "/", "headers": lines, "server": (bound_to, None)}
         exchange = AsgiExchange(scope, receive, send)
         exchange.server_context = context

@@ -18,6 +18,7 @@ from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
+from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from dragoman.protocol.subscriptions import Subscription
     from dragoman.server.request.asking import Asking
+    from dragoman.server.request.tool_task import OfferedTask
     from dragoman.server.server import Server
     from dragoman.stores import State
 
@@ -55,6 +57,15 @@ class SessionValues(NamedTuple):
     values: State
     seconds: float | None = None
     """How many seconds the session lasts at most; None if no time is set."""
+
+
+def server_notifications(server: Server, method: str) -> list[Method]:
+    """Return the rows of a notification that extensions let the server send: one row for each extension generation."""
+    return [
+        row
+        for row in server.offer.table.methods
+        if row.name == method and row.is_notification and "server" in row.sender and method not in METHOD_NAMES
+    ]
 
 
 class Session:
@@ -230,6 +241,10 @@ class Call(Struct, eq=False):
     """The error of a request that was refused before its handler; only middleware runs for such a request."""
     encoded_page: Raw | None = None
     """The encoded page of a list, while middleware works on the decoded page."""
+    offered_task: OfferedTask | None = None
+    """The task that an extension offers to the handler."""
+    within: Any = None
+    """The extension that runs a detached call; the call passes only through the extensions after it."""
 
     @property
     def principal(self) -> str | None:

@@ -17,13 +17,14 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import Cancelled, MethodNotFound
+from dragoman.errors import Cancelled
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.fields import trim
 from dragoman.runtime.callables import blocking
 from dragoman.server.request.call import ELICITATION_COMPLETE, NOTHING, Call, wants_log
 from dragoman.server.request.driving import drive, is_in_place
+from dragoman.server.request.tool_task import BlockingToolTask, ToolTask
 
 if TYPE_CHECKING:
     from dragoman.server.request.asking import Asking
@@ -280,6 +281,11 @@ class Context(RequestFacts):
 
         return session_state(self._call)
 
+    @property
+    def task(self) -> ToolTask:
+        """The task that runs the tool; an extension that runs tools as tasks provides it."""
+        return ToolTask(self)
+
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send a progress notification, if the client asked for progress.
 
@@ -371,11 +377,48 @@ class Context(RequestFacts):
             Timeout: the client did not answer in time.
             InvalidParams: the client's result is not an object.
         """
-        from dragoman.server.request.questions import check_empty
+        await self.request("ping", timeout=timeout)
 
-        if self._call.request.caller.version.stateless:
-            raise MethodNotFound("A server cannot ping its client in this protocol version")
-        check_empty(await self._call.ask_client("ping", {}, timeout))
+    async def request(
+        self, method: str, params: Mapping[str, object] | None = None, *, timeout: float = TIMEOUT
+    ) -> types.Json:
+        """Send a request to the client, such as one of an extension, and return its result (until 2025-11-25).
+
+        Example:
+            answer = await ctx.request("quotes/confirm", {"quoteId": "q-1"}, timeout=60)
+
+        Raises:
+            MethodNotFound: the client's protocol version has no such request from a server.
+            MissingCapability: the client did not declare the extension, or the capability of the method.
+            RpcError: the client refused.
+            Timeout: the client did not answer in time.
+            InvalidParams: the client's result is not an object.
+        """
+        from dragoman.server.request.asking import request_row, require_capabilities
+        from dragoman.server.request.questions import decode_answer
+
+        row = request_row(self._call, method)
+        require_capabilities(self._call, [row.capability])
+        return decode_answer(await self._call.ask_client(method, params or {}, timeout), types.Json)
+
+    async def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
+        """Send a notification of an extension to the client of this request, before or after the response.
+
+        Example:
+            await ctx.notify("notifications/quotes/changed", {"quoteId": "q-1"})
+
+        Nothing is sent to a client whose version does not have the notification, or that did not declare the extension.
+        In the stateless era nothing is sent after the response.
+
+        Raises:
+            DefinitionError: no extension of the server has such a notification.
+            ValidationError: the parameters cannot be JSON.
+        """
+        from dragoman.server.request.asking import wants_notification
+
+        if wants_notification(self._call, method):
+            self._call.channel.notify_session(method, params or {})
+            await self._room()
 
     @overload
     async def elicit(
@@ -519,6 +562,11 @@ class BlockingContext(RequestFacts):
             return "booked" if answer.accepted else "not booked"
     """
 
+    @property
+    def task(self) -> BlockingToolTask:
+        """The task that runs the tool; an extension that runs tools as tasks provides it."""
+        return BlockingToolTask(self)
+
     report_progress = blocking(Context.report_progress)
     log = blocking(Context.log)
     debug = blocking(Context.debug)
@@ -533,6 +581,8 @@ class BlockingContext(RequestFacts):
     close_stream = blocking(Context.close_stream)
     notify_elicitation_complete = blocking(Context.notify_elicitation_complete)
     ping = blocking(Context.ping)
+    request = blocking(Context.request)
+    notify = blocking(Context.notify)
     elicit = blocking(Context.elicit)
     elicit_url = blocking(Context.elicit_url)
     sample = blocking(Context.sample)
@@ -558,7 +608,12 @@ class BlockingContext(RequestFacts):
         asking = self._asking
         raw = asking.recorded_step(name)
         if raw is None:
+            notes_steps = asking.on_step is not None
+            if notes_steps:
+                drive(self._call, asking.note_step(name, None))
             raw = asking.record_step(name, run(), result_type)
+            if notes_steps:
+                drive(self._call, asking.note_step(name, raw))
         value: T = asking.step_value(raw, result_type)
         return value
 

@@ -251,11 +251,20 @@ class AsgiApp:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                try:
+                    await self.start()
+                except Exception as error:
+                    await send({"type": "lifespan.startup.failed", "message": f"{type(error).__name__}: {error}"})
+                    return
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    async def start(self) -> None:
+        """Get the service ready, as the start of an ASGI lifespan does; otherwise the first request does it."""
+        await self.served.start()
 
     async def close(self, seconds: float | None = None) -> None:
         """End open exchanges gracefully; call this if the application gets no ASGI lifespan.

@@ -219,6 +219,9 @@ class Exchange(ABC):
 class ExchangeService(Protocol):
     """Serves exchanges."""
 
+    async def start(self) -> None:
+        """Get ready before the first exchange; if nobody calls this, the first exchange does it."""
+
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
 
@@ -291,6 +294,10 @@ class ServedPath:
             await exchange.reply(405, headers=((b"allow", b"GET, HEAD, OPTIONS"),))
         else:
             await exchange.reply(200, document, _DOCUMENT_HEADERS)
+
+    async def start(self) -> None:
+        """Get the service ready before its first exchange."""
+        await self._service.start()
 
     async def close(self, seconds: float | None = None) -> None:
         """End open exchanges gracefully: streams at once, requests after `seconds`."""
