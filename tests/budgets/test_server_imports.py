@@ -18,11 +18,13 @@ def test_a_server_is_imported_without_asyncio_or_anything_that_only_some_servers
     }
 
 
-def test_a_server_loads_nothing_of_apps_until_it_has_one():
+def test_a_server_loads_nothing_of_apps_and_skills_until_it_has_them():
     made = "from dragoman import Server\nserver = Server()\n@server.tool\ndef add(a: int) -> int: return a\n"
-    assert not [name for name in modules_after(made) if name.startswith("dragoman.") and "apps" in name]
+    loaded = [name for name in modules_after(made) if name.startswith("dragoman.")]
+    assert not [name for name in loaded if "apps" in name or "skill" in name or "official" in name]
     used = modules_after(f"{made}server.add_app('ui://a/b', '<p>')")
     assert {"dragoman.types.apps", "dragoman.server.extensions.apps"} <= used
+    assert not [name for name in used if name.startswith("dragoman.") and "skill" in name]
 
 
 def test_a_server_is_imported_with_at_most_150_modules_beyond_the_interpreter():

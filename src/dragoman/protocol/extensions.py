@@ -47,7 +47,7 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     whose fields are added to the parameters of the method; `entries` maps a list method to fields of its entries. All
     these fields are optional. `result_types` maps each further `resultType` to the methods whose result may have it.
     `capability` is the path of the declaration if that is not `extensions.<id>`; then only the receiver of a method
-    declares the extension, as for core methods.
+    declares the extension, as for core methods. `one_sided` says the same of a declaration under `extensions.<id>`.
 
     Raises:
         DefinitionError: the id is malformed, or a method or result type exists in the core protocol.
@@ -58,6 +58,7 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     since: Version = V2025_06_18
     until: Version | None = None
     capability: tuple[str, ...] = ()
+    one_sided: bool = False
     methods: tuple[Method, ...] = ()
     params: Mapping[str, type[Struct]] = field(default_factory=dict)
     entries: Mapping[str, type[Struct]] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     @property
     def shared(self) -> tuple[str, ...]:
         """The declaration that both sides make, as a path into capabilities; empty if only the receiver declares."""
-        return () if self.capability else self.path
+        return () if self.capability or self.one_sided else self.path
 
     def joined_methods(self) -> tuple[Method, ...]:
         """Return the methods, limited to the versions of the extension, with its declaration as their capability."""

@@ -128,6 +128,15 @@ from dragoman.types.wire import Role as Role
 
 _LATER = {
     "apps": ("AppPermissions", "Csp", "ResourceUi", "ToolUi", "UiVisibility"),
+    "skills": (
+        "GetSkillRequestParams",
+        "GetSkillResult",
+        "ListSkillsResult",
+        "ReadDirectoryRequestParams",
+        "ReadDirectoryResult",
+        "Skill",
+        "SkillResource",
+    ),
 }
 """The modules of extensions, with their types. Most programs need none of them, so they are imported on first use."""
 __all__ = [name for name, value in vars().items() if not (name.startswith("_") or isinstance(value, _ModuleType))]
@@ -138,6 +147,13 @@ if _TYPE_CHECKING:
     from dragoman.types.apps import ResourceUi as ResourceUi
     from dragoman.types.apps import ToolUi as ToolUi
     from dragoman.types.apps import UiVisibility as UiVisibility
+    from dragoman.types.skills import GetSkillRequestParams as GetSkillRequestParams
+    from dragoman.types.skills import GetSkillResult as GetSkillResult
+    from dragoman.types.skills import ListSkillsResult as ListSkillsResult
+    from dragoman.types.skills import ReadDirectoryRequestParams as ReadDirectoryRequestParams
+    from dragoman.types.skills import ReadDirectoryResult as ReadDirectoryResult
+    from dragoman.types.skills import Skill as Skill
+    from dragoman.types.skills import SkillResource as SkillResource
 else:
     __all__ += [name for names in _LATER.values() for name in names]
 
@@ -146,4 +162,8 @@ else:
             from dragoman.types import apps
 
             return getattr(apps, name)
+        if name in _LATER["skills"]:
+            from dragoman.types import skills
+
+            return getattr(skills, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,6 +27,7 @@ Outcome = types.Result | types.Json
 """A result of `dragoman.types`, a subclass of `Result`, or a dict."""
 CallNext = Callable[[], Awaitable[Outcome]]
 ExtensionHandler = Callable[["Context", Any], Awaitable[Outcome]]
+ResourceReader = Callable[["Context"], Awaitable[object]]
 Wanted = bool | list[str]
 
 
@@ -83,6 +84,14 @@ class ServerExtension:
         dropped.
         """
         return {}
+
+    def reader(self, uri: str) -> ResourceReader | None:  # noqa: ARG002
+        """Return an `async def (ctx)` that reads a resource of the extension; None if it has no such resource.
+
+        The function returns the contents, as the function of a resource does. The server asks its extensions first,
+        before the resources that are registered.
+        """
+        return None
 
     def define_tool(self, tool: Tool[..., Any], options: Mapping[str, Any]) -> None:
         """Check a tool at its registration; `options` holds the values of those `tool_options` that the tool has.

@@ -149,6 +149,12 @@ class InstalledExtensions:
             raise TypeError(f"around_call must return what call_next() gives, a result or a dict: {result!r}")
         return result
 
+    def reading(self, call: Call, uri: str) -> Coroutine[Any, Any, Any] | None:
+        """Return the reading of a resource that an extension has; None if no extension has it."""
+        readers = (reader for one in self._extensions if (reader := one.reader(uri)) is not None)
+        read = next(readers, None)
+        return None if read is None else read(Context(call))  # type: ignore[return-value]
+
     async def honour(self, call: Call, honoured: types.SubscriptionFilter) -> types.SubscriptionFilter:
         """Return a subscription filter in which each extension has reduced its own fields."""
         decided: dict[str, Any] = {}
