@@ -37,6 +37,7 @@ DragomanError
   Rejected                          a client refuses a sampling request of a server
   Cancelled                         the client cancelled the request; no response is sent
   InputNeeded(requests, state)      the server needs input that this client has no handler for
+  SkillRefused(uri)                 a skill was not approved, or differs from what its server listed
   ConfigError(file, server, field)  a configuration is invalid; also a ValueError
   ValidationError(path)             a value does not fit its type or schema
   NotFound(kind, name)              the server has no such tool, prompt or resource; also a LookupError
@@ -375,6 +376,14 @@ class Rejected(DragomanError):
 
 class Cancelled(DragomanError):
     """The client cancelled the request: a handler may raise this, and no response is sent."""
+
+
+class SkillRefused(DragomanError):
+    """A client does not use a skill or a file of it: it was not approved, or differs from what its server listed."""
+
+    def __init__(self, message: str, uri: str) -> None:
+        super().__init__(message)
+        self.uri = uri
 
 
 class ConfigError(DragomanError, ValueError):

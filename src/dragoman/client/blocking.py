@@ -39,6 +39,8 @@ from dragoman.runtime.portal import existing_portal, outcome, portal
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
+    from dragoman.client.extensions.skills import BoundSkill
+
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -205,6 +207,22 @@ class Client(ClientProperties):
             NotFound: the server has nothing of that name.
         """
         return BoundTool(self, self._drive(AsyncClient.tool, name, refresh=refresh))
+
+    def skills(self) -> list[BoundSkill]:
+        """Return the skills that the server lists; nothing of them is fetched before they are loaded."""
+        from dragoman.client.extensions.skills import BoundSkill
+
+        return [BoundSkill(self, skill) for skill in self._drive(AsyncClient.skills)]
+
+    def skill(self, name: str) -> BoundSkill:
+        """Return a skill, by its name, or by the URI of its SKILL.md, which need not be listed.
+
+        Raises:
+            NotFound: the server has nothing of that name, or several skills.
+        """
+        from dragoman.client.extensions.skills import BoundSkill
+
+        return BoundSkill(self, self._drive(AsyncClient.skill, name))
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
         """Return every prompt of the server, from the cached list while that is fresh."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from typing import Never, Self, Unpack
 
     from dragoman.client.extensions.apps import AppView
+    from dragoman.client.extensions.skills import AsyncBoundSkill
 
 _logger = logging.getLogger("dragoman.client")
 
@@ -332,6 +333,24 @@ class AsyncClient(ClientProperties):
 
         await require_app_visible(self, view, tool)
         return await self.call_tool(tool, arguments, **options)
+
+    # Skills.
+
+    async def skills(self) -> list[AsyncBoundSkill]:
+        """Return the skills that the server lists; nothing of them is fetched before they are loaded."""
+        from dragoman.client.extensions.skills import list_skills
+
+        return await list_skills(self)
+
+    async def skill(self, name: str) -> AsyncBoundSkill:
+        """Return a skill, by its name, or by the URI of its SKILL.md, which need not be listed.
+
+        Raises:
+            NotFound: the server has nothing of that name, or several skills.
+        """
+        from dragoman.client.extensions.skills import find_skill
+
+        return await find_skill(self, name)
 
     # Prompts.
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
+    from dragoman.client.extensions.skills import AsyncBoundSkill as AsyncBoundSkill
+    from dragoman.client.extensions.skills import BoundSkill as BoundSkill
     from dragoman.protocol.official.skills import ID as ID
     from dragoman.protocol.official.skills import MAX_BYTES as MAX_BYTES
     from dragoman.protocol.official.skills import MAX_FILES as MAX_FILES
@@ -22,6 +24,7 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
+            ".client.extensions.skills": "AsyncBoundSkill BoundSkill",
             ".protocol.official.skills": "ID MAX_BYTES MAX_FILES",
             ".server.extensions.skill_files": "Skill",
         },

@@ -21,6 +21,8 @@ from dragoman.runtime.portal import portal
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
+    from dragoman.client.extensions.skills import BoundSkill
+
 T = TypeVar("T")
 
 
@@ -182,6 +184,12 @@ class Clients(Group[Client]):
         """
         found = self._drive(AsyncClients.tool, name)
         return GroupTool(self[found.server], found)
+
+    def skills(self) -> list[BoundSkill]:
+        """Return the skills of every server that is ready; the `origin` of each is the name of its server here."""
+        from dragoman.client.extensions.skills import BoundSkill
+
+        return [BoundSkill(self[skill.origin or ""], skill) for skill in self._drive(AsyncClients.skills)]
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
         """Return the prompts of every server that is ready."""
