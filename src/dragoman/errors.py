@@ -13,6 +13,7 @@ DragomanError
     HeaderMismatch                  -32020
     MissingCapability(required)     -32021
     UnsupportedVersion(...)         -32022
+    AppRefused                      -32000; an app asked for what it may not have
   TransportError                    the other side cannot be reached, or does not answer
     ConnectError                    there is no connection, and nothing was sent
     ServerCrashed(exit_code, ...)   the server's process ended
@@ -36,6 +37,7 @@ DragomanError
   Rejected                          a client refuses a sampling request of a server
   Cancelled                         the client cancelled the request; no response is sent
   InputNeeded(requests, state)      the server needs input that this client has no handler for
+  SkillRefused(uri)                 a skill was not approved, or differs from what its server listed
   ConfigError(file, server, field)  a configuration is invalid; also a ValueError
   ValidationError(path)             a value does not fit its type or schema
   NotFound(kind, name)              the server has no such tool, prompt or resource; also a LookupError
@@ -215,6 +217,12 @@ class UnsupportedVersion(RpcError):
         )
 
 
+class AppRefused(_CodedError):
+    """An app may not do what it asked for; a host sends the error to the app."""
+
+    CODE = -32000
+
+
 class TransportError(DragomanError):
     """The other side cannot be reached, or does not answer."""
 
@@ -382,6 +390,14 @@ class Rejected(DragomanError):
 
 class Cancelled(DragomanError):
     """The client cancelled the request: a handler may raise this, and no response is sent."""
+
+
+class SkillRefused(DragomanError):
+    """A client does not use a skill or a file of it: it was not approved, or differs from what its server listed."""
+
+    def __init__(self, message: str, uri: str) -> None:
+        super().__init__(message)
+        self.uri = uri
 
 
 class ConfigError(DragomanError, ValueError):

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from msgspec import Struct
+
 from dragoman import types
 from dragoman.chat.messages import ToolCall, ToolSpec
 from dragoman.client.bound import AsyncBoundTool
@@ -38,6 +40,15 @@ MAX_KEPT_LINKS = 1_000
 _logger = logging.getLogger("dragoman.chat")
 
 
+class Judged(Struct, frozen=True):
+    """What the policy and a person judge of a call."""
+
+    names: tuple[str, ...]
+    server: str | None
+    is_approved: bool = False
+    """Whether a person need not be asked, because the same was approved before."""
+
+
 class ChatTool:
     """A tool that a model may call."""
 
@@ -45,10 +56,10 @@ class ChatTool:
         self.name = name
         self.tool = tool
 
-    @property
-    def names(self) -> tuple[str, str, str]:
-        """The names of the tool: for the model, on the server, and `server__tool`."""
-        return self.name, self.tool.name, f"{self.tool.server or ''}__{self.tool.name}"
+    def judged(self, arguments: types.Json) -> Judged:  # noqa: ARG002
+        """Return the names of the tool, for the model, on the server, and as `server__tool`, and its server."""
+        names = (self.name, self.tool.name, f"{self.tool.server or ''}__{self.tool.name}")
+        return Judged(names, self.tool.server)
 
     @property
     def spec(self) -> ToolSpec:
@@ -96,7 +107,8 @@ class Toolbox:
         for place, source in enumerate(self._sources):
             for tool in await self._tools_of(place, source):
                 alike = found.setdefault(tool.name, [])
-                if not any(tool.is_same_as(known) for known in alike):
+                # MUST (apps): a tool without "model" in its visibility is not in the list of the model.
+                if tool.ui.model_visible and not any(tool.is_same_as(known) for known in alike):
                     alike.append(tool)
                     tools.append(tool)
         self.size = len(tools)

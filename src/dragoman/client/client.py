@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Never, Protocol, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Never, Protocol, Self, Unpack, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -17,6 +17,7 @@ from dragoman.client.catalog import MAX_PAGES, ListedTool, Lists, find
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.connect.finalizer import Finalizer
 from dragoman.client.extensions.installed import Extensions
+from dragoman.client.extensions.official import requested
 from dragoman.client.options import (
     CallOptions,
     ClientOptions,
@@ -29,6 +30,10 @@ from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, FurtherResult, Structured, unwrap
 from dragoman.client.session import ClientSession
 from dragoman.errors import CapabilityNotAvailable, DragomanError, HeaderMismatch, RpcError, ToolError, TransportError
+
+if TYPE_CHECKING:
+    from dragoman.client.extensions.apps import AppView
+    from dragoman.client.extensions.skills import AsyncBoundSkill
 
 _logger = logging.getLogger("dragoman.client")
 
@@ -70,7 +75,7 @@ class AsyncClient(ClientProperties):
         self._approval_timeout = given.get("approval_timeout")
         self._approvals = Approvals()
         self._listing_tools: asyncio.Task[None] | None = None
-        self._session = ClientSession(target, given, Extensions(given.get("extensions")))
+        self._session = ClientSession(target, given, Extensions(requested(given)))
         self._lists = Lists(self._session, given.get("max_pages", MAX_PAGES))
         self._finalizer = Finalizer(self, self._session)
 
@@ -323,6 +328,53 @@ class AsyncClient(ClientProperties):
             await self._lists.all("tools", refresh=False)
         except DragomanError as error:
             _logger.warning("The tools cannot be listed, to compare a result with its schema: %s", error)
+
+    # Apps.
+
+    async def view(self, app: ToolLike) -> AppView:
+        """Read an app to show it: by its `ui://` URI, or by a tool whose results it shows.
+
+        Raises:
+            NotFound: the tool has no app.
+            ValidationError: the resource is not the document of an app.
+        """
+        from dragoman.client.extensions.apps import open_view
+
+        return await open_view(self, app)
+
+    async def call_from_app(
+        self, view: AppView, tool: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> CallResult:
+        """Call a tool for an app that is shown, with the options of `call_tool`.
+
+        Example:
+            result = await client.call_from_app(view, "refresh", {"city": "Oslo"}, raise_on_error=False)
+
+        Raises:
+            AppRefused: the app belongs to another server, or the tool is not visible to apps.
+        """
+        from dragoman.client.extensions.apps import require_app_visible
+
+        await require_app_visible(self, view, tool)
+        return await self.call_tool(tool, arguments, **options)
+
+    # Skills.
+
+    async def skills(self) -> list[AsyncBoundSkill]:
+        """Return the skills that the server lists; nothing of them is fetched before they are loaded."""
+        from dragoman.client.extensions.skills import list_skills
+
+        return await list_skills(self)
+
+    async def skill(self, name: str) -> AsyncBoundSkill:
+        """Return a skill, by its name, or by the URI of its SKILL.md, which need not be listed.
+
+        Raises:
+            NotFound: the server has nothing of that name, or several skills.
+        """
+        from dragoman.client.extensions.skills import find_skill
+
+        return await find_skill(self, name)
 
     # Prompts.
 

@@ -112,6 +112,8 @@ class ClientOptions(TypedDict, total=False):
     """Declared besides those of the handlers; False hides one. A `ClientCapabilities` is declared unchanged."""
     extensions: Iterable[ClientExtension | Mapping[str, types.Json]] | Mapping[str, types.Json] | None
     """Extensions: objects of `ClientExtension`; or settings by id, which are only declared."""
+    apps: bool | Mapping[str, Any]
+    """Declare that this client shows apps; or the settings to declare, such as `{"mimeTypes": [...]}`."""
     on_approval: ApprovalHandler | None
     """Decides before each tool call whether the client may send it: takes an `Approval`."""
     approval_timeout: float | None
@@ -190,6 +192,8 @@ def check_value(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be an integer, not {value!r}")
     if name in _POSITIVE and value is not None and not value > 0:
         raise ValueError(f"{name} must be more than 0, not {value!r}")
+    if name == "apps" and not isinstance(value, bool | Mapping):
+        raise TypeError(f"apps must be True, or a mapping of settings, not {value!r}")
     if name == "env":
         _check_env(value)
     if name == "log_level" and value not in get_args(types.LoggingLevel):

@@ -64,6 +64,22 @@ def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult 
     return result  # type: ignore[no-any-return]
 
 
+def contents_bytes(contents: types.ResourceContents) -> bytes:
+    """Return the contents of a resource as bytes.
+
+    Raises:
+        ValidationError: the blob is not base64.
+    """
+    from base64 import b64decode
+
+    if contents.blob is None:
+        return (contents.text or "").encode()
+    try:
+        return b64decode(contents.blob)
+    except ValueError as error:
+        raise ValidationError(f"The blob of {contents.uri} is no base64: {error}") from None
+
+
 def unwrap(result: types.CallToolResult) -> None:
     """Replace structured content whose only field is `result` by that field: servers wrap non-objects in it."""
     structured = result.structured_content

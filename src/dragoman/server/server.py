@@ -53,7 +53,7 @@ from dragoman.server.settings import (
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.duplex import DuplexConnection
-    from dragoman.server.extensions.installed import Extensions, InstalledExtensions
+    from dragoman.server.extensions.installed import Extensions
     from dragoman.server.http.views import Headers, HttpReply, ViewService
     from dragoman.server.request.http_request import Auth
     from dragoman.server.request.state import StateKey
@@ -139,8 +139,9 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         self._secret = secret
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
         self._declaration = Declaration(capabilities)
-        self.installed: InstalledExtensions | None = None if extensions is None else self._install(extensions)
-        """The extensions of the server; None if the author gave none."""
+        self._is_checked = False
+        if extensions is not None:
+            self._install(extensions)
         self.cache_hints = checked_cache_hints(ttl_ms, cache_scope)
         self._require_pinned_version(self.settings)
         self._deriving = Lock()
@@ -161,15 +162,28 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         counts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in held.items() if count]
         return f"<Server {self.name!r} {self.version}: {', '.join(counts) or 'nothing'}>"
 
-    def _install(self, extensions: Extensions) -> InstalledExtensions:
+    def _install(self, extensions: Extensions) -> None:
         from dragoman.server.extensions.installed import InstalledExtensions
 
-        installed = InstalledExtensions(extensions)
+        installed = InstalledExtensions(extensions, self.installed)
+        ProtocolTable.of(installed.rows, self.own_methods)  # refuses a method that the author registered
+        if self.settings.pinned is not None:
+            installed.require_carried(self.settings.pinned)
+        self.installed = installed
         self.handlers |= installed.handlers
         self.registry.entry_of = installed.entry
         if installed.serving:
             self.lifecycle = Lifecycle(self, lambda: [manager(self) for manager in installed.serving])
-        return installed
+
+    def check(self) -> None:
+        """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
+
+        Raises:
+            DefinitionError: an extension refuses a definition, such as a tool whose app is not registered.
+        """
+        if self.installed is not None and not self._is_checked:
+            self.installed.check()
+            self._is_checked = True
 
     @property
     def instructions(self) -> str | None:
@@ -218,6 +232,11 @@ class Server(ServerIdentity, Registration, WithLifecycle):
 
     def _require_servable(self, definition: Definition[..., Any]) -> None:
         self.settings.require_definition_carried(definition)
+        if isinstance(definition, Tool) and (options := definition.official_options):
+            from dragoman.server.extensions.official import extensions_of
+
+            for kind in extensions_of(options):
+                self.extension(kind)
         if self.installed is not None:
             self.installed.define_tool(definition)
         elif isinstance(definition, Tool):
@@ -236,6 +255,7 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         A lock guards this method, because any thread may register a definition.
         """
         with self._deriving:
+            self._is_checked = False
             self.settings = self._merged(self._configuration)
             self.middleware_chain = composed(self.middlewares, self.settings)
             completes = self.completer is not None or self.registry.completes
@@ -449,6 +469,7 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         from dragoman.server.duplex import DuplexConnection
         from dragoman.transports.contract import FunctionSink
 
+        self.check()
         return DuplexConnection(self, FunctionSink(send) if callable(send) else send)
 
     @overload
@@ -464,13 +485,14 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         HTTP takes `host`, `port`, `workers` and the options of `asgi`; stdio takes none.
 
         Raises:
-            DefinitionError: there is no such transport, or an option has an invalid value.
+            DefinitionError: there is no such transport, an option has an invalid value, or `check` fails.
             TypeError: the transport has no such option.
             DragomanError: an event loop runs in this thread.
             ConfigError: the store of the server reaches other machines, and the server has no `secret`.
         """
         from dragoman.server.serving import run
 
+        self.check()
         run(self, transport, options)
 
     def asgi(
@@ -505,6 +527,7 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         """
         from dragoman.server.serving import HttpOptions, asgi_app
 
+        self.check()
         return asgi_app(self, options_among(locals(), HttpOptions))
 
     def wsgi(
@@ -525,6 +548,7 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         """
         from dragoman.server.http.views import wsgi_app
 
+        self.check()
         return wsgi_app(self, path, allowed_hosts, allowed_origins, server_context)
 
     async def handle_http_async(
@@ -535,6 +559,7 @@ class Server(ServerIdentity, Registration, WithLifecycle):
             from dragoman.server.http.views import ViewService
 
             self._views = ViewService(self)
+        self.check()
         return await self._views.answer(method, headers, body, server_context)
 
     def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: object = None) -> HttpReply:
@@ -558,6 +583,7 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         """Return the response to one JSON-RPC message; None if the message has no response."""
         from dragoman.server.serving import answer_message
 
+        self.check()
         # A lone surrogate becomes bytes that are not UTF-8. The decoder then refuses the message with a parse error.
         data = body.encode(errors="surrogatepass") if isinstance(body, str) else body
         return await answer_message(self, data, server_context)

@@ -37,6 +37,18 @@ def misspelt(city: str) -> str:
     return city
 
 
+@server.tool(ui_visibility=["user"])  # error
+def hidden(city: str) -> str:
+    return city
+
+
+server.add_app("ui://shop/cart.html", "<p>", permissions=["bluetooth"])  # error
+server.add_app("ui://shop/cart.html", "<p>", boarder=True)  # error
+server.add_skill(5)  # error
+client.skill("refunds").load(approve="yes")  # error
+Client("server.py", apps="yes")  # error
+
+
 @server.tool(inline="yes")  # error
 def quick(city: str) -> str:
     return city

@@ -45,6 +45,7 @@ def run(target: str, http: dict[str, Any] | None = None) -> None:
         if http is not None:
             server.run("http", **http)
             return
+        server.check()
         server.require_shared_secret()
     except DragomanError as error:
         sys.exit(f"dragoman: {error}")

@@ -23,6 +23,7 @@ from dragoman.client.extensions.contract import (
     ExtensionHandler,
     ReceivedRequest,
 )
+from dragoman.client.extensions.official import check_settings
 from dragoman.client.options import RequestOptions
 from dragoman.client.results import FurtherResult, read
 from dragoman.config import PROCESS
@@ -111,6 +112,7 @@ class Extensions:
     def _add(self, given: Any) -> None:
         if isinstance(given, Mapping) and all(isinstance(settings, Mapping) for settings in given.values()):
             named = {check_extension_id(id): settings for id, settings in given.items()}
+            check_settings(named)
             self._settings = merge_settings(self._settings, named)
         elif isinstance(given, ClientExtension):
             ids = {row.id for row in given.rows}

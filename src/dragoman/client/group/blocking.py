@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
 from dragoman.client.catalog import Kind
@@ -15,6 +15,9 @@ from dragoman.client.options import ClientOptions
 from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import portal
+
+if TYPE_CHECKING:
+    from dragoman.client.extensions.skills import BoundSkill
 
 T = TypeVar("T")
 
@@ -157,6 +160,12 @@ class Clients(Group[Client]):
         """
         found = self._drive(AsyncClients.tool, name)
         return GroupTool(self[found.server], found)
+
+    def skills(self) -> list[BoundSkill]:
+        """Return the skills of every server that is ready; the `origin` of each is the name of its server here."""
+        from dragoman.client.extensions.skills import BoundSkill
+
+        return [BoundSkill(self[skill.origin or ""], skill) for skill in self._drive(AsyncClients.skills)]
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
         """Return the prompts of every server that is ready."""

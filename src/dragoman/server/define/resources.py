@@ -68,7 +68,8 @@ class _Readable(Definition[Parameters, Returned]):
         """Return the result for the function's value, or the value itself if it is `InputRequired`."""
         if isinstance(value, InputRequired):
             return value
-        return resource_result(value, call.request.params.uri, self.mime_type)
+        result = resource_result(value, call.request.params.uri, self.mime_type)
+        return result if self.meta is None else _with_meta(result, self.meta)
 
 
 class Resource(_Readable[Parameters, Returned]):
@@ -189,6 +190,11 @@ def resource_result(value: Any, uri: str, mime_type: str | None) -> types.ReadRe
     if isinstance(given, list) and all(map(_is_contents, given)):
         return wire_object(value, types.ReadResourceResult, "The result of a resource")
     return types.ReadResourceResult(resource_contents(value, uri, mime_type))
+
+
+def _with_meta(result: types.ReadResourceResult, meta: types.Json) -> types.ReadResourceResult:
+    contents = [msgspec.structs.replace(one, meta={**meta, **(one.meta or {})}) for one in result.contents]
+    return msgspec.structs.replace(result, contents=contents)
 
 
 def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[types.ResourceContents]:

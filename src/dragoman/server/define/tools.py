@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Any, ClassVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -32,11 +32,17 @@ from dragoman.server.define.tool_results import Output, ResultMisfit, ToolResult
 from dragoman.server.request.call import Call
 from dragoman.server.wire_objects import optional_wire_object
 
+if TYPE_CHECKING:
+    from dragoman.types.apps import UiVisibility
+
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
 _OTHER_PLACES = COMPOSED - {"not", *CHOICES} | {"patternProperties"}
 """The keywords under which a schema may define properties outside of `properties`."""
-_FURTHER_OPTIONS: set[str] = set()
+OFFICIAL_OPTIONS = ("ui", "ui_visibility")
+"""The options of the extensions of this package; a server installs the extension when a tool has its option."""
+_FURTHER_OPTIONS = set(OFFICIAL_OPTIONS)
+"""The options of all extensions."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -62,17 +68,21 @@ class Tool(Definition[Parameters, Returned]):
     wrap_result: bool = True
     """Send structured content that is not an object as `{"result": value}`, also from 2026-07-28 on."""
 
+    # The options of the extensions of this package have no value here: a tool has them only if its author sets them.
+    ui: str
+    """The `ui://` URI of the app that shows the results of the tool."""
+    ui_visibility: Sequence[UiVisibility] | UiVisibility
+    """Who may call the tool: "model", "app" or both."""
+
     _method: ClassVar[str] = "call"
-    _further: tuple[str, ...] = ()
-    """The names of the extension options that the author gave to the tool."""
 
     def _takes(self, option: str) -> bool:
-        if super()._takes(option):
-            return True
-        is_further = option in _FURTHER_OPTIONS
-        if is_further:
-            self._further += (option,)
-        return is_further
+        return super()._takes(option) or option in _FURTHER_OPTIONS
+
+    @property
+    def official_options(self) -> list[str]:
+        """The options of extensions of this package that the tool has."""
+        return [option for option in OFFICIAL_OPTIONS if hasattr(self, option)]
 
     def require_options_known(self, known: Container[str]) -> None:
         """Refuse the tool if it has an option of an extension that the server lacks.
@@ -80,7 +90,7 @@ class Tool(Definition[Parameters, Returned]):
         Raises:
             DefinitionError: an option is not in `known`.
         """
-        for option in self._further:
+        for option in sorted(_FURTHER_OPTIONS & vars(self).keys()):
             if option not in known:
                 raise DefinitionError(
                     f"The tool {self.name!r} has the option {option!r}, which belongs to an extension that this server"
@@ -238,6 +248,10 @@ class ToolOptions(DefinitionOptions, total=False):
     """The OAuth scopes that a caller must have."""
     wrap_result: bool
     """Send structured content that is not an object as `{"result": value}`, also from 2026-07-28 on."""
+    ui: str | None
+    """The `ui://` URI of the app that shows the results (`server.add_app`)."""
+    ui_visibility: Sequence[UiVisibility] | UiVisibility | None
+    """Who may call the tool: "model", "app" or, by default, both."""
 
 
 @overload

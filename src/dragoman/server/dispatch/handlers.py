@@ -7,7 +7,7 @@ coroutine that returns a result. If an author's function serves the request, the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -163,8 +163,11 @@ def _prompt(server: Server, name: str) -> AnyPrompt:
 def read_resource(server: Server, call: Call) -> Any:
     """Set the resource or template of a `resources/read` request as its target, or call `on_read_resource`."""
     uri = call.request.params.uri
+    reading = None if server.installed is None else server.installed.reading(call, uri)
+    if reading is not None:
+        return _read_by_author(reading, uri)
     if server.resource_reader is not None:
-        return _read_by_author(server.resource_reader, call, uri)
+        return _read_by_author(server.resource_reader.invoke(call, uri), uri)
     call.target = server.registry.resources.get(uri)
     if call.target is not None:
         return None
@@ -176,8 +179,8 @@ def read_resource(server: Server, call: Call) -> Any:
     raise ResourceNotFound(uri)
 
 
-async def _read_by_author(reader: Hook, call: Call, uri: str) -> Any:
-    value = await reader.invoke(call, uri)
+async def _read_by_author(reading: Coroutine[Any, Any, Any], uri: str) -> Any:
+    value = await reading
     return value if isinstance(value, InputRequired) else resource_result(value, uri, None)
 
 

@@ -31,6 +31,7 @@ Outcome = types.Result | types.Json
 """A result of `dragoman.types`, a subclass of `Result`, or a dict."""
 CallNext = Callable[[], Awaitable[Outcome]]
 ExtensionHandler = Callable[["Context", Any], Awaitable[Outcome]]
+ResourceReader = Callable[["Context"], Awaitable[object]]
 Wanted = bool | list[str]
 
 
@@ -105,11 +106,26 @@ class ServerExtension:
         """
         return {}
 
+    def reader(self, uri: str) -> ResourceReader | None:  # noqa: ARG002
+        """Return an `async def (ctx)` that reads a resource of the extension; None if it has no such resource.
+
+        The function returns the contents, as the function of a resource does. The server asks its extensions first,
+        before the resources that are registered.
+        """
+        return None
+
     def define_tool(self, tool: Tool[..., Any], options: Mapping[str, Any]) -> None:
         """Check a tool at its registration; `options` holds the values of those `tool_options` that the tool has.
 
         Raises:
             DefinitionError: the options do not fit the tool; the tool is then not registered.
+        """
+
+    def check(self) -> None:
+        """Check the whole server before it is served; the server calls this again after each registration.
+
+        Raises:
+            DefinitionError: the server cannot be served as it is.
         """
 
     def entry(self, definition: Definition[..., Any]) -> Struct | None:  # noqa: ARG002

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -25,18 +25,23 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 Extensions = Iterable[ServerExtension] | Mapping[str, types.Json]
+E = TypeVar("E", bound=ServerExtension)
 
 
 class InstalledExtensions:
-    """The extensions of a server; the server only declares the extensions of a dict.
+    """The extensions of a server, also those that it had `before`; it only declares the extensions of a dict.
 
     Raises:
         DefinitionError: an object is not an extension, or two extensions conflict.
     """
 
-    def __init__(self, given: Extensions) -> None:
-        self._only_declared = _checked_settings(given) if isinstance(given, Mapping) else {}
-        self._extensions = () if isinstance(given, Mapping) else tuple(_checked(given))
+    def __init__(self, given: Extensions, before: InstalledExtensions | None = None) -> None:
+        self._only_declared: Mapping[str, types.Json] = {} if before is None else before._only_declared
+        self._extensions: tuple[ServerExtension, ...] = () if before is None else before._extensions
+        if isinstance(given, Mapping):
+            self._only_declared = _checked_settings(given)
+        else:
+            self._extensions = tuple(_checked(given, self._extensions))
         self.rows: tuple[ExtensionRow, ...] = tuple(row for one in self._extensions for row in one.rows)
         self.table = ProtocolTable.of(self.rows)
         self.handlers = {
@@ -66,6 +71,19 @@ class InstalledExtensions:
         """Pass the server to each extension."""
         for one in self._extensions:
             one.bind(server)
+
+    def find(self, kind: type[E]) -> E | None:
+        """Return the extension of a class; None if the server does not have it."""
+        return next((one for one in self._extensions if isinstance(one, kind)), None)
+
+    def check(self) -> None:
+        """Let each extension check the whole server.
+
+        Raises:
+            DefinitionError: the server cannot be served as it is.
+        """
+        for one in self._extensions:
+            one.check()
 
     def declared(
         self, derived: types.ServerCapabilities, configured: Mapping[str, types.Json]
@@ -152,6 +170,12 @@ class InstalledExtensions:
             raise TypeError(f"around_call must return what call_next() gives, a result or a dict: {result!r}")
         return result
 
+    def reading(self, call: Call, uri: str) -> Coroutine[Any, Any, Any] | None:
+        """Return the reading of a resource that an extension has; None if no extension has it."""
+        readers = (reader for one in self._extensions if (reader := one.reader(uri)) is not None)
+        read = next(readers, None)
+        return None if read is None else read(Context(call))  # type: ignore[return-value]
+
     async def honour(self, call: Call, honoured: types.SubscriptionFilter) -> types.SubscriptionFilter:
         """Return a subscription filter in which each extension has reduced its own fields."""
         decided: dict[str, Any] = {}
@@ -170,12 +194,12 @@ def _checked_settings(given: Mapping[str, types.Json]) -> dict[str, types.Json]:
     return dict(given)
 
 
-def _checked(given: Any) -> Iterable[ServerExtension]:
+def _checked(given: Any, before: tuple[ServerExtension, ...]) -> Iterable[ServerExtension]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise DefinitionError(f"extensions must be a list of extensions, or a dict of settings, not {given!r}")
     seen: set[str] = set()
     options: set[str] = set()
-    for one in given:
+    for one in (*before, *given):
         if not isinstance(one, ServerExtension) or not one.rows:
             raise DefinitionError(f"{one!r} is no extension: give an object of a ServerExtension that has rows")
         ids = {canonical_extension(row.id) for row in one.rows}
