@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dragoman.server.dispatch.middleware import CallNext as CallNext
     from dragoman.server.dispatch.middleware import Middleware as Middleware
     from dragoman.server.extensions.contract import ServerExtension as ServerExtension
+    from dragoman.server.extensions.tasks.options import TaskOptions as TaskOptions
     from dragoman.server.http.views import HttpReply as HttpReply
     from dragoman.server.log_handler import LogHandler as LogHandler
     from dragoman.server.per_request import asgi as asgi
@@ -55,6 +56,7 @@ else:
             "request.context": "BlockingContext Context",
             "dispatch.middleware": "CallNext Middleware",
             "extensions.contract": "ServerExtension",
+            "extensions.tasks.options": "TaskOptions",
             "request.detached": "DetachedCall",
             "request.http_request": "Auth HttpRequest",
             "request.state": "BlockingHandlerState HandlerState StateKey",

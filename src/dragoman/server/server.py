@@ -21,9 +21,8 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, encode
-from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.runtime.callables import invoke
-from dragoman.server.audience import Audience, NotificationListener
+from dragoman.server.audience import Notifying
 from dragoman.server.declaration import (
     Declaration,
     GivenCapabilities,
@@ -38,7 +37,7 @@ from dragoman.server.dispatch.lifecycle import Lifecycle, WithLifecycle
 from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, server_notifications, wants_log
+from dragoman.server.request.call import Call
 from dragoman.server.settings import (
     ServerSettings,
     checked_cache_hints,
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
-class Server(ServerIdentity, Registration, WithLifecycle):
+class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -95,6 +94,7 @@ class Server(ServerIdentity, Registration, WithLifecycle):
     _views: ViewService | None = None
     _notification_offer: eras.Offer | None = None
     """The offer that opens notifications of clients; None if no extension handles a notification."""
+    _is_checked = False
     _warned = False
 
     def __init__(
@@ -134,12 +134,11 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         self.settings = self._merged(self._configuration)
         """The configuration of this server, merged over the defaults of the process."""
         Registration.__init__(self, Registry(self._require_servable, self._derive))
-        self.audience = Audience()
+        Notifying.__init__(self)
         self._background: set[Any] = set()
         self._secret = secret
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
         self._declaration = Declaration(capabilities)
-        self._is_checked = False
         if extensions is not None:
             self._install(extensions)
         self.cache_hints = checked_cache_hints(ttl_ms, cache_scope)
@@ -172,8 +171,8 @@ class Server(ServerIdentity, Registration, WithLifecycle):
         self.installed = installed
         self.handlers |= installed.handlers
         self.registry.entry_of = installed.entry
-        if installed.serving:
-            self.lifecycle = Lifecycle(self, lambda: [manager(self) for manager in installed.serving])
+        if installed.serving and self.lifecycle is None:
+            self.lifecycle = Lifecycle(self, lambda: [] if self.installed is None else self.installed.managers(self))
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
@@ -377,78 +376,6 @@ class Server(ServerIdentity, Registration, WithLifecycle):
                 self.report(error, None, {"notification": notification})
 
         keep_until_done(asyncio.get_running_loop().create_task(run()), self._background)
-
-    def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
-        """Send a log message, from any thread, to every client whose log level includes it.
-
-        Example:
-            server.log("warning", {"disk": "full"}, "storage")
-
-        Raises:
-            ValueError: there is no such level.
-            ValidationError: the data cannot be JSON.
-        """
-        wants_log(self, level, None)
-        encode(data)
-        self._notify_each("notifications/message", lambda member: member.log(level, data, logger))
-
-    def notify_tools_list_changed(self) -> None:
-        """Notify every client, from any thread, that the tools changed."""
-        self._notify_change(TOOLS_CHANGED)
-
-    def notify_prompts_list_changed(self) -> None:
-        """Notify every client, from any thread, that the prompts changed."""
-        self._notify_change(PROMPTS_CHANGED)
-
-    def notify_resources_list_changed(self) -> None:
-        """Notify every client, from any thread, that the resources changed."""
-        self._notify_change(RESOURCES_CHANGED)
-
-    def notify_resource_updated(self, uri: str) -> None:
-        """Notify every client that subscribed to a resource, from any thread, that the resource was updated."""
-        self._notify_change(RESOURCE_UPDATED, uri)
-
-    def notify(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Send a notification of an extension, from any thread, to the clients that subscribed to it.
-
-        Example:
-            server.notify("notifications/prices", "apple", {"item": "apple", "price": 3})
-
-        Every process of the server notifies its clients that subscribed to the subject, or to all subjects. Without a
-        subject, the server also notifies the clients of the handshake era that declared the extension.
-
-        Raises:
-            DefinitionError: no extension of the server has such a notification.
-            ValidationError: the parameters cannot be JSON.
-        """
-        if not server_notifications(self, method):
-            raise DefinitionError(f"No extension of the server {self.name!r} has the notification {method!r}")
-        given = {} if params is None else params
-        encode(given)
-        self._notify_each(method, lambda member: member.notify_change(method, subject, given))
-
-    def notify_elicitation_complete(self, elicitation_id: str) -> None:
-        """Notify a client, from any thread, that its user completed a url elicitation (2025-11-25).
-
-        Example:
-            @app.get("/signed-in")
-            def signed_in(state: str):
-                server.notify_elicitation_complete(state)
-
-        Only the client that received this id, from `ctx.elicit_url` or `UrlElicitationRequired`, receives the
-        notification, and receives it once.
-        """
-        self._notify_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
-
-    def _notify_change(self, method: str, uri: str | None = None) -> None:
-        self._notify_each(method, lambda member: member.notify_change(method, uri))
-
-    def _notify_each(self, notification: str, notify: Callable[[NotificationListener], None]) -> None:
-        for member in self.audience.members():
-            try:
-                notify(member)
-            except Exception as error:
-                self.report(error, None, {"notification": notification})
 
     def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
         """Report an error to the exception reporter, or to the log if there is none; this method raises nothing."""

@@ -99,12 +99,6 @@ from dragoman.types.sampling import ModelPreferences as ModelPreferences
 from dragoman.types.sampling import Root as Root
 from dragoman.types.sampling import SamplingMessage as SamplingMessage
 from dragoman.types.sampling import ToolChoice as ToolChoice
-from dragoman.types.tasks import CreateTaskResult as CreateTaskResult
-from dragoman.types.tasks import ListTasksResult as ListTasksResult
-from dragoman.types.tasks import RelatedTaskMetadata as RelatedTaskMetadata
-from dragoman.types.tasks import Task as Task
-from dragoman.types.tasks import TaskMetadata as TaskMetadata
-from dragoman.types.tasks import TaskRequestParams as TaskRequestParams
 from dragoman.types.tools import CallToolRequestParams as CallToolRequestParams
 from dragoman.types.tools import CallToolResult as CallToolResult
 from dragoman.types.tools import ListToolsResult as ListToolsResult
@@ -137,6 +131,18 @@ _LATER = {
         "Skill",
         "SkillResource",
     ),
+    "tasks": (
+        "CreatedTask",
+        "CreateTaskResult",
+        "DetailedTask",
+        "ListTasksResult",
+        "RelatedTaskMetadata",
+        "Task",
+        "TaskMetadata",
+        "TaskRequestParams",
+        "TaskStatus",
+        "UpdateTaskRequestParams",
+    ),
 }
 """The modules of extensions, with their types. Most programs need none of them, so they are imported on first use."""
 __all__ = [name for name, value in vars().items() if not (name.startswith("_") or isinstance(value, _ModuleType))]
@@ -154,6 +160,16 @@ if _TYPE_CHECKING:
     from dragoman.types.skills import ReadDirectoryResult as ReadDirectoryResult
     from dragoman.types.skills import Skill as Skill
     from dragoman.types.skills import SkillResource as SkillResource
+    from dragoman.types.tasks import CreatedTask as CreatedTask
+    from dragoman.types.tasks import CreateTaskResult as CreateTaskResult
+    from dragoman.types.tasks import DetailedTask as DetailedTask
+    from dragoman.types.tasks import ListTasksResult as ListTasksResult
+    from dragoman.types.tasks import RelatedTaskMetadata as RelatedTaskMetadata
+    from dragoman.types.tasks import Task as Task
+    from dragoman.types.tasks import TaskMetadata as TaskMetadata
+    from dragoman.types.tasks import TaskRequestParams as TaskRequestParams
+    from dragoman.types.tasks import TaskStatus as TaskStatus
+    from dragoman.types.tasks import UpdateTaskRequestParams as UpdateTaskRequestParams
 else:
     __all__ += [name for names in _LATER.values() for name in names]
 
@@ -166,4 +182,8 @@ else:
             from dragoman.types import skills
 
             return getattr(skills, name)
+        if name in _LATER["tasks"]:
+            from dragoman.types import tasks
+
+            return getattr(tasks, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

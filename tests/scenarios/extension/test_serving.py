@@ -74,7 +74,7 @@ class Noting(ServerExtension):
 
 def noting() -> tuple[Server, list[str]]:
     extension = Noting()
-    server = Server(extensions=[extension], secret="a secret of sixteen")
+    server = Server(extensions=[extension], secret="a secret of sixteen", store=Memory())
 
     @server.tool
     async def say() -> str:
@@ -243,17 +243,17 @@ async def test_a_client_of_a_server_that_cannot_begin_cannot_connect():
             raise LookupError("there is no such template")
             yield
 
-    server = Server(extensions=[Refusing()], secret="a secret of sixteen")
+    server = Server(extensions=[Refusing()], secret="a secret of sixteen", store=Memory())
     with pytest.raises(ConnectError, match="cannot begin to serve: there is no such template"):
         await AsyncClient(server).start()
-    peer = HttpPeer(server.asgi(store=Memory()), STATELESS)
+    peer = HttpPeer(server.asgi(), STATELESS)
     assert (await peer.request("ping")).status == 500
 
 
 @pytest.mark.covers("EXS-14")
 async def test_a_lifespan_of_asgi_begins_and_ends_it():
     server, happened = noting()
-    await live(server.asgi(store=Memory()))
+    await live(server.asgi())
     assert happened == ["enter", "leave"]
 
 
@@ -261,7 +261,7 @@ async def test_a_lifespan_of_asgi_begins_and_ends_it():
 @pytest.mark.parametrize("mounted", [False, True])
 async def test_without_a_lifespan_the_first_request_begins_it_and_close_ends_it(mounted):
     server, happened = noting()
-    app = server.asgi(store=Memory())
+    app = server.asgi()
     outer: Any = Starlette(routes=[Mount("/", app)]) if mounted else app
     peer = HttpPeer(outer, STATELESS)
     exchanges = [peer.call("say") for _ in range(3)]
@@ -276,7 +276,7 @@ def test_without_a_lifespan_and_without_close_it_ends_with_the_loop():
     server, happened = noting()
 
     async def serve() -> None:
-        app = server.asgi(store=Memory())
+        app = server.asgi()
         assert (await HttpPeer(app, STATELESS).call("say").end()).status == 200
         del app
 

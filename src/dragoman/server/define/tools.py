@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -33,13 +33,14 @@ from dragoman.server.request.call import Call
 from dragoman.server.wire_objects import optional_wire_object
 
 if TYPE_CHECKING:
+    from dragoman.server.extensions.tasks.options import TaskOptions
     from dragoman.types.apps import UiVisibility
 
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
 _OTHER_PLACES = COMPOSED - {"not", *CHOICES} | {"patternProperties"}
 """The keywords under which a schema may define properties outside of `properties`."""
-OFFICIAL_OPTIONS = ("ui", "ui_visibility")
+OFFICIAL_OPTIONS = ("ui", "ui_visibility", "task")
 """The options of the extensions of this package; a server installs the extension when a tool has its option."""
 _FURTHER_OPTIONS = set(OFFICIAL_OPTIONS)
 """The options of all extensions."""
@@ -73,6 +74,8 @@ class Tool(Definition[Parameters, Returned]):
     """The `ui://` URI of the app that shows the results of the tool."""
     ui_visibility: Sequence[UiVisibility] | UiVisibility
     """Who may call the tool: "model", "app" or both."""
+    task: bool | Literal["required"] | TaskOptions
+    """Whether the tool runs as a task, for clients that can use tasks."""
 
     _method: ClassVar[str] = "call"
 
@@ -252,6 +255,8 @@ class ToolOptions(DefinitionOptions, total=False):
     """The `ui://` URI of the app that shows the results (`server.add_app`)."""
     ui_visibility: Sequence[UiVisibility] | UiVisibility | None
     """Who may call the tool: "model", "app" or, by default, both."""
+    task: bool | Literal["required"] | TaskOptions | None
+    """Run the tool as a task: for clients that can use tasks, or, if required, only for them."""
 
 
 @overload

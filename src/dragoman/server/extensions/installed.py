@@ -22,6 +22,8 @@ from dragoman.server.request.context import Context
 from dragoman.types import canonical_extension
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from dragoman.server.server import Server
 
 Extensions = Iterable[ServerExtension] | Mapping[str, types.Json]
@@ -71,6 +73,10 @@ class InstalledExtensions:
         """Pass the server to each extension."""
         for one in self._extensions:
             one.bind(server)
+
+    def managers(self, server: Server) -> list[AbstractAsyncContextManager[object]]:
+        """Return the context managers that a loop of the server enters before it serves."""
+        return [enter(server) for enter in self.serving]
 
     def find(self, kind: type[E]) -> E | None:
         """Return the extension of a class; None if the server does not have it."""

@@ -164,6 +164,9 @@ _stream_states = msgspec.msgpack.Decoder(StreamState)
 class Workers:
     """This process's connection to the processes that serve the same server at the same path with the same key."""
 
+    is_elsewhere = True
+    """Whether the clients that the listener notifies are those of other processes (`Audience`)."""
+
     def __init__(self, server: Server, *, path: str = "/mcp", joins: bool = False) -> None:
         self._joins = joins
         self._server = server
@@ -260,7 +263,7 @@ class Workers:
 
     def _deliver(self, message: BusMessage) -> None:
         """Pass a message for all clients to the listeners of this process."""
-        listeners = [member for member in self._server.audience.members() if not isinstance(member, Workers)]
+        listeners = self._server.audience.members_here()
         match message:
             case ChangeAnnounced(method, subject, encoded):
                 params = None if encoded is None else msgspec.json.decode(encoded)
