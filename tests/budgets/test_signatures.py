@@ -54,7 +54,6 @@ EXCEPTIONS = {
     "dragoman.server.ToolResult": "`structured` is whatever JSON the tool's schema has",
     "dragoman.server.Method.decode_params": "of the type that the row has for them",
     "dragoman.server.ServerExtension.define_tool": "a tool with any parameters and any result",
-    "dragoman.server.ServerExtension.entry": "a definition with any parameters and any result",
     "dragoman.client.ClientExtension.read_tool": READ_BY_EXTENSION,
     "dragoman.client.ClientExtension.read_resource": READ_BY_EXTENSION,
     **{

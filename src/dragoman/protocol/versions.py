@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from dragoman.errors import DefinitionError
+
 
 class Version(Struct, frozen=True, order=True, kw_only=True, cache_hash=True):
     """The behaviour of one protocol version on the wire."""
@@ -79,6 +81,19 @@ _BY_NAME = {version.name: version for version in VERSIONS}
 def find_version(name: str | None) -> Version | None:
     """Return the version with that name, if there is one."""
     return _BY_NAME.get(name) if name is not None else None
+
+
+def as_version(given: Version | str) -> Version:
+    """Return a version that is given by itself or by its name.
+
+    Raises:
+        DefinitionError: there is no version of that name.
+    """
+    if isinstance(given, Version):
+        return given
+    if given not in _BY_NAME:
+        raise DefinitionError(f"There is no protocol version {given!r}; there are {', '.join(version_names(VERSIONS))}")
+    return _BY_NAME[given]
 
 
 def handshake_versions(versions: Iterable[Version]) -> tuple[Version, ...]:

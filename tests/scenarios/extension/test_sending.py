@@ -8,7 +8,6 @@ import pytest
 from dragoman import AsyncClient, BlockingContext, Context, Server, types
 from dragoman.client import ClientExtension
 from dragoman.errors import DefinitionError
-from dragoman.protocol.versions import V2025_11_25
 from dragoman.server import ExtensionRow, Method, ServerExtension
 from dragoman.testing import WirePeer
 from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
@@ -26,8 +25,8 @@ ROW = ExtensionRow(
 OLD = ExtensionRow(
     id="com.example/old",
     capability=("tasks",),
-    since=V2025_11_25,
-    until=V2025_11_25,
+    since="2025-11-25",
+    until="2025-11-25",
     methods=(Method(name="notifications/old", sender=("server",)),),
 )
 

@@ -141,7 +141,7 @@ class InstalledExtensions:
             if options:
                 one.define_tool(definition, options)
 
-    def entry(self, method: str, definition: Definition[..., Any], version: Version) -> Struct:
+    def entry(self, method: str, definition: Any, version: Version) -> Struct:
         """Return the entry of a definition in the list of a method, with the fields that extensions add to it.
 
         The `_meta` of an extension is merged over that of the definition.
