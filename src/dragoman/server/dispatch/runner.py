@@ -215,7 +215,7 @@ def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Ans
         if failed is not None:
             result = _failure_result(call, failed)
         if call.cancelled:
-            _withdraw_cancellation()  # the handler caught it
+            call.withdraw_cancellation()  # the handler caught it
         if result is not call.plain_result or not eras.leaves_tool_results_unchanged[version]:
             if type(result) is types.CallToolResult:  # `seal` adds cache hints, which this result does not have
                 if result.result_type is not None:
@@ -276,7 +276,7 @@ def _refuse(call: Call, error: BaseException) -> bytes:
     if call.is_cancelled_by(error):
         return _answer_cancelled(call, error)
     if call.cancelled:
-        _withdraw_cancellation()
+        call.withdraw_cancellation()
     call.refusal = _error_to_send(call, error)
     return _encoded_error(call.server, call.request.id, call.refusal, call)
 
@@ -329,15 +329,9 @@ def _answer_cancelled(call: Call, error: BaseException) -> bytes:
         call.cancelled = call.stopped is not None
     if not call.cancelled:
         raise error
-    if not _withdraw_cancellation():
+    if not call.withdraw_cancellation():
         raise CancelledError
     return b"" if call.stopped is None else stopped(call, call.stopped)
-
-
-def _withdraw_cancellation() -> bool:
-    from dragoman.runtime.tasks import uncancelled
-
-    return uncancelled()
 
 
 def stopped(call: Call, why: RpcError) -> bytes:

@@ -24,14 +24,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman import types
-from dragoman.errors import (
-    HeaderMismatch,
-    InsufficientScope,
-    InternalError,
-    MethodNotFound,
-    ParseError,
-    TooLarge,
-)
+from dragoman.errors import HeaderMismatch, InsufficientScope, InternalError, MethodNotFound, ParseError, TooLarge
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.headers import McpHeaders

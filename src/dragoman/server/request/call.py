@@ -272,6 +272,10 @@ class Call(Struct, eq=False):
         if self.task is not None and not self.ended:
             self.task.cancel()
 
+    def withdraw_cancellation(self) -> bool:
+        """Withdraw one cancellation of the task, and tell whether none is left."""
+        return self.task is not None and not self.task.uncancel()
+
     def on_cancel(self, callback: Callable[[], Any]) -> Callable[[], None]:
         """Call a function when the request is cancelled, or now if it is cancelled already.
 
