@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dragoman import AsyncClient
-from scenarios.http_crew import DEADLINE, Stream
+from dragoman.errors import InternalError
+from scenarios.http_crew import DEADLINE, RUN, SERVER, Stream, crew
 from scenarios.http_fleet import LOCAL, call_of, fleet, left_after_one, rest_of
 
 ROUNDS = 12
@@ -153,6 +154,29 @@ async def test_what_handlers_keep_is_counted_once_whichever_worker_and_kind_of_h
         assert sorted(session for _, session in counted) == sorted([*range(1, ROUNDS + 1)] * 2)
         ships.workers[0].kill()
         assert await ships.at(clients[0], 1).text("visit") == f"{2 * ROUNDS + 1} {ROUNDS + 1}"
+
+
+TELLING = """
+    @server.tool
+    async def tell(ctx: Context) -> str:
+        await ctx.report_progress(1, message=str(os.getpid()))
+        await asyncio.Event().wait()
+"""
+
+
+@pytest.mark.covers("WRK-07", "WRK-08")
+async def test_a_client_whose_worker_is_killed_learns_it_and_goes_on():
+    async with crew(source=SERVER + TELLING + RUN) as processes:
+        await processes.ready()
+        async with AsyncClient(processes.url, mode="handshake") as client:
+            began: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            calling = asyncio.create_task(
+                client.call_tool("tell", on_progress=lambda _, __, pid: began.set_result(int(pid)))
+            )
+            os.kill(await asyncio.wait_for(began, DEADLINE), signal.SIGKILL)
+            with pytest.raises(InternalError, match=OWNER_LOST):
+                await asyncio.wait_for(calling, DEADLINE)
+            assert int((await client.call_tool("pid")).text) in processes.workers()
 
 
 @pytest.mark.covers("WRK-13")
