@@ -6,7 +6,7 @@ import logging
 from typing import Any, Protocol
 
 from dragoman import types
-from dragoman.server.request.context import RequestFacts
+from dragoman.server.request.facts import RequestFacts
 
 
 class _Target(Protocol):

@@ -35,7 +35,8 @@ from dragoman.protocol.methods import METHOD_NAMES
 from dragoman.runtime.callables import invoke
 from dragoman.server.dispatch.runner import label_of, outcome_of, serve
 from dragoman.server.request.call import Call
-from dragoman.server.request.context import Context, readable
+from dragoman.server.request.context import Context
+from dragoman.server.request.facts import readable
 from dragoman.types.decoding import decoders
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dragoman.protocol.eras import Caller, McpRequest
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.request.call import Call, Session
-from dragoman.server.request.context import readable
 from dragoman.server.request.driving import drive
+from dragoman.server.request.facts import readable
 
 KINDS = pytest.mark.parametrize("kind", [Context, BlockingContext])
 
