@@ -8,6 +8,8 @@ import pytest
 SERVER = Path(__file__).resolve().parents[2] / "src" / "dragoman" / "server"
 RUNNER = "dispatch/runner.py"
 OPENING = "dispatch/opening.py"
+DETACHED = "request/detached.py"
+"""Opens a call that an extension kept as data, apart from its request."""
 POSTS = "http/post.py"
 """Refuses what HTTP alone refuses, and ends an exchange whose request goes on in a task of its own."""
 FORWARDS = "http/session.py"
@@ -55,9 +57,9 @@ def test_only_the_runner_calls_a_handler():
     assert {name for _, name in imported("dispatch.handlers")} == {"HANDLERS", "CustomMethod"}
 
 
-@pytest.mark.parametrize("name", ["open", "refused_request"])
-def test_a_message_of_a_client_is_opened_in_one_place(name):
-    assert calls_of_eras(name) == {OPENING}
+@pytest.mark.parametrize(("name", "files"), [("open", {OPENING, DETACHED}), ("refused_request", {OPENING})])
+def test_a_message_of_a_client_is_opened_in_one_place(name, files):
+    assert calls_of_eras(name) == files
 
 
 @pytest.mark.parametrize("name", ["seal", "seal_value", "seal_error"])

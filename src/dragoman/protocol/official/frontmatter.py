@@ -73,7 +73,7 @@ def read_frontmatter(text: str) -> types.Json:
         raise ValidationError(f"The frontmatter is no YAML: {error}") from None
     if not isinstance(tree, yaml.MappingNode):
         raise ValidationError("The frontmatter must be a mapping, such as `name: my-skill`")
-    value: types.Json = _Values().value(tree, 0)
+    value: types.Json = _CoreValues().value(tree, 0)
     return value
 
 
@@ -115,7 +115,7 @@ def _core_loader() -> Any:
     return loader
 
 
-class _Values:
+class _CoreValues:
     """The values of the nodes of one tree."""
 
     def __init__(self) -> None:
