@@ -36,6 +36,14 @@ TOOLS = """
 
 
     @server.tool
+    async def many(count: int, ctx: Context) -> str:
+        for number in range(count):
+            await ctx.report_progress(number + 1)
+            await asyncio.sleep(0.01)
+        return "done"
+
+
+    @server.tool
     async def visit(ctx: Context) -> str:
         user = await ctx.user_state.update("visits", lambda visits: (visits or 0) + 1)
         session = await ctx.session_state.update("visits", lambda visits: (visits or 0) + 1)

@@ -1,16 +1,19 @@
 """Several processes with a store between them: one session on all of them, also when one is killed."""
 
 import asyncio
+import contextlib
 import os
+import random
 import signal
 from typing import Any
 
+import aiohttp
 import pytest
 
 from dragoman import AsyncClient
 from dragoman.errors import InternalError
-from scenarios.http_crew import DEADLINE, RUN, SERVER, Stream, crew
-from scenarios.http_fleet import LOCAL, call_of, fleet, left_after_one, rest_of
+from scenarios.http_crew import DEADLINE, RUN, SERVER, Client, Stream, crew
+from scenarios.http_fleet import LOCAL, Fleet, call_of, fleet, left_after_one, rest_of
 
 ROUNDS = 12
 OWNER_LOST = "The process that served this request is gone; the request may have run"
@@ -141,6 +144,48 @@ async def test_the_stream_by_get_goes_on_elsewhere_when_its_worker_is_killed(sto
                 "notifications/tools/list_changed",
                 "notifications/message",
             }
+
+
+async def some_of(response: aiohttp.ClientResponse, wanted: int) -> Stream:
+    """Read so many messages, or to the end, and leave."""
+    stream = Stream(response)
+    with contextlib.suppress(AssertionError, aiohttp.ClientError):  # the stream ended before
+        await stream.until(lambda messages: len(messages) >= wanted or (messages and "method" not in messages[-1]))
+    response.close()
+    return stream
+
+
+async def hop(ships: Fleet, client: Client, id: int, alive: list[int]) -> list[Any]:
+    """Call a tool, read a few events, leave and come back to any worker, until there is an outcome."""
+    chance = random.Random(id)
+    messages: list[Any] = []
+    last: str | None = None
+    while not messages or "method" in messages[-1]:
+        worker = ships.at(client, chance.choice(alive))
+        opened = call_of(worker, "many", id, count=40) if last is None else worker.listen(last_event_id=last)
+        with contextlib.suppress(aiohttp.ClientError):  # the worker is being killed
+            async with opened as response:
+                assert response.status == 200, await response.text()
+                stream = await some_of(response, chance.randrange(1, 8))
+                messages += stream.messages
+                last = next((event.id for event in reversed(stream.events) if event.id), last)
+    return messages
+
+
+@pytest.mark.covers("WRK-07")
+async def test_clients_that_hop_from_worker_to_worker_miss_nothing_though_one_is_killed(store):
+    async with fleet(store=store) as ships:
+        clients, alive = [await ships.begin(number) for number in range(3)], [0, 1, 2]
+        hopping = [asyncio.create_task(hop(ships, clients[number % 3], number, alive)) for number in range(30)]
+        await asyncio.wait(hopping, timeout=0.5)
+        alive.remove(0)
+        await asyncio.wait(hopping, timeout=0.1)  # who was on the way to the first worker has come there
+        ships.workers[0].kill()
+        for messages in await asyncio.gather(*hopping):
+            *told, outcome = messages
+            progress = [message["params"]["progress"] for message in told]
+            assert progress == list(range(1, len(progress) + 1))
+            assert len(progress) == 40 if "result" in outcome else outcome["error"]["message"] == OWNER_LOST
 
 
 @pytest.mark.covers("STA-03")
