@@ -19,7 +19,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 DEADLINE = 60
 """The seconds that an asynchronous test may take."""
 
-SPECIAL_CARRIERS = frozenset({"http/test_processes", "http/test_uvicorn", "http/test_views"})
+SPECIAL_CARRIERS = frozenset({"http/test_fleet", "http/test_processes", "http/test_uvicorn", "http/test_views"})
 """The scenarios of HTTP that choose what carries their exchanges."""
 
 

@@ -37,6 +37,7 @@ DragomanError
   Rejected                          a client refuses a sampling request of a server
   Cancelled                         the client cancelled the request; no response is sent
   InputNeeded(requests, state)      the server needs input that this client has no handler for
+  SkillRefused(uri)                 a skill was not approved, or differs from what its server listed
   ConfigError(file, server, field)  a configuration is invalid; also a ValueError
   ValidationError(path)             a value does not fit its type or schema
   NotFound(kind, name)              the server has no such tool, prompt or resource; also a LookupError
@@ -231,10 +232,16 @@ class ConnectError(TransportError):
 
 
 class ServerCrashed(TransportError):
-    """The server's process ended; `exit_code` is negative for a signal, `stderr_tail` is the end of its stderr."""
+    """The server's process ended; `exit_code` is negative for a signal, `stderr_tail` is the end of its stderr.
 
-    def __init__(self, message: str, exit_code: int | None = None, stderr_tail: str = "") -> None:
+    `summary` is the message without the words of the server.
+    """
+
+    def __init__(
+        self, message: str, exit_code: int | None = None, stderr_tail: str = "", summary: str | None = None
+    ) -> None:
         super().__init__(message)
+        self.summary = summary or message
         self.exit_code = exit_code
         self.stderr_tail = stderr_tail
 
@@ -270,6 +277,9 @@ class AuthError(TransportError):
 
 class AuthRequired(AuthError):
     """The server requires credentials; `status` is 401 or 403, and `challenge` is the `WWW-Authenticate` header."""
+
+    has_remedy = False
+    """Whether the message says how to log in."""
 
     def __init__(self, message: str, status: int = 401, challenge: str | None = None) -> None:
         super().__init__(message)
@@ -309,11 +319,16 @@ class TokenRefused(AuthError):
 
 
 class Timeout(TransportError, TimeoutError):
-    """The other side did not answer in time."""
+    """The other side did not answer in time; `option` is the option that gives it more time, if there is one.
 
-    def __init__(self, message: str, request_id: int | str | None = None) -> None:
-        super().__init__(message)
+    `summary` is the message without the option.
+    """
+
+    def __init__(self, message: str, request_id: int | str | None = None, option: str | None = None) -> None:
+        super().__init__(message if option is None else f"{message} If it needs longer, raise {option}")
         self.request_id = request_id
+        self.option = option
+        self.summary = message
 
 
 class ModelError(DragomanError):
@@ -375,6 +390,14 @@ class Rejected(DragomanError):
 
 class Cancelled(DragomanError):
     """The client cancelled the request: a handler may raise this, and no response is sent."""
+
+
+class SkillRefused(DragomanError):
+    """A client does not use a skill or a file of it: it was not approved, or differs from what its server listed."""
+
+    def __init__(self, message: str, uri: str) -> None:
+        super().__init__(message)
+        self.uri = uri
 
 
 class ConfigError(DragomanError, ValueError):

@@ -14,6 +14,7 @@ PACKAGES = (
     "dragoman.chat",
     "dragoman.apps",
     "dragoman.auth",
+    "dragoman.skills",
     "dragoman.stores",
     "dragoman.testing",
     "dragoman.types",

@@ -11,7 +11,6 @@ from uvicorn.server import ServerState
 
 from budgets.test_calls import CALLS, MARGIN, functions_passed
 from budgets.test_garbage import INITIALIZE, left_by, message, sums
-from dragoman.stores import Memory
 from dragoman.transports.http import http1
 from dragoman.transports.http.http1 import Http1Connection
 

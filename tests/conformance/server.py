@@ -5,6 +5,7 @@ python tests/conformance/server.py --port 3001
 
 import argparse
 import asyncio
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -42,6 +43,10 @@ server = Server(
         "completions": {},
     },
 )
+
+SKILLS = Path(__file__).parent / "skills"
+server.add_skill(SKILLS / "pdf-processing")  # the suite asks for the folder of the first skill
+server.add_skills(SKILLS / "acme", prefix="acme")
 
 
 # What tools return.

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient as AsyncClient
     from dragoman.client.connect.endpoint import Target as Target
     from dragoman.client.connect.endpoint import register_transport as register_transport
+    from dragoman.client.extensions.contract import AnswerNext as AnswerNext
     from dragoman.client.extensions.contract import ClientExtension as ClientExtension
     from dragoman.client.extensions.contract import ExtendedRequest as ExtendedRequest
     from dragoman.client.extensions.contract import ExtensionClient as ExtensionClient
+    from dragoman.client.extensions.contract import ExtensionHandler as ExtensionHandler
     from dragoman.client.extensions.contract import ReceivedRequest as ReceivedRequest
     from dragoman.client.group.blocking import Clients as Clients
     from dragoman.client.group.blocking import GroupTool as GroupTool
@@ -58,7 +60,8 @@ else:
             "bound": "AsyncBoundPrompt AsyncBoundResource AsyncBoundResourceTemplate AsyncBoundTool",
             "client": "AsyncClient",
             "answer.elicitation": "Accept Cancel Decline Elicitation ElicitationHandler ElicitationRequest",
-            "extensions.contract": "ClientExtension ExtendedRequest ExtensionClient ReceivedRequest",
+            "extensions.contract": "AnswerNext ClientExtension ExtendedRequest ExtensionClient ExtensionHandler"
+            " ReceivedRequest",
             "group.group": "AsyncClients AsyncGroupTool",
             "group.blocking": "Clients GroupTool",
             "hear.notifications": "LogMessage ServerNotification",

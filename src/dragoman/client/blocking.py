@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 
 from dragoman.client.bound import (
     AsyncBoundPrompt,
@@ -35,7 +35,7 @@ from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from dragoman.client.extensions.skills import BoundSkill
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -172,9 +172,9 @@ class Client(ClientProperties):
     discover = blocking(AsyncClient.discover)
     list_tools = blocking(AsyncClient.list_tools)
     call_tool = blocking(AsyncClient.call_tool)  # type: ignore[arg-type]  # mypy minds **unknown
+    call_tool_unfinished = blocking(AsyncClient.call_tool_unfinished)
     view = blocking(AsyncClient.view)
     call_from_app = blocking(AsyncClient.call_from_app)
-    call_tool_unfinished = blocking(AsyncClient.call_tool_unfinished)
     list_prompts = blocking(AsyncClient.list_prompts)
     get_prompt = blocking(AsyncClient.get_prompt)
     list_resources = blocking(AsyncClient.list_resources)
@@ -203,6 +203,22 @@ class Client(ClientProperties):
             NotFound: the server has nothing of that name.
         """
         return BoundTool(self, self._drive(AsyncClient.tool, name, refresh=refresh))
+
+    def skills(self) -> list[BoundSkill]:
+        """Return the skills that the server lists; nothing of them is fetched before they are loaded."""
+        from dragoman.client.extensions.skills import BoundSkill
+
+        return [BoundSkill(self, skill) for skill in self._drive(AsyncClient.skills)]
+
+    def skill(self, name: str) -> BoundSkill:
+        """Return a skill, by its name, or by the URI of its SKILL.md, which need not be listed.
+
+        Raises:
+            NotFound: the server has nothing of that name, or several skills.
+        """
+        from dragoman.client.extensions.skills import BoundSkill
+
+        return BoundSkill(self, self._drive(AsyncClient.skill, name))
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
         """Return every prompt of the server, from the cached list while that is fresh."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack
 
 from dragoman import types
 from dragoman.client.results import CallResult, Structured, contents_bytes
 from dragoman.protocol.uritemplate import UriTemplate
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
-
     from dragoman.client.client import AsyncClient
     from dragoman.client.options import CallOptions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Never, Protocol, Self, Unpack, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -29,19 +29,11 @@ from dragoman.client.options import (
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, FurtherResult, Structured, unwrap
 from dragoman.client.session import ClientSession
-from dragoman.errors import (
-    CapabilityNotAvailable,
-    DragomanError,
-    HeaderMismatch,
-    RpcError,
-    ToolError,
-    TransportError,
-)
+from dragoman.errors import CapabilityNotAvailable, DragomanError, HeaderMismatch, RpcError, ToolError, TransportError
 
 if TYPE_CHECKING:
-    from typing import Never, Self, Unpack
-
     from dragoman.client.extensions.apps import AppView
+    from dragoman.client.extensions.skills import AsyncBoundSkill
 
 _logger = logging.getLogger("dragoman.client")
 
@@ -278,7 +270,7 @@ class AsyncClient(ClientProperties):
         if type(result) is FurtherResult:
             return result
         listed = session.catalog.tools.get(name)
-        if listed is None or listed.misfit(result) is not None:
+        if listed is None or listed.violation(result) is not None:
             listed = await self._compared(name, listed, result)
         if listed is not None and listed.is_wrapped:
             unwrap(result)
@@ -307,21 +299,21 @@ class AsyncClient(ClientProperties):
             await self._list_tools_once()
             catalog.was_listed_for_result = True
             listed = catalog.tools.get(name)
-        misfit = None if listed is None else listed.misfit(result)
-        if listed is None or misfit is None:
+        violation = None if listed is None else listed.violation(result)
+        if listed is None or violation is None:
             return listed
         if not listed.is_rechecked:
             await self._list_tools_once()
             listed.is_rechecked = True
             latest = catalog.tools.get(name)
             if latest is not None and latest is not listed:
-                latest_misfit = latest.misfit(result)
-                if latest_misfit is None:
+                latest_violation = latest.violation(result)
+                if latest_violation is None:
                     return latest
-                misfit = latest_misfit
+                violation = latest_violation
         if self._strict:
-            raise misfit
-        _logger.warning("%s", misfit)
+            raise violation
+        _logger.warning("%s", violation)
         return listed
 
     async def _list_tools_once(self) -> None:
@@ -365,6 +357,24 @@ class AsyncClient(ClientProperties):
 
         await require_app_visible(self, view, tool)
         return await self.call_tool(tool, arguments, **options)
+
+    # Skills.
+
+    async def skills(self) -> list[AsyncBoundSkill]:
+        """Return the skills that the server lists; nothing of them is fetched before they are loaded."""
+        from dragoman.client.extensions.skills import list_skills
+
+        return await list_skills(self)
+
+    async def skill(self, name: str) -> AsyncBoundSkill:
+        """Return a skill, by its name, or by the URI of its SKILL.md, which need not be listed.
+
+        Raises:
+            NotFound: the server has nothing of that name, or several skills.
+        """
+        from dragoman.client.extensions.skills import find_skill
+
+        return await find_skill(self, name)
 
     # Prompts.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -116,6 +117,21 @@ def _unfinished(raw: Raw) -> types.InputRequiredResult | FurtherResult | None:
     except ValidationError:
         return None
     return None if result_type in (None, COMPLETE) else FurtherResult(result_type, raw)
+
+
+def repeated_texts(content: Iterable[Any], structured: Any) -> list[types.TextContent]:
+    """Return the texts that repeat the structured content: as the value, as its JSON, wrapped, or item by item."""
+    texts = [block for block in content if isinstance(block, types.TextContent)]
+    if isinstance(structured, list) and len(structured) == len(texts) and all(map(_says, texts, structured)):
+        return texts
+    return [block for block in texts if _says(block, structured) or _says(block, {"result": structured})]
+
+
+def _says(block: types.TextContent, value: Any) -> bool:
+    try:
+        return bool(block.text == value or msgspec.json.decode(block.text) == value)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
 
 
 class CallResult(Struct, Generic[Structured], frozen=True):

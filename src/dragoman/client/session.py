@@ -1,9 +1,11 @@
-"""ClientSession: sends the requests of one client, over a connection that it replaces when it is lost.
+"""ClientSession: sends the requests of one client. The session outlives its connection and replaces a lost one.
 
 In the stateless era the result of a request may be `input_required`. The client's handlers then answer the questions,
-and the request is sent again with the answers, at most ten times. The total time-out of a request covers everything:
-waiting for a connection, the rounds of input, the handlers, and repetitions. A request returns after the notifications
-that came before its answer are delivered to the callbacks, at the latest half a second after its answer.
+and the session sends the request again with the answers, at most ten times. The total time-out of a request covers
+everything: the wait for a connection, the rounds of input, the handlers, and repetitions.
+
+The server may send notifications before the answer to a request. The callbacks receive these notifications first. Then
+the request returns. It waits for slow callbacks at most half a second.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import Version
+from dragoman.runtime.tasks import keep_until_done
 
 if TYPE_CHECKING:
     from dragoman.client.extensions.installed import Extensions
@@ -139,16 +142,14 @@ class ClientSession:
             _logger.warning("The connection to the server cannot be made again: %s", error)
 
     def _start_task(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        keep_until_done(asyncio.get_running_loop().create_task(work), self._background)
 
     async def _prepare(self, connection: ServerConnection, is_reconnected: bool) -> None:  # noqa: FBT001
         """Renew the subscriptions and the log level on a new connection."""
-        self.handlers.meet(connection.server_info)
+        self.handlers.use_server_name(connection.server_info)
         self.catalog.forget_all()
         self._connected_at = asyncio.get_running_loop().time()
-        if connection.version.stateless:
+        if connection.version.listens:
             self.subscriptions.stream.open(connection)
         else:
             await self._renew_handshake_state(connection)
@@ -324,7 +325,7 @@ class ClientSession:
     def with_advice(self, failure: str) -> str:
         """Add a remedy to an error text, if the server failed because it cannot send requests in this version."""
         connection = self.connections.latest
-        if connection is None or not connection.version.stateless:
+        if connection is None or not connection.version.asks_in_results:
             return failure
         was_asked, connection.server_requests.refused_stateless = connection.server_requests.refused_stateless, False
         if not was_asked and not _CANNOT_ASK.search(failure):

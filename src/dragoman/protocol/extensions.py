@@ -22,9 +22,9 @@ from msgspec import Raw, Struct, UnsetType, field
 
 from dragoman import types
 from dragoman.errors import DefinitionError
-from dragoman.protocol.methods import METHOD_NAMES, METHODS, Method
+from dragoman.protocol.methods import METHOD_NAMES, METHODS, Method, name_versions
 from dragoman.protocol.subscriptions import CORE_FIELDS, SubscriptionField
-from dragoman.protocol.versions import V2025_06_18, VERSIONS, Version
+from dragoman.protocol.versions import V2025_06_18, VERSIONS, Version, as_version
 from dragoman.types import canonical_extension
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -45,21 +45,23 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
         )
 
     `id` follows the rules of `_meta` keys and needs a prefix. The extension may be declared in the versions from
-    `since` to `until`. Both sides must declare it before its methods are used; with `one_sided=True` only the
-    server declares it, and every client may use it. `params` maps a core method to a Struct whose fields are added to
-    the parameters of the method; `entries` maps a list method to fields of its entries. All these fields are optional.
-    A Struct may name a field that the core has, with the same type, to set it. `result_types` maps each further
-    `resultType` to the methods whose result may have it. `capability` is the path of the declaration if that is not
-    `extensions.<id>`; then only the receiver of a method declares the extension, as for core methods.
+    `since` to `until`, given by names such as "2025-11-25". Both sides must declare it before its methods are used;
+    with `one_sided=True` only the server declares it, and every client may use it. `params` maps a core method to a
+    Struct whose fields are added to the parameters of the method; `entries` maps a list method to fields of its
+    entries. All these fields are optional. A Struct may name a field that the core has, with the same type, to set it.
+    `result_types` maps each further `resultType` to the methods whose result may have it. `capability` is the path of
+    the declaration if that is not `extensions.<id>`; then only the receiver of a method declares the extension, as for
+    core methods.
 
     Raises:
-        DefinitionError: the id is malformed, or a method or result type exists in the core protocol.
+        DefinitionError: the id is malformed, a version is unknown, or a method or result type exists in the core
+            protocol.
     """
 
     id: str
     settings: types.Json = field(default_factory=dict)
-    since: Version = V2025_06_18
-    until: Version | None = None
+    since: Version | str = V2025_06_18
+    until: Version | str | None = None
     capability: tuple[str, ...] = ()
     one_sided: bool = False
     methods: tuple[Method, ...] = ()
@@ -70,6 +72,7 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_extension_id(self.id)
+        name_versions(self)
         self._refuse_core_names("result type", self.result_types, CORE_RESULT_TYPES)
         self._refuse_core_names("method", [method.name for method in self.methods], METHOD_NAMES)
 
@@ -85,7 +88,7 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
 
     def exists_in(self, version: Version) -> bool:
         """Tell whether the extension may be declared in a version."""
-        return self.since <= version and (self.until is None or version <= self.until)
+        return self.since <= version and (self.until is None or version <= self.until)  # type: ignore[operator]
 
     @property
     def shared(self) -> tuple[str, ...]:
@@ -100,8 +103,8 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
         is_undeclared = self.one_sided and "client" not in method.sender
         return msgspec.structs.replace(
             method,
-            since=max(method.since, self.since),
-            until=min((one for one in (method.until, self.until) if one is not None), default=None),
+            since=max(as_version(one) for one in (method.since, self.since)),
+            until=min((as_version(one) for one in (method.until, self.until) if one is not None), default=None),
             capability=() if is_undeclared else self.path,
             declared=self.path if is_undeclared else self.shared,
         )

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from dragoman.server.define.tools import tool as tool
     from dragoman.server.dispatch.middleware import CallNext as CallNext
     from dragoman.server.dispatch.middleware import Middleware as Middleware
+    from dragoman.server.extensions.contract import AnyDefinition as AnyDefinition
+    from dragoman.server.extensions.contract import ExtensionHandler as ExtensionHandler
+    from dragoman.server.extensions.contract import NextCall as NextCall
+    from dragoman.server.extensions.contract import Outcome as Outcome
     from dragoman.server.extensions.contract import ServerExtension as ServerExtension
+    from dragoman.server.extensions.contract import Wanted as Wanted
     from dragoman.server.extensions.tasks.options import TaskOptions as TaskOptions
     from dragoman.server.http.views import HttpReply as HttpReply
     from dragoman.server.log_handler import LogHandler as LogHandler
@@ -40,6 +45,9 @@ if TYPE_CHECKING:
     from dragoman.server.request.questions import InputRequired as InputRequired
     from dragoman.server.request.questions import ListRoots as ListRoots
     from dragoman.server.request.questions import Sample as Sample
+    from dragoman.server.request.state import BlockingHandlerState as BlockingHandlerState
+    from dragoman.server.request.state import HandlerState as HandlerState
+    from dragoman.server.request.state import StateKey as StateKey
     from dragoman.server.request.tool_task import BlockingToolTask as BlockingToolTask
     from dragoman.server.request.tool_task import OfferedTask as OfferedTask
     from dragoman.server.request.tool_task import ToolTask as ToolTask
@@ -52,10 +60,11 @@ else:
             "serving": "HttpOptions",
             "request.context": "BlockingContext Context",
             "dispatch.middleware": "CallNext Middleware",
-            "extensions.contract": "ServerExtension",
+            "extensions.contract": "AnyDefinition ExtensionHandler NextCall Outcome ServerExtension Wanted",
             "extensions.tasks.options": "TaskOptions",
             "request.detached": "DetachedCall",
             "request.http_request": "Auth HttpRequest",
+            "request.state": "BlockingHandlerState HandlerState StateKey",
             "request.tool_task": "BlockingToolTask OfferedTask ToolTask",
             "log_handler": "LogHandler",
             "per_request": "asgi",

@@ -14,9 +14,9 @@ from weakref import WeakSet
 from dragoman import types
 from dragoman.errors import DefinitionError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.methods import METHOD_NAMES, Method, declares
+from dragoman.protocol.methods import declares
 from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
-from dragoman.server.request.call import ELICITATION_COMPLETE, wants_log
+from dragoman.server.request.call import ELICITATION_COMPLETE, server_notifications, wants_log
 
 if TYPE_CHECKING:
     from dragoman.server.request.call import Session
@@ -44,15 +44,6 @@ def wants_change(server: Server, session: Session, method: str, subject: str | N
         return False
     rows = server_notifications(server, method)
     return any(row.exists_in(caller.version) and declares(caller.capabilities, row.capability) for row in rows)
-
-
-def server_notifications(server: Server, method: str) -> list[Method]:
-    """Return the rows of a notification that extensions let the server send: one row for each extension generation."""
-    return [
-        row
-        for row in server.offer.table.methods
-        if row.name == method and row.is_notification and "server" in row.sender and method not in METHOD_NAMES
-    ]
 
 
 def change_params(subject: str | None, params: types.Json | None) -> Any:

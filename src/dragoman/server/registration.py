@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHOD_NAMES, Method
-from dragoman.schema.compile import InputSchema, OutputSchema
+from dragoman.runtime.callables import refuse_unknown
 from dragoman.server.define.binding import Hook
-from dragoman.server.define.definition import P, R, decorated, options_among
+from dragoman.server.define.definition import P, R, decorated, lists_options
 from dragoman.server.define.prompts import Prompt, PromptOptions
 from dragoman.server.define.resources import Resource, ResourceOptions, ResourceTemplate, resource
 from dragoman.server.define.tools import Tool, ToolOptions
@@ -20,12 +20,14 @@ from dragoman.server.dispatch.middleware import Chain, Middleware
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dragoman.server.extensions.apps import AppOptions, Html
     from dragoman.server.extensions.contract import ServerExtension
     from dragoman.server.extensions.installed import Extensions, InstalledExtensions
-    from dragoman.server.extensions.tasks.options import TaskOptions
+    from dragoman.server.extensions.skill_files import Skill
+    from dragoman.server.extensions.skills import Skills
     from dragoman.server.server import Server
-    from dragoman.types.apps import UiVisibility
 
 E = TypeVar("E", bound="ServerExtension")
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -63,26 +65,9 @@ class Registration:
     def tool(
         self, given_name: str | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    @lists_options(ToolOptions, Tool)
     def tool(
-        self,
-        given: Callable[P, R] | str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        input_schema: InputSchema | types.Json | None = None,
-        output_schema: OutputSchema | types.Json | None = None,
-        annotations: types.ToolAnnotations | types.Json | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
-        scopes: Sequence[str] = (),
-        wrap_result: bool = True,
-        ui: str | None = None,
-        ui_visibility: Sequence[UiVisibility] | UiVisibility | None = None,
-        task: bool | Literal["required"] | TaskOptions | None = None,
-        **further: object,
+        self, given: Callable[P, R] | str | None = None, /, **further: object
     ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
         """Register a function as a tool.
 
@@ -97,7 +82,7 @@ class Registration:
             DefinitionError: the function cannot be a tool; the message says why.
             ToolNotUnique: the server already has a tool of this name.
         """
-        return decorated(self._define_tool, given, options_among(locals(), ToolOptions) | further)
+        return decorated(self._define_tool, given, further)
 
     def _define_tool(self, function: Callable[P, R], **options: Any) -> Tool[P, R]:
         return self.add_tool(Tool.define(function, **options))
@@ -108,18 +93,9 @@ class Registration:
     def prompt(
         self, given_name: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+    @lists_options(PromptOptions, Prompt)
     def prompt(
-        self,
-        given: Callable[P, R] | str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        arguments: Iterable[types.PromptArgument | types.Json] | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
+        self, given: Callable[P, R] | str | None = None, /, **options: Any
     ) -> Prompt[P, R] | Callable[[Callable[P, R]], Prompt[P, R]]:
         """Register a function as a prompt.
 
@@ -131,26 +107,15 @@ class Registration:
         Raises:
             DefinitionError: the function cannot be a prompt; the message says why.
         """
-        return decorated(self._define_prompt, given, options_among(locals(), PromptOptions))
+        refuse_unknown("prompt()", options, PromptOptions.__annotations__)
+        return decorated(self._define_prompt, given, options)
 
     def _define_prompt(self, function: Callable[P, R], **options: Any) -> Prompt[P, R]:
         return self.add_prompt(Prompt.define(function, **options))
 
+    @lists_options(ResourceOptions, Resource, ResourceTemplate)
     def resource(
-        self,
-        uri: str,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        annotations: types.Annotations | types.Json | None = None,
-        size: int | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
-        unsafe_paths: bool = False,
+        self, uri: str, /, **options: Unpack[ResourceOptions]
     ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
         """Register a function that reads a resource, or a resource template if the URI has variables.
 
@@ -161,7 +126,7 @@ class Registration:
         Raises:
             DefinitionError: the URI or the function's parameters cannot be served.
         """
-        make = resource(uri, **options_among(locals(), ResourceOptions))
+        make = resource(uri, **options)
 
         def register(function: Callable[P, R]) -> Resource[P, R] | ResourceTemplate[P, R]:
             made = make(function)
@@ -315,6 +280,72 @@ class Registration:
         self.extension(Apps)
         return self.add_resource(ui_resource(uri, html, **options))
 
+    def add_skills(self, folder: str | Path, *, prefix: str = "") -> None:
+        """Register every skill below a folder: each folder with a SKILL.md is one.
+
+        Example:
+            server.add_skills("skills")
+
+        The folder is looked at again at each `skills/list`. `prefix` is a path before the paths of the skills, such as
+        "acme/billing".
+
+        Raises:
+            DefinitionError: a skill breaks a rule; the message names its path, and no skill is registered.
+        """
+        self.extension(_skills()).add_folder(folder, prefix, is_skill=False)
+
+    def add_skill(self, skill: str | Path | Skill, *, prefix: str = "") -> None:
+        """Register one skill: a folder with a SKILL.md, or a `Skill` that was made in Python.
+
+        Example:
+            server.add_skill("skills/pdf-processing")
+
+        Raises:
+            DefinitionError: the skill breaks a rule, or the server has a skill of this name.
+        """
+        self.extension(_skills()).add_skill(skill, prefix)
+
+    @overload
+    def skill(self, function: Function, /) -> Function: ...
+    @overload
+    def skill(
+        self,
+        given_name: str | None = None,
+        /,
+        *,
+        description: str | None = None,
+        prefix: str = "",
+        fields: types.Json | None = None,
+    ) -> Callable[[Function], Function]: ...
+    def skill(
+        self,
+        given: Function | str | None = None,
+        /,
+        *,
+        description: str | None = None,
+        prefix: str = "",
+        fields: types.Json | None = None,
+    ) -> Function | Callable[[Function], Function]:
+        """Register a function that makes the files of a skill for each request.
+
+        Example:
+            @server.skill("refunds")
+            async def refunds(path: str, ctx: Context) -> str | None:
+                \"\"\"How to refund a payment.\"\"\"
+                return await handbook(ctx.principal) if path == "SKILL.md" else None
+
+        The function takes the path of the file, or nothing. For "SKILL.md" it returns the text that follows the
+        frontmatter, which is made of the name, the description (by default the docstring) and `fields`. For a file that
+        does not exist it returns None. Clients cannot verify such a skill, and ask for approval at each use.
+
+        Raises:
+            DefinitionError: the name or the description breaks a rule, or the server has a skill of this name.
+        """
+        skills = self.extension(_skills())
+        if callable(given):
+            return skills.add_function(given, None, description, prefix, fields)
+        return lambda function: skills.add_function(function, given, description, prefix, fields)
+
     def renew(self) -> None:
         """Derive the lists and the capabilities again; an extension calls this after it changed its part of them."""
         self.registry.changed()
@@ -417,3 +448,9 @@ class Registration:
         tables: tuple[dict[str, Any], ...] = (self.registry.templates, self.registry.resources)
         found = next((table for table in tables if definition in table or definition in table.values()), tables[1])
         self.registry.remove(found, definition)
+
+
+def _skills() -> type[Skills]:
+    from dragoman.server.extensions.skills import Skills
+
+    return Skills

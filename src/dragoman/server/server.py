@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions
-    from dragoman.server.http.views import Headers, HttpReply
+    from dragoman.server.http.views import Headers, HttpReply, ViewService
     from dragoman.server.request.http_request import Auth
     from dragoman.server.request.state import StateKey
     from dragoman.server.serving import Http, HttpOptions
@@ -90,6 +90,10 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
     """
 
+    _key_ring: KeyRing | None = None
+    _views: ViewService | None = None
+    _notification_offer: eras.Offer | None = None
+    """The offer that opens notifications of clients; None if no extension handles a notification."""
     _is_checked = False
     _warned = False
 
@@ -133,9 +137,7 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         Notifying.__init__(self)
         self._background: set[Any] = set()
         self._secret = secret
-        self._key_ring: KeyRing | None = None
-        self._engine = checked_store(store)
-        self.state_key = checked_state_key(state_key)
+        self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
         self._declaration = Declaration(capabilities)
         if extensions is not None:
             self._install(extensions)
@@ -146,8 +148,6 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         """The inputs of the current offer; `_derive` makes a new offer only if they changed."""
         self.offer: eras.Offer
         """The versions and methods that the server serves."""
-        self._notification_offer: eras.Offer | None = None
-        """The offer that opens notifications of clients; None if no extension handles a notification."""
         if self.installed is not None:
             self.installed.bind(self)
         self.registry.page_size = page_size
@@ -367,15 +367,15 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     def _run_in_background(self, function: Callable[[], Any], notification: str) -> None:
         import asyncio
 
+        from dragoman.runtime.tasks import keep_until_done
+
         async def run() -> None:
             try:
                 await invoke(function)
             except Exception as error:
                 self.report(error, None, {"notification": notification})
 
-        task = asyncio.get_running_loop().create_task(run())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        keep_until_done(asyncio.get_running_loop().create_task(run()), self._background)
 
     def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
         """Report an error to the exception reporter, or to the log if there is none; this method raises nothing."""
@@ -482,10 +482,12 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         self, method: str, headers: Headers, body: bytes | str, server_context: object = None
     ) -> HttpReply:
         """Answer one HTTP request in an asynchronous view, as `handle_http` does in a blocking one."""
-        from dragoman.server.http.views import answer_view
+        if self._views is None:
+            from dragoman.server.http.views import ViewService
 
+            self._views = ViewService(self)
         self.check()
-        return await answer_view(self, method, headers, body, server_context)
+        return await self._views.answer(method, headers, body, server_context)
 
     def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: object = None) -> HttpReply:
         """Answer one HTTP request in a blocking view of a web framework, without streams and sessions.

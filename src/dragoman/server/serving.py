@@ -11,10 +11,11 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dragoman.errors import DefinitionError, DragomanError
-from dragoman.protocol import eras, jsonrpc
+from dragoman.protocol import jsonrpc
 from dragoman.runtime.callables import did_you_mean
-from dragoman.server.dispatch.runner import open_notification, refusal, run_notification, run_refused, whole_answer
-from dragoman.server.request.call import NO_CHANNEL, Call, Session
+from dragoman.server.dispatch.opening import open_call, open_notification
+from dragoman.server.dispatch.runner import refusal, run_notification, whole_answer
+from dragoman.server.request.call import NO_CHANNEL, Session
 
 if TYPE_CHECKING:
     from dragoman.server.request.http_request import Auth
@@ -222,24 +223,14 @@ async def answer_message(server: Server, body: bytes, server_context: Any) -> by
         await server.lifecycle.begin_until_the_loop_ends()
     message = jsonrpc.decode(body, server.limits)
     context = server.server_context if server_context is None else server_context
+    origin = Session(), NO_CHANNEL, server, context, asyncio.get_running_loop()
     if isinstance(message, jsonrpc.Request):
-        try:
-            request = eras.open(message, server.offer)
-        except BaseException as error:
-            if server.middleware_chain is None:
-                return refusal(server, error, message.id)
-            call = _call(server, eras.refused_request(message, server.offer), context)
-            return await run_refused(call, error)  # type: ignore[return-value]
-        return await whole_answer(_call(server, request, context))
-    if isinstance(message, jsonrpc.Notification):
-        opened = open_notification(server, message, None)
-        if opened is not None:
-            await run_notification(_call(server, opened, context))
+        call = open_call(message, *origin)
+        call.task = asyncio.current_task()
+        return await whole_answer(call)
+    if isinstance(message, jsonrpc.Notification) and (noted := open_notification(message, *origin)) is not None:
+        noted.task = asyncio.current_task()
+        await run_notification(noted)
     if isinstance(message, jsonrpc.Invalid) and message.answer:
         return refusal(server, message.error, message.id)
     return None
-
-
-def _call(server: Server, request: eras.McpRequest, server_context: Any) -> Call:
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    return Call(request, Session(), NO_CHANNEL, server, server_context, loop, task=task)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 from msgspec import UNSET, Struct
 
 from dragoman.config import Configuration
@@ -84,10 +83,7 @@ class ServerSettings(Struct, frozen=True):
         Raises:
             DefinitionError: the version lacks a field, which the message names.
         """
-        given = definition.definition
-        if getattr(definition, "output_schema", None) is None and getattr(given, "output_schema", None) is not None:
-            # The schema was derived from the return annotation, so the pinned version may drop it without an error.
-            given = msgspec.structs.replace(given, output_schema=None)
+        given: Any = definition.without_derived_parts()
         kind = type(given).__name__
         kind = "resource template" if kind == "ResourceTemplate" else kind.lower()
         self.require_carried(f"The {kind} {given.name!r}", given)
@@ -157,7 +153,7 @@ def checked_store(store: Store | None) -> Store | None:
         DefinitionError: the object is not a store.
     """
     lacking = [name for name in _STORE_METHODS if not callable(getattr(store, name, None))]
-    if store is not None and (lacking or not hasattr(store, "reach")):
+    if store is not None and (lacking or not hasattr(store, "reach") or isinstance(store, type)):
         raise DefinitionError(f"store must be a store, such as dragoman.stores.Local(), not {store!r}")
     return store
 
@@ -184,8 +180,8 @@ def require_secret(store: Store | None, secret: Secret) -> None:
 
         if not has_secret(secret):
             raise ConfigError(
-                "A store that other machines share needs a secret that they share too: give Server(secret=...), or set"
-                " DRAGOMAN_SECRET to the same value on every machine"
+                "A store that other machines share needs a secret that they share too: set DRAGOMAN_SECRET to the same"
+                " value on every machine, or give the Server a secret"
             )
 
 

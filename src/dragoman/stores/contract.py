@@ -38,7 +38,11 @@ class Bus(Protocol):
         ...
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
-        """Join the group. The bus calls `receive` with each message and sends its return value back as the reply."""
+        """Join the group. The bus calls `receive` with each message and sends its return value back as the reply.
+
+        Raises:
+            StoreUnavailable: the engine cannot be reached now; the bus joins by itself when it can.
+        """
         ...
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:

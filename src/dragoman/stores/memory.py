@@ -6,21 +6,20 @@ time, so that a sweep costs a constant time per entry.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import time
-import weakref
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable
-from typing import Literal, NamedTuple
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple, TypeVar
 
-from dragoman.errors import StoreError, StoreFull
-from dragoman.stores import transitions
+from dragoman.errors import StoreFull
 from dragoman.stores.changes import Changes, Listener
-from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, Revised, TaskPhase, TaskRecord
+from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, Revised
+from dragoman.stores.table import TableTasks, TaskTable
 from dragoman.stores.transitions import KeptTask
 
+Found = TypeVar("Found")
 MAX_LOGS_BYTES = 256 * 1024 * 1024
 """All logs together; beyond it, the log that was idle for longest is dropped."""
 MIN_SWEPT = 1000
@@ -41,7 +40,7 @@ class Memory:
         self._clock = clock
         self._logs = _Logs(clock)
         self._values = _Values(clock)
-        self._namespaces: dict[str, _Namespace] = {}
+        self._tables: dict[str, _MemoryTable] = {}
 
     def __repr__(self) -> str:
         return f"<Memory store: {len(self._values.entries)} values, {len(self._logs.logs)} logs>"
@@ -60,8 +59,8 @@ class Memory:
 
     def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> MemoryTasks:
         """Return the tasks of a namespace."""
-        kept = self._namespaces.setdefault(namespace, _Namespace(self._clock))
-        return MemoryTasks(kept, max_tasks, max_per_owner)
+        table = self._tables.setdefault(namespace, _MemoryTable(self._clock))
+        return MemoryTasks(table, max_tasks, max_per_owner)
 
     async def now(self) -> float:
         """Return the time of the clock."""
@@ -238,165 +237,85 @@ class MemoryState:
         return self._values.delete((self._namespace, key))
 
 
-class _Namespace:
-    """The tasks of one namespace in the order of their creation, and who waits for their changes."""
+class _MemoryTable:
+    """The tasks of one namespace in the order of their creation."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self.clock = clock
-        self.tasks: dict[str, KeptTask] = {}
         self.changes = Changes()
-        self.revisions = itertools.count(1)
+        self._clock = clock
+        self._tasks: dict[str, KeptTask] = {}
+        self._owners: Counter[str] = Counter()
+        self._revisions = itertools.count(1)
+
+    @property
+    def now(self) -> float:
+        return self._clock()
+
+    def next_revision(self) -> int:
+        return next(self._revisions)
 
     def find(self, id: str) -> KeptTask | None:
-        task = self.tasks.get(id)
-        return None if task is None or task.is_expired(self.clock()) else task
+        task = self._tasks.get(id)
+        return None if task is None or task.is_expired(self.now) else task
 
-    def alive(self) -> list[KeptTask]:
-        now = self.clock()
-        return [task for task in self.tasks.values() if not task.is_expired(now)]
+    def claimable(self) -> KeptTask | None:
+        now = self.now
+        claimable = (task for task in self._tasks.values() if task.phase == "ready" or task.is_lost(now))
+        return next((task for task in claimable if not task.is_expired(now)), None)
 
-    def keep(self, task: KeptTask | None) -> KeptTask | None:
-        """Keep a changed task, and report the change; None is a refused change."""
-        if task is not None:
-            self.tasks[task.id] = task
-            self.changes.report([task.id, None] if task.phase == "ready" else [task.id])
-        return task
+    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[KeptTask]:
+        owned = iter([task for task in self._tasks.values() if task.owner == owner and not task.is_expired(self.now)])
+        if after is not None:
+            # The search leaves the iterator behind the task, or at its end.
+            any(task.id == after for task in owned)
+        return itertools.islice(owned, limit)
+
+    def count(self, owner: str | None) -> int:
+        return len(self._tasks) if owner is None else self._owners[owner]
+
+    def add(self, task: KeptTask) -> None:
+        self._remove(task.id)
+        self._owners[task.owner] += 1
+        self.keep(task)
+
+    def keep(self, task: KeptTask) -> None:
+        self._tasks[task.id] = task
+        self.changes.report([task.id, None] if task.phase == "ready" else [task.id])
+
+    def keep_lease(self, task: KeptTask) -> None:
+        self._tasks[task.id] = task
 
     def sweep(self) -> int:
-        now = self.clock()
-        expired = [id for id, task in self.tasks.items() if task.is_expired(now)]
+        expired = [task.id for task in self._tasks.values() if task.is_expired(self.now)]
         for id in expired:
-            del self.tasks[id]
+            self._remove(id)
         self.changes.report(expired)
         return len(expired)
 
+    def _remove(self, id: str) -> None:
+        task = self._tasks.pop(id, None)
+        if task is not None:
+            self._owners[task.owner] -= 1
+            if not self._owners[task.owner]:
+                del self._owners[task.owner]
 
-class MemoryTasks:
+
+class MemoryTasks(TableTasks):
     """The tasks of one namespace."""
 
-    def __init__(self, kept: _Namespace, max_tasks: int, max_per_owner: int) -> None:
-        self._kept = kept
-        self._max_tasks = max_tasks
-        self._max_per_owner = max_per_owner
-        self._ready: Listener | None = None
+    def __init__(self, table: _MemoryTable, max_tasks: int, max_per_owner: int) -> None:
+        super().__init__(max_tasks, max_per_owner)
+        self._table = table
 
-    async def create(
-        self, id: str, value: bytes, *, owner: str, ttl: float | None = None, lease: float | None = None
-    ) -> TaskRecord:
-        """Add a task."""
-        if self._kept.find(id) is not None:
-            raise StoreError(f"There is a task with the id {id} already")
-        self._require_room(owner)
-        self._kept.tasks.pop(id, None)
-        task = transitions.created(
-            id, value, owner, ttl, lease, now=self._kept.clock(), revision=next(self._kept.revisions)
-        )
-        self._kept.keep(task)
-        return task.record()
-
-    def _require_room(self, owner: str) -> None:
-        if len(self._kept.tasks) >= min(self._max_tasks, self._max_per_owner):
-            self._kept.sweep()
-        if len(self._kept.tasks) >= self._max_tasks:
-            raise StoreFull(f"There are {self._max_tasks} tasks already; wait until some expire")
-        if len(self._kept.tasks) < self._max_per_owner:  # then the owner has fewer, too
-            return
-        if sum(task.owner == owner for task in self._kept.tasks.values()) >= self._max_per_owner:
-            raise StoreFull(f"The owner has {self._max_per_owner} tasks already; wait until some expire")
-
-    async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
-        task = self._kept.find(id)
-        return None if task is None else task.record()
-
-    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskRecord]:
-        """Return the tasks of an owner."""
-        owned = [task for task in self._kept.alive() if task.owner == owner]
-        if after is not None:
-            places = [place for place, task in enumerate(owned, 1) if task.id == after]
-            owned = owned[places[0] :] if places else []
-        return [task.record() for task in owned[:limit]]
-
-    async def update(
+    async def _step(
         self,
-        id: str,
-        value: bytes,
+        work: Callable[[TaskTable], Found],
+        missing: Found,  # noqa: ARG002
         *,
-        revision: int,
-        token: int | None = None,
-        phase: TaskPhase | None = None,
-        ttl: float | None = None,
-    ) -> TaskRecord | None:
-        """Change a task."""
-        return self._change(id, value, phase, revision, token, ttl)
+        reads: bool = False,  # noqa: ARG002
+        size: int | None = None,  # noqa: ARG002
+    ) -> Found:
+        return work(self._table)
 
-    async def claim(self, lease: float) -> TaskRecord | None:
-        """Claim a task."""
-        now = self._kept.clock()
-        for task in self._kept.alive():
-            was_lost = task.is_lost(now)
-            if was_lost or task.phase == "ready":
-                held = transitions.claimed(task, lease, now=now, revision=next(self._kept.revisions))
-                self._kept.keep(held)
-                return held.record(was_lost=was_lost)
-        return None
-
-    async def renew(self, id: str, token: int, lease: float) -> bool:
-        """Extend a lease."""
-        task = self._kept.find(id)
-        held = None if task is None else transitions.renewed(task, token, lease, now=self._kept.clock())
-        if held is not None:
-            self._kept.tasks[id] = held
-        return held is not None
-
-    async def release(self, id: str, token: int) -> bool:
-        """Give a running task back."""
-        task = self._kept.find(id)
-        given = None if task is None else transitions.released(task, token, revision=next(self._kept.revisions))
-        return self._kept.keep(given) is not None
-
-    async def finish(
-        self, id: str, value: bytes, *, revision: int | None = None, token: int | None = None
-    ) -> TaskRecord | None:
-        """End a task."""
-        return self._change(id, value, "finished", revision, token, None)
-
-    def _change(
-        self,
-        id: str,
-        value: bytes,
-        phase: TaskPhase | None,
-        expected: int | None,
-        token: int | None,
-        ttl: float | None,
-    ) -> TaskRecord | None:
-        task = self._kept.find(id)
-        if task is None:
-            return None
-        revision = next(self._kept.revisions)
-        kept = self._kept.keep(
-            transitions.changed(task, value, phase, expected=expected, token=token, revision=revision, ttl=ttl)
-        )
-        return None if kept is None else kept.record()
-
-    async def watch(self, id: str) -> AsyncGenerator[None, None]:
-        """Yield after each change of a task."""
-        listener = self._kept.changes.listen(id)
-        try:
-            while True:
-                yield
-                await listener.wait()
-        finally:
-            listener.close()
-
-    async def wait(self, timeout: float) -> None:
-        """Wait until a task may have become ready."""
-        if self._ready is None or self._ready.loop is not asyncio.get_running_loop():
-            self._ready = self._kept.changes.listen(None)
-            weakref.finalize(self, self._ready.close)
-        else:
-            await self._ready.wait(timeout)
-
-    async def sweep(self) -> int:
-        """Delete expired tasks."""
-        return self._kept.sweep()
+    async def _listen(self, id: str | None) -> Listener:
+        return self._table.changes.listen(id)

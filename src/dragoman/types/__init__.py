@@ -122,6 +122,15 @@ from dragoman.types.wire import Role as Role
 
 _LATER = {
     "apps": ("AppPermissions", "Csp", "ResourceUi", "ToolUi", "UiVisibility"),
+    "skills": (
+        "GetSkillRequestParams",
+        "GetSkillResult",
+        "ListSkillsResult",
+        "ReadDirectoryRequestParams",
+        "ReadDirectoryResult",
+        "Skill",
+        "SkillResource",
+    ),
     "tasks": (
         "CreatedTask",
         "CreateTaskResult",
@@ -144,6 +153,13 @@ if _TYPE_CHECKING:
     from dragoman.types.apps import ResourceUi as ResourceUi
     from dragoman.types.apps import ToolUi as ToolUi
     from dragoman.types.apps import UiVisibility as UiVisibility
+    from dragoman.types.skills import GetSkillRequestParams as GetSkillRequestParams
+    from dragoman.types.skills import GetSkillResult as GetSkillResult
+    from dragoman.types.skills import ListSkillsResult as ListSkillsResult
+    from dragoman.types.skills import ReadDirectoryRequestParams as ReadDirectoryRequestParams
+    from dragoman.types.skills import ReadDirectoryResult as ReadDirectoryResult
+    from dragoman.types.skills import Skill as Skill
+    from dragoman.types.skills import SkillResource as SkillResource
     from dragoman.types.tasks import CreatedTask as CreatedTask
     from dragoman.types.tasks import CreateTaskResult as CreateTaskResult
     from dragoman.types.tasks import DetailedTask as DetailedTask
@@ -162,6 +178,10 @@ else:
             from dragoman.types import apps
 
             return getattr(apps, name)
+        if name in _LATER["skills"]:
+            from dragoman.types import skills
+
+            return getattr(skills, name)
         if name in _LATER["tasks"]:
             from dragoman.types import tasks
 

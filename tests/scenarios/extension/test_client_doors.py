@@ -189,19 +189,19 @@ async def test_an_answer_may_come_later_than_the_response():
             self.task = asyncio.create_task(call_next())
             return {"task": {"taskId": "1", "related": request.params["_meta"]}}
 
-    class Raw(ServerExtension):
+    class Asking(ServerExtension):
         rows = (ExtensionRow(id=ID),)
 
         async def around_call(self, ctx, call_next):
             asked = {"messages": [], "maxTokens": 1, "_meta": {"a": 1}}
-            seen.append(await ctx._call.ask_client("sampling/createMessage", asked, 10))
+            seen.append(await ctx.request("sampling/createMessage", asked))
             return await call_next()
 
-    server, tasking = Server(extensions=[Raw()]), Tasking()
+    server, tasking = Server(extensions=[Asking()]), Tasking()
     server.tool(name="ask")(lambda: "asked")
     async with AsyncClient(server, mode="handshake", extensions=[tasking], **answers()) as client:
         assert (await client.call_tool("ask")).text == "asked"
-        assert bytes(seen[0]) == b'{"task":{"taskId":"1","related":{"a":1}}}'
+        assert seen == [{"task": {"taskId": "1", "related": {"a": 1}}}]
         assert (await tasking.task).content.text == "hello"
 
 

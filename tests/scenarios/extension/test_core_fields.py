@@ -5,7 +5,6 @@ import pytest
 
 from dragoman import AsyncClient, Server, types
 from dragoman.client import ClientExtension
-from dragoman.protocol.versions import V2025_11_25
 from dragoman.server import ExtensionRow, ServerExtension
 from dragoman.testing import WirePeer
 from dragoman.types.wire import Wire
@@ -38,8 +37,8 @@ class Jobs(ServerExtension):
         ExtensionRow(
             id=ID,
             capability=("tasks",),
-            since=V2025_11_25,
-            until=V2025_11_25,
+            since="2025-11-25",
+            until="2025-11-25",
             params={"tools/call": JobParams},
             entries={"tools/list": Supported},
         ),

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from dragoman import AsyncClient, Configuration, Server, configure, types
+from dragoman.auth import Identity
 from dragoman.client import ClientExtension
 from dragoman.errors import MissingCapability
 from dragoman.server import ExtensionRow, Method, ServerExtension
@@ -138,6 +139,43 @@ async def test_entries_have_its_fields_also_page_by_page_and_for_some_only():
         module.quotes.change("raise_prices", 2)
         listed = (await peer.request("tools/list"))["result"]["tools"]
     assert [tool["price"] for tool in listed] == [12, 2, 3]
+
+
+@pytest.mark.covers("EXS-05")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("changes", [False, True])
+async def test_entries_keep_its_fields_through_middleware(changes, era):
+    module, seen = shown(), []
+
+    @module.server.middleware
+    async def rename(ctx, call_next):
+        page = await call_next()
+        if isinstance(page, types.ListToolsResult):
+            seen.append([getattr(tool, "price", None) for tool in page.tools])
+            if changes:
+                page.tools[0].title = "Painting"
+        return page
+
+    async with WirePeer(module.server, era, capabilities=DECLARED) as peer:
+        first, second = (await peer.request("tools/list"))["result"]["tools"]
+    assert (first.get("title"), first["price"], second.get("price")) == ("Painting" if changes else None, 12, None)
+    assert seen == [[12, None]]
+
+
+@pytest.mark.covers("EXS-05")
+async def test_entries_keep_its_fields_for_callers_with_scopes_and_middleware():
+    module = shown()
+    module.server.tool(name="secret", scopes=["admin"], price=7)(lambda: "secret")
+
+    @module.server.middleware
+    async def change(ctx, call_next):
+        page = await call_next()
+        page.tools[0].title = "Painting"
+        return page
+
+    peer = HttpPeer(serve(module.server, auth=lambda request: Identity("ann", frozenset())), STATELESS)
+    listed = (await peer.request("tools/list")).json["result"]["tools"]
+    assert [(tool["name"], tool.get("price")) for tool in listed] == [("paint", 12), ("raise_prices", None)]
 
 
 async def subscribed(peer: WirePeer, wanted: types.Json) -> types.Json:

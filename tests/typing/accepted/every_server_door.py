@@ -38,7 +38,17 @@ from dragoman import (
     tool,
 )
 from dragoman.auth import Identity
-from dragoman.server import HttpReply, HttpRequest, InputSchema, LogHandler, OutputSchema, asgi
+from dragoman.server import (
+    BlockingHandlerState,
+    HandlerState,
+    HttpReply,
+    HttpRequest,
+    InputSchema,
+    LogHandler,
+    OutputSchema,
+    StateKey,
+    asgi,
+)
 from dragoman.stores import Local, Memory
 from dragoman.types import (
     CreateMessageResult,
@@ -223,6 +233,32 @@ def wait(ctx: BlockingContext) -> InputRequired | list[Image | Audio | File | Re
         File(Path("report.pdf")),
         EmbeddedResource(ResourceContents("file:///a", blob=b"a")),
     ]
+
+
+@server.tool
+async def remember(ctx: Context) -> int:
+    assert_type(await ctx.user_state.get("stay", Stay), Stay | None)
+    assert_type(await ctx.user_state.get("stay", Stay, Stay(3)), Stay)
+    await ctx.user_state.set("stay", Stay(2), ttl=3600)
+    assert_type(await ctx.user_state.update("stay", lambda stay: stay or Stay(1), Stay, ttl=60), Stay)
+    visits: int = await ctx.session_state.update("visits", lambda visits: (visits or 0) + 1, int)
+    assert_type(await ctx.session_state.delete("visits"), bool)
+    untyped: dict[str, int] = await ctx.session_state.get("counts", default={})
+    return visits + len(untyped)
+
+
+@server.tool
+def remember_blocking(ctx: BlockingContext) -> int:
+    assert_type(ctx.user_state.get("stay", Stay), Stay | None)
+    assert_type(ctx.user_state.get("stay", Stay, Stay(3)), Stay)
+    ctx.user_state.set("stay", Stay(2), ttl=3600)
+    assert_type(ctx.user_state.update("stay", lambda stay: stay or Stay(1), Stay, ttl=60), Stay)
+    assert_type(ctx.session_state.delete("visits"), bool)
+    return ctx.session_state.update("visits", lambda visits: (visits or 0) + 1, int)
+
+
+def of_tenant(state: HandlerState | BlockingHandlerState, key: StateKey) -> None:
+    print(state, key, Server("tenants", state_key=key, store=Memory()))
 
 
 @server.tool

@@ -104,6 +104,14 @@ def test_an_extension_may_end_with_a_version() -> None:
     ]
 
 
+def test_versions_may_be_given_by_their_names() -> None:
+    row = ExtensionRow(id=ID, since="2025-11-25", until="2026-07-28", methods=(Method(name="a", since="2026-07-28"),))
+    assert (row.since, row.until) == (V2025_11_25, V2026_07_28)
+    assert [(one.since, one.until) for one in row.joined_methods()] == [(V2026_07_28, V2026_07_28)]
+    with pytest.raises(DefinitionError, match="There is no protocol version '2025-11-26'; there are 2026-07-28, "):
+        ExtensionRow(id=ID, since="2025-11-26")
+
+
 @pytest.mark.parametrize(
     ("own", "of_the_row", "expected"),
     [

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dragoman.cli.command import in_event_loop, reporting, usage_error
+from dragoman.cli.server_file import load_server, split_target
 from dragoman.cli.terminal import Terminal
-from dragoman.cli.verbs.run import load_server
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -29,7 +29,7 @@ async def command(terminal: Terminal, file: str) -> None:
     """
     from dragoman.server.extensions.tasks.extension import RUN_TASKS
 
-    server = load_server(file)
+    server = load_server(*split_target(file))
     _require_tasks(server)
     server.check()
     server.require_shared_secret()

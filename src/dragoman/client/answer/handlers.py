@@ -68,7 +68,7 @@ class Handlers:
         self.server = server
         self._has_given_name = server is not None
 
-    def meet(self, info: types.Implementation | None) -> None:
+    def use_server_name(self, info: types.Implementation | None) -> None:
         """Use the name that the server gives itself, if no name was given."""
         if not self._has_given_name:
             self.server = None if info is None else info.name

@@ -22,6 +22,7 @@ from dragoman.client.connect.credentials import Credentials, Headers, auth_requi
 from dragoman.client.connect.link import DuplexLink, Link, OneMethodLink, SendsRequests
 from dragoman.errors import ConnectError
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.urls import HTTP_SCHEMES
 from dragoman.transports.contract import Transport
 from dragoman.transports.memory import MemoryConnection
 
@@ -144,7 +145,7 @@ def _url_endpoint(url: str, transport: str | None, options: EndpointOptions) -> 
     if getattr(authorization, "network", options) is None:
         authorization.network = options.network
     address = urlsplit(url)
-    if address.scheme not in ("http", "https"):
+    if address.scheme not in HTTP_SCHEMES:
         raise ValueError(f"There is no transport for {url}; give a URL that begins with http:// or https://")
     key = ("http", address.scheme, address.netloc, address.path)
     if transport == "sse":

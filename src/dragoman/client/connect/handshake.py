@@ -28,8 +28,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -99,7 +99,7 @@ def offered_versions(mode: Mode = "auto", protocol_version: str | None = None) -
     pinned = find_version(protocol_version)
     if pinned is None or pinned not in versions:
         known = ", ".join(version_names(versions))
-        raise ValueError(f"protocol_version {protocol_version!r} cannot be had with mode {mode!r}; there are {known}")
+        raise ValueError(f"protocol_version {protocol_version!r} is not available with mode {mode!r}; use {known}")
     return (pinned,)
 
 
@@ -162,46 +162,43 @@ class Connector:
 
     async def remember_silent(self, version: Version) -> None:
         """Store for other processes that the server does not answer the probe."""
-        store, key = self._silent_servers()
-        if store is not None:
-            with _unstored("The next process waits again for a server that does not answer the probe: %s"):
-                await store.set(key, version.name.encode(), ttl=REMEMBERED_SECONDS)
+        async with self._silent_servers() as (servers, key):
+            if servers is not None:
+                await servers.set(key, version.name.encode(), ttl=REMEMBERED_SECONDS)
 
     async def forget(self) -> None:
         """Forget that the server requires a handshake, in this process and in the store."""
         self.remember(None)
-        store, key = self._silent_servers()
-        if store is not None:
-            with _unstored("The store still says that a server does not answer the probe: %s"):
-                await store.delete(key)
+        async with self._silent_servers() as (servers, key):
+            if servers is not None:
+                await servers.delete(key)
 
     async def _stored(self) -> Revised | None:
-        store, key = self._silent_servers()
-        if store is not None:
-            with _unstored("It is unknown which servers do not answer the probe: %s"):
-                return await store.get(key)
-        return None
+        found = None
+        async with self._silent_servers() as (servers, key):
+            if servers is not None:
+                found = await servers.get(key)
+        return found
 
-    def _silent_servers(self) -> tuple[State | None, str]:
-        """Return the store of silent servers, and the key of this one.
+    @asynccontextmanager
+    async def _silent_servers(self) -> AsyncIterator[tuple[State | None, str]]:
+        """Open the store of silent servers, and give the key of this one; a connection does not need the store.
 
         There is no store without a key, and over HTTP, where every server answers.
         """
         if self.endpoint.key is None or self.endpoint.is_http:
-            return None, ""
+            yield None, ""
+            return
         from dragoman.stores import Local
 
-        key = hashlib.sha256(repr(self.endpoint.key).encode("utf-8", "surrogatepass")).hexdigest()
-        return Local().state("silentservers"), key
-
-
-@contextmanager
-def _unstored(message: str) -> Iterator[None]:
-    """Log an error of the store: a connection does not need it."""
-    try:
-        yield
-    except StoreError as error:
-        _logger.warning(message, error)
+        store = Local()
+        try:
+            name = repr(self.endpoint.key).encode("utf-8", "surrogatepass")
+            yield store.state("silentservers"), hashlib.sha256(name).hexdigest()
+        except StoreError as error:
+            _logger.warning("The client cannot remember which servers do not answer the probe: %s", error)
+        finally:
+            await store.close()
 
 
 class _ConnectAttempt:
@@ -236,11 +233,8 @@ class _ConnectAttempt:
         seconds = f"{self._connector.timeout:g} seconds"
         if self._awaited is None:
             return Timeout(f"The connection could not be opened within {seconds}")
-        return Timeout(
-            f"The server did not answer {self._awaited} within {seconds}; is it an MCP server? If it needs longer,"
-            " raise connect_timeout",
-            self._awaited_id,
-        )
+        message = f"The server did not answer {self._awaited} within {seconds}; is it an MCP server?"
+        return Timeout(message, self._awaited_id, "connect_timeout")
 
     def _pause_timeout(self, is_paused: bool) -> None:  # noqa: FBT001
         deadline, now = self._timeout.when(), asyncio.get_running_loop().time()

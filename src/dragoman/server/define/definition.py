@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypedDict, TypeVar
 
+from msgspec import Struct
+
 from dragoman import types
 from dragoman.errors import DefinitionError, RpcError, ValidationError
 from dragoman.protocol.jsonrpc import encode
@@ -38,6 +40,7 @@ else:
     Returned = R
 
 Listed = TypeVar("Listed")
+Function = TypeVar("Function", bound=Callable[..., object])
 _OURS = "dragoman.server."
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -85,6 +88,11 @@ class Definition(Generic[Parameters, Returned]):
         self._set(options)
         documentation = None if kind.__module__.startswith(_OURS) else kind.__doc__
         self._adopt(getattr(self, self._method), kind.__name__, docstrings.parse(documentation).description)
+
+    def without_derived_parts(self) -> Struct:
+        """Return the entry in lists without the parts that a pinned version may drop without an error."""
+        entry: Struct = self.definition
+        return entry
 
     def _set(self, options: dict[str, Any]) -> None:
         for option, value in options.items():
@@ -192,6 +200,30 @@ def options_among(names: dict[str, Any], kind: type[Any]) -> Any:
     second list of their names.
     """
     return {option: names[option] for option in kind.__annotations__ if option in names}
+
+
+def lists_options(options: type[Any], *kinds: type[Definition[..., Any]]) -> Callable[[Function], Function]:
+    """Let `help` list the options of a TypedDict in place of `**options`; the defaults are the attributes of `kinds`.
+
+    A parameter `**further` stays in the list.
+    """
+    defaults = {name: getattr(kind, name) for kind in kinds for name in options.__annotations__ if hasattr(kind, name)}
+    defaults["name"] = None
+    listed = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=hint.__forward_arg__
+        )
+        for name, hint in options.__annotations__.items()
+    ]
+
+    def list_options(function: Function) -> Function:
+        signature = inspect.signature(function)
+        *given, rest = signature.parameters.values()
+        further = [rest] if rest.name == "further" else []
+        function.__signature__ = signature.replace(parameters=[*given, *listed, *further])  # type: ignore[attr-defined]
+        return function
+
+    return list_options
 
 
 def decorated(

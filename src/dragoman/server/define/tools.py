@@ -10,13 +10,14 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InternalError, ValidationError
+from dragoman.errors import DefinitionError, ToolError, ValidationError
 from dragoman.protocol.fields import wrap_structured_content
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.schema.coerce import coerce
 from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.schema.python.signature import ArgumentsRejected
+from dragoman.schema.walk import CHOICES, COMPOSED
 from dragoman.server.define.definition import (
     Definition,
     DefinitionOptions,
@@ -25,9 +26,9 @@ from dragoman.server.define.definition import (
     R,
     Returned,
     decorated,
-    options_among,
+    lists_options,
 )
-from dragoman.server.define.tool_results import Output, ToolResult
+from dragoman.server.define.tool_results import Output, ResultMisfit, ToolResult
 from dragoman.server.request.call import Call
 from dragoman.server.wire_objects import optional_wire_object
 
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
 
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
-_OTHER_PLACES = frozenset(
-    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"}
-)
+_OTHER_PLACES = COMPOSED - {"not", *CHOICES} | {"patternProperties"}
 """The keywords under which a schema may define properties outside of `properties`."""
 OFFICIAL_OPTIONS = ("ui", "ui_visibility", "task")
 """The options of the extensions of this package; a server installs the extension when a tool has its option."""
@@ -123,6 +122,11 @@ class Tool(Definition[Parameters, Returned]):
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
 
+    def without_derived_parts(self) -> types.Tool:
+        """Return the entry in lists without an output schema that was derived from the return annotation."""
+        entry: types.Tool = self.definition
+        return entry if self.output_schema is not None else msgspec.structs.replace(entry, output_schema=None)
+
     def _compare_parameters(self, schema: types.Json) -> str | None:
         """Check that an author's schema fits the function; return the parameter that takes all arguments, if any.
 
@@ -148,7 +152,8 @@ class Tool(Definition[Parameters, Returned]):
     def begin(self, call: Call) -> Any:
         """Call the tool with a client's arguments; return its value, or a coroutine that returns the value.
 
-        If the arguments do not fit, the value is a result with `isError`.
+        Raises:
+            ToolError: the arguments do not fit.
         """
         arguments = call.request.params.arguments
         try:
@@ -158,7 +163,7 @@ class Tool(Definition[Parameters, Returned]):
                     arguments = Raw(encode({self._takes_all: arguments}))
             args, kwargs = self.signature.bind(arguments, call, strict=call.settings.strict_arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
-            return failure(str(rejected))
+            raise ToolError(str(rejected)) from None
         return self.start(*args, **kwargs)
 
     def result(self, call: Call, value: object) -> object:
@@ -167,7 +172,7 @@ class Tool(Definition[Parameters, Returned]):
         Raises:
             TypeError: the value has no JSON form.
             ValidationError: the value does not fit the return annotation.
-            InternalError: the value does not fit the output schema, and the server validates results.
+            ResultMisfit: the value does not fit the output schema, and the server validates results.
         """
         output = self.output
         if not output.is_bare and not call.settings.validates_results:
@@ -178,8 +183,7 @@ class Tool(Definition[Parameters, Returned]):
             try:
                 output.check(result)
             except ValidationError as error:
-                call.server.report(error, call)
-                raise InternalError(f"The result of {self.name!r} does not fit its output schema") from None
+                raise ResultMisfit(f"The result of {self.name!r} does not fit its output schema") from error
         is_unwrapped = output.wraps and output.is_bare and not call.request.caller.version.any_structured_content
         return wrap_structured_content(result) if is_unwrapped else result
 
@@ -191,11 +195,6 @@ def add_options(names: Iterable[str]) -> None:
 
 def _may_be_object(schema: types.Json) -> bool:
     return schema.get("type", "object") == "object" and not schema.keys() & {"enum", "anyOf", "$ref"}
-
-
-def failure(message: str) -> types.CallToolResult:
-    """Return a result with `isError` and a message for the model."""
-    return types.CallToolResult([types.TextContent(message)], is_error=True)
 
 
 def _schema(given: Any, kind: type[Any]) -> Any:
@@ -266,25 +265,9 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 def tool(
     given_name: str | None = None, /, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+@lists_options(ToolOptions, Tool)
 def tool(
-    given: Callable[P, R] | str | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    input_schema: InputSchema | types.Json | None = None,
-    output_schema: OutputSchema | types.Json | None = None,
-    annotations: types.ToolAnnotations | types.Json | None = None,
-    meta: types.Json | None = None,
-    icons: Iterable[types.Icon | types.Json] = (),
-    inline: bool = False,
-    scopes: Sequence[str] = (),
-    wrap_result: bool = True,
-    ui: str | None = None,
-    ui_visibility: Sequence[UiVisibility] | UiVisibility | None = None,
-    task: bool | Literal["required"] | TaskOptions | None = None,
-    **further: object,
+    given: Callable[P, R] | str | None = None, /, **further: object
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool from a function; any server can register it.
 
@@ -300,7 +283,7 @@ def tool(
     Raises:
         DefinitionError: the function cannot be a tool; the message says why.
     """
-    return decorated(Tool[P, R].define, given, options_among(locals(), ToolOptions) | further)
+    return decorated(Tool[P, R].define, given, further)
 
 
 __all__ = ["Tool", "ToolResult", "tool"]

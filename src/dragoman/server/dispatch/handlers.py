@@ -7,8 +7,7 @@ coroutine that returns a result. If an author's function serves the request, the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +23,7 @@ from dragoman.server.define.binding import Hook
 from dragoman.server.define.completion import Completers, completion_result
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.resources import resource_result
-from dragoman.server.dispatch.runner import seal
+from dragoman.server.dispatch.runner import sealed_page
 from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.registry import AnyPrompt
 from dragoman.server.request.call import Call
@@ -74,7 +73,7 @@ def list_page(server: Server, call: Call) -> Any:
     listing = server.registry.listings[call.request.method.name]
     if call.scopes is not None and listing is server.registry.listings["tools/list"] and server.registry.has_scopes:
         return _list_permitted(server, call, call.scopes)
-    return listing.page(call.request.params.cursor, call.request.caller.version, partial(seal, server))
+    return sealed_page(call, listing)
 
 
 def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
@@ -164,8 +163,11 @@ def _prompt(server: Server, name: str) -> AnyPrompt:
 def read_resource(server: Server, call: Call) -> Any:
     """Set the resource or template of a `resources/read` request as its target, or call `on_read_resource`."""
     uri = call.request.params.uri
+    reading = None if server.installed is None else server.installed.reading(call, uri)
+    if reading is not None:
+        return _read_by_author(reading, uri)
     if server.resource_reader is not None:
-        return _read_by_author(server.resource_reader, call, uri)
+        return _read_by_author(server.resource_reader.invoke(call, uri), uri)
     call.target = server.registry.resources.get(uri)
     if call.target is not None:
         return None
@@ -177,8 +179,8 @@ def read_resource(server: Server, call: Call) -> Any:
     raise ResourceNotFound(uri)
 
 
-async def _read_by_author(reader: Hook, call: Call, uri: str) -> Any:
-    value = await reader.invoke(call, uri)
+async def _read_by_author(reading: Coroutine[Any, Any, Any], uri: str) -> Any:
+    value = await reading
     return value if isinstance(value, InputRequired) else resource_result(value, uri, None)
 
 

@@ -17,8 +17,8 @@ from dragoman import types
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.methods import Method
 from dragoman.protocol.subscriptions import SubscriptionField
-from dragoman.server.define.definition import Definition
 from dragoman.server.define.tools import Tool, add_options
+from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool
 
 if TYPE_CHECKING:
     from dragoman.server.request.asking import OnStep
@@ -29,9 +29,15 @@ if TYPE_CHECKING:
 
 Outcome = types.Result | types.Json
 """A result of `dragoman.types`, a subclass of `Result`, or a dict."""
-CallNext = Callable[[], Awaitable[Outcome]]
+NextCall = Callable[[], Awaitable[Outcome]]
+"""Runs the rest of a call: the extensions after this one, and the tool."""
 ExtensionHandler = Callable[["Context", Any], Awaitable[Outcome]]
+"""Answers a request; its second parameter has the type that the row of the method names."""
+ResourceReader = Callable[["Context"], Awaitable[object]]
+AnyDefinition = AnyTool | AnyPrompt | AnyResource | AnyTemplate
+"""A tool, prompt, resource or resource template, with any parameters and any result."""
 Wanted = bool | list[str]
+"""The value of a subscription field: True for every notification, or the subjects."""
 
 
 class ServerExtension:
@@ -105,6 +111,14 @@ class ServerExtension:
         """
         return {}
 
+    def reader(self, uri: str) -> ResourceReader | None:  # noqa: ARG002
+        """Return an `async def (ctx)` that reads a resource of the extension; None if it has no such resource.
+
+        The function returns the contents, as the function of a resource does. The server asks its extensions first,
+        before the resources that are registered.
+        """
+        return None
+
     def define_tool(self, tool: Tool[..., Any], options: Mapping[str, Any]) -> None:
         """Check a tool at its registration; `options` holds the values of those `tool_options` that the tool has.
 
@@ -119,7 +133,7 @@ class ServerExtension:
             DefinitionError: the server cannot be served as it is.
         """
 
-    def entry(self, definition: Definition[..., Any]) -> Struct | None:  # noqa: ARG002
+    def entry(self, definition: AnyDefinition) -> Struct | None:  # noqa: ARG002
         """Return the fields to add to the entry of a definition in a list, as the Struct of the row; None adds none.
 
         A field with the value None is left out. The field `meta` is merged over the `_meta` of the definition. The
@@ -128,7 +142,7 @@ class ServerExtension:
         """
         return None
 
-    async def around_call(self, ctx: Context, call_next: CallNext) -> Outcome:  # noqa: ARG002
+    async def around_call(self, ctx: Context, call_next: NextCall) -> Outcome:  # noqa: ARG002
         """Return the result of `tools/call`; `call_next` runs the tool.
 
         `ctx.params` holds the params, including the fields that the row adds. The server sends a result with a

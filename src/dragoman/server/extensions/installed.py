@@ -141,7 +141,7 @@ class InstalledExtensions:
             if options:
                 one.define_tool(definition, options)
 
-    def entry(self, method: str, definition: Definition[..., Any], version: Version) -> Struct:
+    def entry(self, method: str, definition: Any, version: Version) -> Struct:
         """Return the entry of a definition in the list of a method, with the fields that extensions add to it.
 
         The `_meta` of an extension is merged over that of the definition.
@@ -175,6 +175,12 @@ class InstalledExtensions:
         if not isinstance(result, types.Result | dict):
             raise TypeError(f"around_call must return what call_next() gives, a result or a dict: {result!r}")
         return result
+
+    def reading(self, call: Call, uri: str) -> Coroutine[Any, Any, Any] | None:
+        """Return the reading of a resource that an extension has; None if no extension has it."""
+        readers = (reader for one in self._extensions if (reader := one.reader(uri)) is not None)
+        read = next(readers, None)
+        return None if read is None else read(Context(call))  # type: ignore[return-value]
 
     async def honour(self, call: Call, honoured: types.SubscriptionFilter) -> types.SubscriptionFilter:
         """Return a subscription filter in which each extension has reduced its own fields."""

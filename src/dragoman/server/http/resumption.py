@@ -33,7 +33,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman import types
-from dragoman.errors import InternalError, StoreUnavailable
+from dragoman.errors import StoreUnavailable
 from dragoman.protocol import jsonrpc, sse
 from dragoman.server.http.workers import StreamState
 from dragoman.stores.contract import EventLog
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 WRITE_SECONDS = 0.1
 """The seconds after which events that a client reads are written to the log."""
-CHECK_SECONDS = 5.0
+CHECK_SECONDS = 3.0
 """The seconds between two checks that the owner of a followed stream is alive."""
 REPLAY_SECONDS = 2.0
 """The seconds that a process waits for the last events of a standalone stream of another process."""
@@ -113,13 +113,14 @@ class StreamLog:
     def __init__(
         self,
         stream: EventStream,
-        log: EventLog,
+        open_log: Callable[[str], EventLog],
         *,
-        on_written: Callable[[str], None],
+        on_written: Callable[[str, str], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._stream = stream
-        self._log = log
+        self._open_log = open_log
+        self._log: EventLog | None = None
         self._on_written = on_written
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
@@ -154,17 +155,20 @@ class StreamLog:
         if stream.sequence > self._appended and not is_needless:
             events = stream.kept_after(self._appended)
             record = LogRecord(stream.sequence - len(events) + 1, events, stream.is_finished)
+            if self._log is None:
+                self._log = self._open_log(stream.name)
             self._log.append(stream.sequence, _encoder.encode(record))
             self._appended = stream.sequence
 
     async def _flush(self) -> None:
+        assert self._log is not None
         try:
             while self._written < self._appended:
                 appended = self._appended
                 await self._log.flush()
                 self._written = appended
                 if self.follower is not None:
-                    self._on_written(self.follower[0])
+                    self._on_written(self._stream.name, self.follower[0])
                 self._append()
         except Exception as error:
             self._appended = self._written  # the next event, or the next reader, has these events written again
@@ -194,13 +198,13 @@ class FollowedStream:
 
     def __init__(
         self,
-        name: StreamName,
         log: EventLog,
         sequence: int,
         *,
         ask: AskOwner,
+        refuse: Callable[[str], bytes],
     ) -> None:
-        self._name = name
+        self._refuse = refuse
         self._log = log
         self._sequence = sequence
         self._ask = ask
@@ -231,7 +235,7 @@ class FollowedStream:
             while not (self._is_complete or self._is_over):
                 if owner is None or not owner.is_known:
                     await self._send_error(exchange, OWNER_LOST if owner is None else NOT_KEPT)
-                elif owner.is_taken:
+                elif owner.is_taken or (owner.is_finished and self._sequence >= owner.sequence):
                     self.release()
                 elif await self._has_grown(CHECK_SECONDS):
                     await exchange.stream(await self._read(), last=self._is_complete)
@@ -265,8 +269,7 @@ class FollowedStream:
         newest = await self._log.after(max(0, self._sequence - 1))
         self._is_complete = True
         if not any(_decoder.decode(data).is_complete for _, data in newest):
-            error = jsonrpc.encode_error(self._name.request_id, InternalError(reason))
-            await exchange.stream(sse.encode(error), last=True)
+            await exchange.stream(sse.encode(self._refuse(reason)), last=True)
 
     async def _has_grown(self, seconds: float) -> bool:
         """Wait until the log has more events, or the following ends; return false if the time is up."""

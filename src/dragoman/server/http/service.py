@@ -8,7 +8,7 @@ service gracefully.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import UnsupportedVersion
@@ -49,7 +49,6 @@ class HttpService:
         path: str = "/mcp",
         max_subscriptions: int | None = None,
         can_stream: bool = True,
-        server_context: Any = None,
     ) -> None:
         self._server = server
         self._heads = HeadReader(guard or Guard())
@@ -68,17 +67,26 @@ class HttpService:
             json_response=json_response,
             max_subscriptions=max_subscriptions,
             can_stream=can_stream,
-            server_context=server_context,
         )
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
         head = self._heads.read(exchange)
         exchange.extra_headers = head.cors
-        is_open = exchange.method == "POST" and self._auth is None and head.refused is None
         try:
-            if (is_open and self._ready_in is exchange.loop) or await self._admit(exchange, head):
+            if head.refused is not None:
+                raise HttpRefusal.of(head.refused)  # noqa: TRY301
+            if head.cors and exchange.method == "OPTIONS":
+                await exchange.reply(HTTPStatus.NO_CONTENT)
+                return
+            if self._ready_in is not exchange.loop:
+                await self._get_ready(exchange.loop)
+            if self._auth is not None:
+                await self._authenticate(exchange, self._auth)
+            if exchange.method == "POST":
                 await self._posts.serve(exchange, head)
+            else:
+                await self._serve_without_body(exchange, head)
         except HttpRefusal as refused:
             await self._posts.refuse(exchange, refused, head.acceptable)
         except Gone:
@@ -86,26 +94,6 @@ class HttpService:
         except Exception as error:
             failed = HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, error, place="a service of HTTP")
             await self._posts.refuse(exchange, failed, head.acceptable)
-
-    async def _admit(self, exchange: Exchange, head: RequestHead) -> bool:
-        """Check and authenticate an exchange; return True for a POST, and serve any other method.
-
-        Raises:
-            HttpRefusal: the headers are refused, the client is not authorized, or a GET or DELETE is refused.
-        """
-        if head.refused is not None:
-            raise HttpRefusal.of(head.refused)
-        if head.cors and exchange.method == "OPTIONS":
-            await exchange.reply(HTTPStatus.NO_CONTENT)
-            return False
-        if self._ready_in is not exchange.loop:
-            await self._get_ready(exchange.loop)
-        if self._auth is not None:
-            await self._authenticate(exchange, self._auth)
-        if exchange.method == "POST":
-            return True
-        await self._serve_without_body(exchange, head)
-        return False
 
     async def start(self) -> None:
         """Begin to serve; the first request does it if nobody else did, as for a mounted application."""

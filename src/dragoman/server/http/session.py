@@ -36,6 +36,7 @@ from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
+from dragoman.server.dispatch.runner import refusal
 from dragoman.server.http.channels import SessionChannel
 from dragoman.server.http.refusal import HttpRefusal
 from dragoman.server.http.resumption import FollowedStream, StreamLog, StreamName
@@ -163,11 +164,11 @@ class HttpSession:
         return EventStream(self._streams, sends_priming_event=primes, request_id=request_id)
 
     def _log_of(self, stream: EventStream) -> StreamLog:
-        def notify(follower: str) -> None:
-            assert self.data.id is not None
-            self._workers.send(StreamGrew(self.data.id, stream.name), follower)
+        return StreamLog(stream, self._log, on_written=self._tell_follower, on_failure=self._workers.warn)
 
-        return StreamLog(stream, self._log(stream.name), on_written=notify, on_failure=self._workers.warn)
+    def _tell_follower(self, stream: str, worker: str) -> None:
+        assert self.data.id is not None
+        self._workers.send(StreamGrew(self.data.id, stream), worker)
 
     def _log(self, stream: str) -> EventLog:
         return self._workers.store.log(f"{self.data.id} {stream}")
@@ -218,7 +219,12 @@ class HttpSession:
 
         if stream in self._followed:
             self._followed[stream].release()
-        self._followed[stream] = followed = FollowedStream(name, self._log(stream), event.sequence, ask=ask)
+        self._followed[stream] = followed = FollowedStream(
+            self._log(stream),
+            event.sequence,
+            ask=ask,
+            refuse=lambda reason: refusal(self._server, InternalError(reason), name.request_id),
+        )
         try:
             if not name.is_standalone:
                 await followed.serve(exchange)

@@ -38,7 +38,6 @@ from typing import Literal
 
 from dragoman import types
 from dragoman.protocol import sse
-from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
 from dragoman.server.http.resumption import StreamLog, StreamName
 from dragoman.server.http.workers import StreamFollowed, StreamState
@@ -173,7 +172,7 @@ class EventStream:
 
     def priming_event(self) -> bytes:
         """Return the first event of a response; its id lets a client resume the stream before the first message."""
-        return sse.priming_event(EventId(self.name, self._sequence_at_start).encode(), RETRY_MILLISECONDS)
+        return sse.priming_event(f"{self.name}-{self._sequence_at_start}", RETRY_MILLISECONDS)
 
     def detach(self) -> None:
         """Detach the reader, if there is one; the stream stays."""
@@ -202,7 +201,7 @@ class EventStream:
         events = self._events
         if events is None:
             events = self._events = RecentEvents()
-        events.append(sse.encode(message, id=EventId(self.name, self.sequence).encode()))
+        events.append(sse.encode(message, id=f"{self.name}-{self.sequence}"))
         if last:
             self.state = STREAM_LIFE[self.state, "finish"]
         before, self.size = self.size, events.size + STREAM_BYTES
@@ -239,7 +238,7 @@ class EventStream:
         shared.follower = follower
         self.detach()
         shared.write(appends_now=True)
-        return StreamState(sequence=self.sequence)
+        return StreamState(sequence=self.sequence, is_finished=self.is_finished)
 
     async def flush(self) -> None:
         """Write the events that the reader has not received; after the last event, detach the reader."""

@@ -7,8 +7,8 @@ session goes to all processes. A process that does not know a session asks the o
 log messages for all clients also go to all processes.
 
 `Workers` has two states. It is alone before `join`, after `close`, and always if it does not join: `send` then sends
-nothing. After `join` it is joined, and messages go over the bus of the store. If the store is away, it stays alone and
-tries again to join. Sessions need no store: their ids say who the client is.
+nothing. After `join` it is joined, and messages go over the bus of the store. While the store is away, messages are
+lost. Sessions go on, because their ids say who the client is.
 
 Rejected: one process that owns a session, or a router that finds it. If the owner dies, the session is lost.
 """
@@ -21,7 +21,6 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -31,8 +30,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.errors import StoreUnavailable
 from dragoman.protocol.jsonrpc import encode
-from dragoman.runtime.backoff import backoff
-from dragoman.runtime.tasks import call_in_loop, cancel_and_wait
+from dragoman.runtime.tasks import call_in_loop
 from dragoman.stores.contract import Bus, Store
 from dragoman.stores.memory import Memory, MemoryBus
 
@@ -42,9 +40,6 @@ if TYPE_CHECKING:
 ASK_ATTEMPTS = 3
 """A process that does not reply so many times in a row counts as gone."""
 ASK_PAUSE = 0.3
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 30.0
-"""The longest pause in seconds between two attempts to join while the store is away."""
 WARN_SECONDS = 60.0
 """The seconds between two warnings that the store is away."""
 _logger = logging.getLogger("dragoman.server")
@@ -141,6 +136,8 @@ class StreamState(Struct, array_like=True):
     """Whether another reader has the stream."""
     sequence: int = 0
     """The number of the newest event."""
+    is_finished: bool = False
+    """Whether the newest event is the last."""
 
 
 class SessionState(Struct, array_like=True):
@@ -177,10 +174,7 @@ class Workers:
         self._bus: Bus = MemoryBus()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._has_joined = False
-        self._is_open = False
-        """Whether the bus is to be closed: it was opened, or is still to be opened."""
         self._joining: tuple[asyncio.AbstractEventLoop | None, asyncio.Lock] = None, asyncio.Lock()
-        self._rejoining: asyncio.Task[None] | None = None
         self.on_session_message: Callable[[SessionMessage], SessionState | StreamState | None] | None = None
         self._sending: set[asyncio.Task[Any]] = set()
         self._watch: AsyncGenerator[None, None] | None = None
@@ -211,29 +205,14 @@ class Workers:
         async with self._lock(loop):
             if self.needs_to_join(loop):
                 bus = self.store.bus(self._group())
-                self._has_joined = await self._open(bus)
-                self._bus, self._loop, self._is_open = bus, loop, True
-                if not self._has_joined:
-                    self._rejoining = loop.create_task(self._rejoin(bus))
+                try:
+                    await bus.open(self._receive)
+                except StoreUnavailable as error:
+                    self.warn(error)
+                self._bus, self._loop, self._has_joined = bus, loop, True
                 self._server.audience.add(self)
                 self._watch = self._until_the_loop_ends()
                 await anext(self._watch)
-
-    async def _open(self, bus: Bus) -> bool:
-        try:
-            await bus.open(self._receive)
-        except StoreUnavailable as error:
-            self.warn(error)
-            return False
-        return True
-
-    async def _rejoin(self, bus: Bus) -> None:
-        """Open the bus as soon as the store is back."""
-        for attempt in count():
-            await asyncio.sleep(backoff(attempt, FIRST_PAUSE, LONGEST_PAUSE))
-            self._has_joined = await self._open(bus)
-            if self._has_joined:
-                return
 
     def warn(self, error: Exception) -> None:
         """Log that the store is away, unless that was logged a short time ago."""
@@ -332,8 +311,6 @@ class Workers:
         """
         if to == self.name:
             return StreamState(is_known=False)
-        if self._joins and not self._has_joined:
-            raise StoreUnavailable("The store cannot be reached")
         for attempt in range(ASK_ATTEMPTS if self._has_joined else 0):
             await asyncio.sleep(ASK_PAUSE if attempt else 0)
             replies = await self._bus.publish(_encoder.encode(message), to)
@@ -362,11 +339,8 @@ class Workers:
         loop = asyncio.get_running_loop()
         async with self._lock(loop):
             self._server.audience.discard(self)
-            is_open, self._is_open, self._has_joined = self._is_open, False, False
-            if is_open and self._loop is loop:
-                if self._rejoining is not None:
-                    await cancel_and_wait(self._rejoining)
-                    self._rejoining = None
+            has_joined, self._has_joined = self._has_joined, False
+            if has_joined and self._loop is loop:
                 if self._sending:
                     await asyncio.wait(list(self._sending))
                 await self._bus.close()

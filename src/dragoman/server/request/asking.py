@@ -37,6 +37,7 @@ from dragoman.errors import (
     DefinitionError,
     DragomanError,
     InternalError,
+    MethodNotFound,
     MissingCapability,
     Timeout,
     UrlElicitationRequired,
@@ -44,11 +45,11 @@ from dragoman.errors import (
 )
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.methods import declares
+from dragoman.protocol.methods import Method, declares
 from dragoman.protocol.recording import RecordedAnswer, Recording
 from dragoman.runtime.callables import invoke
 from dragoman.schema.python.annotations import Codec
-from dragoman.server.request.call import Call
+from dragoman.server.request.call import Call, server_notifications
 from dragoman.server.request.questions import (
     Capability,
     ElicitUrl,
@@ -86,7 +87,7 @@ class Asking:
 
     def __init__(self, call: Call, recording: Recording | None = None, on_step: OnStep | None = None) -> None:
         self._call = call
-        self.replays = recording is not None or call.request.caller.version.stateless
+        self.replays = recording is not None or call.request.caller.version.asks_in_results
         self.on_step = on_step
         self.answer: Any = None
         self._given = recording
@@ -460,6 +461,34 @@ def _declares(capabilities: types.ClientCapabilities, path: tuple[str, ...]) -> 
         # An empty object means form mode, the only mode before 2025-11-25.
         return declared is not None and (declared.form is not None or declared.url is None)
     return declares(capabilities, path)
+
+
+def request_row(call: Call, method: str) -> Method:
+    """Return the row of a request that the server may send to this client.
+
+    Raises:
+        MethodNotFound: the client's protocol version has no such request.
+    """
+    version = call.request.caller.version
+    for row in () if version.stateless else call.server.offer.table.methods:
+        if row.name == method and not row.is_notification and "server" in row.sender and row.exists_in(version):
+            return row  # type: ignore[no-any-return]
+    raise MethodNotFound(f"A server cannot send {method} to its client in the protocol version {version.name}")
+
+
+def wants_notification(call: Call, method: str) -> bool:
+    """Tell whether the client of a request takes a notification of an extension.
+
+    Raises:
+        DefinitionError: no extension of the server has such a notification.
+    """
+    rows = server_notifications(call.server, method)
+    if not rows:
+        raise DefinitionError(f"No extension of the server {call.server.name!r} has the notification {method!r}")
+    caller = call.request.caller
+    here = [row for row in rows if row.exists_in(caller.version)]
+    # Where both sides declare the extension, a notification is only for clients that did.
+    return any(row.capability != row.declared or declares(caller.capabilities, row.capability) for row in here)
 
 
 async def request_client(peer: Peer, send: Callable[[bytes], None], method: str, params: Any, timeout: float) -> Raw:

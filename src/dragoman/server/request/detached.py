@@ -89,7 +89,7 @@ class DetachedCall(Struct, kw_only=True):
         channel = _DetachedChannel(server, on_progress)
         session = Session(request.caller, principal=self.principal)
         loop = asyncio.get_running_loop()
-        call = Call(request, session, channel, server, server.server_context, loop, self.principal)
+        call = Call(request, session, channel, server, server.server_context, loop)
         call.scopes, call.claims = self.scopes, self.claims
         call.asking = Asking(call, self.recording, on_step)
         return call

@@ -8,21 +8,23 @@ the memory of the process.
 starts again. Rejected: a lock. A process that dies would leave it locked.
 """
 
+# ruff: noqa: A002
+
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
 
 from dragoman.errors import DragomanError, StoreError, ValidationError
-from dragoman.protocol.jsonrpc import encode
 from dragoman.runtime.callables import blocking
 from dragoman.schema.python.annotations import Codec
+from dragoman.schema.python.shapes import encode_hook
 from dragoman.server.request.call import MAX_STATE_KEYS, Call
 from dragoman.server.request.driving import drive
 
@@ -39,6 +41,7 @@ MAX_VALUE_BYTES = 64 * 1024
 MAX_ATTEMPTS = 100
 """How often `update` calls its function at most."""
 LONGEST_PAUSE = 0.05
+_encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 
 
 class HandlerState:
@@ -55,17 +58,22 @@ class HandlerState:
     at most 64 KiB of JSON.
     """
 
-    def __init__(self, values: State, longest: float | None = None) -> None:
+    def __init__(self, values: State, longest: float | None = None, *, owner: Literal["user", "session"]) -> None:
         self._values = values
         self._longest = longest
+        self._owner = owner
+
+    def __repr__(self) -> str:
+        # The keys and values are left out, because they are personal.
+        return f"<HandlerState of a {self._owner}>"
 
     @overload
-    async def get(self, key: str, type: None = None, default: Any = None) -> Any: ...
+    async def get(self, key: str, type: None = None, default: object = None) -> Any: ...
     @overload
     async def get(self, key: str, type: type[T], default: None = None) -> T | None: ...
     @overload
     async def get(self, key: str, type: type[T], default: D) -> T | D: ...
-    async def get(self, key: str, type: Any = None, default: Any = None) -> Any:  # noqa: A002
+    async def get(self, key: str, type: Any = None, default: Any = None) -> Any:
         """Return the value of a key, or `default` if there is none or it has expired.
 
         Example:
@@ -99,13 +107,7 @@ class HandlerState:
     async def update(
         self, key: str, function: Callable[[T | None], T], type: type[T], ttl: float | None = None
     ) -> T: ...
-    async def update(
-        self,
-        key: str,
-        function: Callable[[Any], Any],
-        type: Any = None,  # noqa: A002
-        ttl: float | None = None,
-    ) -> Any:
+    async def update(self, key: str, function: Callable[[Any], Any], type: Any = None, ttl: float | None = None) -> Any:
         """Replace a value by what a function makes of it, and return the new value; no other writer is overwritten.
 
         Example:
@@ -120,12 +122,12 @@ class HandlerState:
             StoreFull: there are too many keys.
             StoreUnavailable: the store cannot be reached.
         """
-        for attempt in range(MAX_ATTEMPTS):
+        for attempt in _attempts(key):
             value, revision = await self._read(key, type)
             value = function(value)
             if await self._replace(key, value, revision, ttl, attempt):
                 return value
-        raise _not_updated(key)
+        raise AssertionError("the attempts end with an error")
 
     async def delete(self, key: str) -> bool:
         """Delete a value; return whether there was one.
@@ -172,6 +174,9 @@ class BlockingHandlerState:
         self._call = call
         self._state = state
 
+    def __repr__(self) -> str:
+        return f"<Blocking {self._state!r}>"
+
     get = blocking(HandlerState.get)
     set = blocking(HandlerState.set)
     delete = blocking(HandlerState.delete)
@@ -180,20 +185,14 @@ class BlockingHandlerState:
     def update(self, key: str, function: Callable[[Any], T], type: None = None, ttl: float | None = None) -> T: ...
     @overload
     def update(self, key: str, function: Callable[[T | None], T], type: type[T], ttl: float | None = None) -> T: ...
-    def update(
-        self,
-        key: str,
-        function: Callable[[Any], Any],
-        type: Any = None,  # noqa: A002
-        ttl: float | None = None,
-    ) -> Any:
+    def update(self, key: str, function: Callable[[Any], Any], type: Any = None, ttl: float | None = None) -> Any:
         """Replace a value as `HandlerState.update` does; the function runs in this thread."""
-        for attempt in range(MAX_ATTEMPTS):
+        for attempt in _attempts(key):
             value, revision = self._drive(HandlerState._read, key, type)
             value = function(value)
             if self._drive(HandlerState._replace, key, value, revision, ttl, attempt):
                 return value
-        raise _not_updated(key)
+        raise AssertionError("the attempts end with an error")
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         return drive(self._call, method(self._state, *args, **kwargs))
@@ -219,7 +218,7 @@ def user_state(call: Call, context: Context) -> HandlerState:
             " asgi() or run('http'), or a function Server(state_key=...)"
         )
     name = f"user state\0{len(server.name)}\0{server.name}\0{kind}\0{owner}"
-    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS))
+    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS), owner="user")
 
 
 def session_state(call: Call) -> HandlerState:
@@ -234,7 +233,7 @@ def session_state(call: Call) -> HandlerState:
     found = call.session.kept_values(call.server)
     if found is None:
         raise DragomanError("The request came without a session, and so without session_state: use user_state")
-    return HandlerState(found.values, found.seconds)
+    return HandlerState(found.values, found.seconds, owner="session")
 
 
 def _checked_key(key: str) -> str:
@@ -244,7 +243,10 @@ def _checked_key(key: str) -> str:
 
 
 def _encoded(value: object) -> bytes:
-    data = encode(value)
+    try:
+        data = _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ValidationError(f"The value cannot be kept as JSON: {error}") from None
     if len(data) > MAX_VALUE_BYTES:
         raise ValidationError(f"The value has {len(data)} bytes of JSON; at most {MAX_VALUE_BYTES} are kept")
     return data
@@ -260,8 +262,14 @@ def _codec(kind: Any) -> Codec:
     return Codec(kind, "The type of a value")
 
 
-def _not_updated(key: str) -> StoreError:
-    return StoreError(
+def _attempts(key: str) -> Iterator[int]:
+    """Yield the numbers of the attempts to update a value.
+
+    Raises:
+        StoreError: all attempts failed.
+    """
+    yield from range(MAX_ATTEMPTS)
+    raise StoreError(
         f"The value of {key!r} was not updated: other requests changed it {MAX_ATTEMPTS} times in a row, or it was"
         " written with keys that this server does not have; delete it then"
     )

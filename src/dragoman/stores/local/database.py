@@ -22,6 +22,7 @@ process.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import random
 import sqlite3
@@ -53,13 +54,16 @@ MAX_JOBS = 256
 BUSY_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 SLEEP_SECONDS = 0.001
+END_SECONDS = 1.0
 IDLE_SECONDS = 60.0
 LOOK_SECONDS = 1.0
 SWEEP_SECONDS = 60.0
+GROW_SECONDS = 1.0
+"""The pause after the files could not be made larger."""
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
-class _Job(NamedTuple):
+class _QueuedWork(NamedTuple):
     work: Work | None
     """None closes the database."""
     writes: bool
@@ -85,11 +89,12 @@ class Database:
         self._file = 0, 0
         self._seen = 0
         self._swept_at = 0.0
+        self._grow_at = 0.0
         self._statements = Lock()
         """Held while the connection is used."""
         self._starting = Lock()
         """Held while the thread begins or ends."""
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._jobs: SimpleQueue[_QueuedWork] = SimpleQueue()
         self._thread: Thread | None = None
         _databases.add(self)
 
@@ -114,7 +119,7 @@ class Database:
         """Let the thread run a function, and return the future of its value."""
         future = asyncio.get_running_loop().create_future()
         try:
-            self._put(_Job(work, writes, size, future))
+            self._put(_QueuedWork(work, writes, size, future))
         except RuntimeError as error:  # no thread can begin when the interpreter ends
             future.set_exception(StoreUnavailable(f"{self._name} cannot be used any more: {error}"))
         return future
@@ -126,19 +131,21 @@ class Database:
     async def close(self) -> None:
         """Close the connection after the work that waits, and end the thread if nobody listens."""
         if self._thread is not None:
-            await self.submit(None)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self.submit(None)
 
     @property
-    def _look_job(self) -> _Job:
-        return _Job(self._look, writes=False, size=None, future=None)
+    def _look_job(self) -> _QueuedWork:
+        return _QueuedWork(self._look, writes=False, size=None, future=None)
 
     @property
     def _name(self) -> str:
         return f"The database {self.path}"
 
-    def _put(self, job: _Job) -> None:
+    def _put(self, job: _QueuedWork) -> None:
         with self._starting:
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 thread = Thread(target=self._serve, name="dragoman-store", daemon=True)
                 thread.start()
                 self._thread = thread
@@ -157,10 +164,10 @@ class Database:
                 if is_over:
                     return
 
-    def _next_jobs(self) -> list[_Job]:
+    def _next_jobs(self) -> list[_QueuedWork]:
         """Return the work that waits; nothing if there was none for long."""
         is_listening = self.changes.has_listeners
-        jobs: list[_Job] = []
+        jobs: list[_QueuedWork] = []
         try:
             jobs.append(self._jobs.get(timeout=LOOK_SECONDS if is_listening else IDLE_SECONDS))
             while jobs[-1].work is not None and len(jobs) < MAX_JOBS:
@@ -183,7 +190,7 @@ class Database:
             self._thread = None
             return True
 
-    def _outcomes(self, jobs: list[_Job]) -> list[_Outcome]:
+    def _outcomes(self, jobs: list[_QueuedWork]) -> list[_Outcome]:
         try:
             return self._transact(jobs)
         except StoreUnavailable as error:
@@ -203,7 +210,7 @@ class Database:
     def _full(self) -> StoreUnavailable:
         return StoreUnavailable(f"{self._name} has no room: its limit of {self.max_bytes} bytes or the disk is full")
 
-    def _transact(self, jobs: list[_Job]) -> list[_Outcome]:
+    def _transact(self, jobs: list[_QueuedWork]) -> list[_Outcome]:
         """Run work in one transaction, and wait for other processes that write.
 
         Raises:
@@ -223,7 +230,7 @@ class Database:
                     ) from error
             time.sleep(random.random() * SLEEP_SECONDS)  # noqa: S311
 
-    def _attempt(self, jobs: list[_Job]) -> list[_Outcome]:
+    def _attempt(self, jobs: list[_QueuedWork]) -> list[_Outcome]:
         connection = self._connected()
         try:
             has_room = self._has_room(connection, jobs)
@@ -240,6 +247,7 @@ class Database:
         except BaseException as error:
             self._roll_back(connection, error)
             raise
+        # Nothing may fail from here on: a transaction that fails is run again.
         self.changes.report(transaction.changed)
         if writes and transaction.changed:
             self._bell.ring()
@@ -258,15 +266,23 @@ class Database:
             self._swept_at = transaction.now
             transaction.sweep()
 
-    def _has_room(self, connection: sqlite3.Connection, jobs: list[_Job]) -> bool:
+    def _has_room(self, connection: sqlite3.Connection, jobs: list[_QueuedWork]) -> bool:
         sizes = [job.size for job in jobs if job.size is not None]
         needed = RESERVED_PAGES + len(sizes) // 4 + sum(sizes) // (PAGE_BYTES - 100)
         missing = needed - _pragma(connection, "freelist_count") if sizes else 0
-        return missing <= 0 or self._grow(connection, missing)
+        if missing <= 0:
+            return True
+        if time.monotonic() < self._grow_at:
+            return False
+        has_grown = self._grow(connection, missing)
+        if not has_grown:
+            self._grow_at = time.monotonic() + GROW_SECONDS
+        return has_grown
 
     def _grow(self, connection: sqlite3.Connection, pages: int) -> bool:
         """Make the files larger, and tell whether that succeeded."""
-        pages = max(pages, GROWN_PAGES, min(MAX_GROWN_PAGES, _pragma(connection, "page_count") // 8))
+        before = _pragma(connection, "page_count")
+        pages = max(pages, GROWN_PAGES, min(MAX_GROWN_PAGES, before // 8))
         try:
             if _free_disk_bytes(self.path.parent) < 3 * pages * PAGE_BYTES + FREE_DISK_BYTES:
                 return False
@@ -274,8 +290,10 @@ class Database:
             try:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
             except sqlite3.Error:
+                # Pages that do not fit on the disk would stay in the write-ahead log, which could not begin anew.
                 connection.execute("DELETE FROM growth")
-                connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+                surplus = _pragma(connection, "page_count") - before
+                connection.executescript(f"PRAGMA incremental_vacuum({surplus})")
                 raise
             connection.execute("DELETE FROM growth")
         except sqlite3.Error as error:
@@ -309,7 +327,8 @@ class Database:
                 f"max_page_count = {self.max_bytes // PAGE_BYTES}",
             ):
                 connection.execute(f"PRAGMA {setting}").fetchall()
-            connection.executescript(SCHEMA)
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'growth'").fetchall():
+                connection.executescript(SCHEMA)
         except BaseException as error:
             connection.close()
             if isinstance(error, sqlite3.Error) and _code(error) not in _BUSY:
@@ -324,7 +343,8 @@ class Database:
                 connection.close()
 
     def _heard(self) -> None:
-        self._put(self._look_job)
+        with suppress(RuntimeError):  # no thread can begin when the interpreter ends
+            self._put(self._look_job)
 
     def _begin_to_listen(self, transaction: Transaction) -> None:
         if not self._bell.is_open:
@@ -340,6 +360,13 @@ class Database:
             if phase == "ready":
                 transaction.changed.append((namespace, None))
         self._seen = transaction.counter("revision")
+
+    def end(self) -> None:
+        """Close the connection and the bell when the interpreter ends; a transaction that hangs is not waited for."""
+        self._bell.close()
+        if self._statements.acquire(timeout=END_SECONDS):
+            self._disconnect()
+            self._statements.release()
 
     def before_fork(self) -> None:
         """Wait for the statement that runs, and close the connection."""
@@ -377,6 +404,12 @@ def shared_database(path: Path, durable: bool, max_bytes: int) -> Database:  # n
         return database
 
 
+@atexit.register
+def _end() -> None:
+    for database in list(_databases):
+        database.end()
+
+
 def _before_fork() -> None:
     _sharing.acquire()
     _forking[:] = _databases
@@ -402,7 +435,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
-def _run(job: _Job, transaction: Transaction) -> _Outcome:
+def _run(job: _QueuedWork, transaction: Transaction) -> _Outcome:
     assert job.work is not None
     if job.future is not None and job.future.cancelled():
         return _Outcome(None)
@@ -412,7 +445,7 @@ def _run(job: _Job, transaction: Transaction) -> _Outcome:
         return _Outcome(None, error)
 
 
-def _deliver(jobs: list[_Job], outcomes: list[_Outcome]) -> None:
+def _deliver(jobs: list[_QueuedWork], outcomes: list[_Outcome]) -> None:
     """Hand outcomes to the loops of their callers, all those of one loop at once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Outcome]]] = {}
     for job, outcome in zip(jobs, outcomes, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,7 +27,7 @@ class LocalFolder:
         self._options = durable, max_bytes
         self._opened: Database | None = None
 
-    @property
+    @cached_property
     def path(self) -> Path:
         """The file of the database."""
         try:
@@ -36,7 +37,7 @@ class LocalFolder:
 
     async def existing(self, work: Callable[[Transaction], Found], missing: Found, *, writes: bool = False) -> Found:
         """Run a function that adds nothing, and return its value; `missing` if there is no database."""
-        if self._opened is None and not self.path.exists():
+        if not self.path.exists():
             return missing
         return await self.database().run(work, writes=writes)
 
@@ -47,8 +48,12 @@ class LocalFolder:
     def database(self) -> Database:
         """Return the database."""
         if self._opened is None:
-            from dragoman.stores.local.database import shared_database
-
+            try:
+                from dragoman.stores.local.database import shared_database
+            except ImportError as error:
+                raise StoreUnavailable(
+                    f"This Python has no SQLite: {error}; install one that has, or use Memory()"
+                ) from error
             self._opened = shared_database(self.path, *self._options)
         return self._opened
 

@@ -8,7 +8,6 @@ number is not above that of the last one.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,8 +17,6 @@ from dragoman.stores.redis.scripts import APPEND
 
 if TYPE_CHECKING:
     from dragoman.stores.redis.link import RedisLink
-
-_logger = logging.getLogger("dragoman.stores")
 
 
 class RedisLog:
@@ -58,10 +55,9 @@ class RedisLog:
     def _written(self, written: asyncio.Future[int]) -> None:
         self._writing = None
         failure = None if written.cancelled() else written.exception()
-        if failure is not None:
-            if self._failure is None:
-                _logger.warning("Events of a stream are lost: %s", failure)
+        if failure is not None and self._failure is None:
             self._failure = failure
+            self._link().warn_of_lost_events(failure)
         self._write()
 
     async def flush(self) -> None:
@@ -72,9 +68,11 @@ class RedisLog:
             raise failure
 
     async def _finish_writing(self) -> None:
+        """Wait for the write that is under way, and for the one that `_written` begins with what waits."""
         self._write()
-        while self._writing is not None:
-            await asyncio.wait([self._writing])  # `_written` runs first, and may begin the next write
+        for _ in range(2):
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
 
     async def after(self, sequence: int) -> list[tuple[int, bytes]]:
         """Return the kept events after a number."""

@@ -105,22 +105,22 @@ class RedisTasks:
         Raises:
             StoreUnavailable: the server cannot be reached for longer than the limit of a command.
         """
-        subscriptions, channel = self._link().subscriptions, f"{self._prefix}changed:".encode() + _name(id)
+        channels, channel = self._link().channels, f"{self._prefix}changed:".encode() + _name(id)
         changed = asyncio.Event()
 
         def heard(_: bytes | None) -> None:
             changed.set()
 
         try:
-            subscriptions.add(channel, heard)
-            await subscriptions.subscribed(channel)
+            channels.add(channel, heard)
+            await channels.subscribed(channel)
             while True:
                 changed.clear()
                 yield
-                await subscriptions.subscribed(channel)
+                await channels.subscribed(channel)
                 await changed.wait()
         finally:
-            subscriptions.remove(channel, heard)
+            channels.remove(channel, heard)
 
     async def wait(self, timeout: float) -> None:
         """Wait until a task may have become ready."""

@@ -12,6 +12,7 @@ from dragoman.stores.contract import State, Store
 
 Checked = TypeVar("Checked")
 LARGE = 1024 * 1024
+MAX_TTL = 10.0
 
 
 class Probe:
@@ -30,9 +31,17 @@ class Probe:
         except TimeoutError:
             raise AssertionError(f"{what} must come to an end; it did not within {self.timeout:g} seconds") from None
 
-    async def until(self, promise: str, condition: Callable[[], Awaitable[bool]]) -> float:
-        """Wait until a condition is true, and return how many seconds that took by the clock of the store."""
-        began = await self.one.now()
+    async def is_late(self, began: float) -> bool:
+        """Tell whether what began to live at a time may have expired already."""
+        return await self.one.now() - began >= self.ttl
+
+    def slower(self) -> Probe:
+        """Return a probe with longer lives and leases, because the machine or the engine was too slow for these."""
+        assert self.ttl < MAX_TTL, f"an operation must take less than {self.ttl:g} seconds"
+        return Probe(self.one, self.other, 4 * self.ttl, self.timeout + 4 * self.ttl)
+
+    async def until(self, promise: str, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until a condition is true, within the limit of time."""
 
         async def wait() -> None:
             while not await condition():  # noqa: ASYNC110
@@ -42,7 +51,6 @@ class Probe:
             await asyncio.wait_for(wait(), self.timeout)
         except TimeoutError:
             raise AssertionError(f"{promise}; it was not so within {self.timeout:g} seconds") from None
-        return await self.one.now() - began
 
 
 def fresh(what: str) -> str:

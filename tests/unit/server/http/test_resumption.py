@@ -84,7 +84,11 @@ class Owner:
         self.stream = EventStream(self.streams, sends_priming_event=False, request_id="call")
 
     def _open(self, stream: EventStream) -> StreamLog:
-        return StreamLog(stream, self.log, on_written=self.told.append, on_failure=self.failures.append)
+        def told(name: str, worker: str) -> None:
+            assert name == stream.name
+            self.told.append(worker)
+
+        return StreamLog(stream, lambda _: self.log, on_written=told, on_failure=self.failures.append)
 
     def followed_by(self, worker: str, reader: int = 1, *, is_check: bool = False) -> StreamState:
         return self.stream.hand_over(StreamFollowed("session", self.stream.name, worker, reader, is_check))
@@ -97,14 +101,17 @@ class Owner:
         return numbers_of(await follower.stream._read())
 
 
+def refused(reason: str) -> bytes:
+    return json.dumps({"id": "call", "error": {"code": -32603, "message": reason}}).encode()
+
+
 class Follower:
     """A process in which a client resumes a stream."""
 
     def __init__(self, log: Log, after: int = 0, *owner: StreamState | None) -> None:
         self.owner = list(owner)
         self.asked: list[bool] = []
-        name = StreamName("4f1c", is_standalone=False, request_id="call")
-        self.stream = FollowedStream(name, log, after, ask=self._ask)
+        self.stream = FollowedStream(log, after, ask=self._ask, refuse=refused)
         self.reader = Reader()
         self.reader.on_ending = None
 
@@ -235,7 +242,7 @@ async def test_who_resumes_elsewhere_takes_the_stream_and_is_told_of_what_follow
     owner.stream.add(b"2", last=True)
     assert await owner.written() == [1, 2]
     assert owner.told == ["other", "other"]
-    assert owner.followed_by("other", 2) == StreamState(sequence=2), "a finished stream can be resumed too"
+    assert owner.followed_by("other", 2) == StreamState(sequence=2, is_finished=True)
     await owner.stream.close()
 
 
@@ -293,7 +300,7 @@ async def test_who_resumes_what_nobody_goes_on_with_gets_the_rest_and_an_error(s
     await owner.written()
     *sent, error = await Follower(owner.log, 0, state).serve()
     assert sent == [1]
-    assert error == {"jsonrpc": "2.0", "id": "call", "error": {"code": -32603, "message": reason}}
+    assert error["error"]["message"] == reason
 
 
 @scenario

@@ -165,6 +165,19 @@ async def test_only_equal_servers_at_the_same_path_in_the_same_folder_with_the_s
     assert len(set(groups)) == 5
 
 
+@pytest.mark.covers("WRK-01")
+@scenario
+async def test_processes_with_a_store_of_many_machines_need_no_folder_and_machine_in_common(tmp_path, monkeypatch):
+    store = Counted()
+    store.reach = "network"
+    groups = [Workers(sums(store=store), joins=True)._group()]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("socket.gethostname", lambda: "another machine")
+    groups.append(Workers(sums(store=store), joins=True)._group())
+    groups.append(Workers(sums("other", store=store), joins=True)._group())
+    assert groups[0] == groups[1] != groups[2]
+
+
 @scenario
 async def test_a_folder_that_was_removed_is_no_hindrance(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()

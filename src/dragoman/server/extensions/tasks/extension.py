@@ -36,7 +36,7 @@ from dragoman.protocol.official.tasks import (
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.tools import Tool
-from dragoman.server.extensions.contract import CallNext, ExtensionHandler, Outcome, ServerExtension, Wanted
+from dragoman.server.extensions.contract import ExtensionHandler, NextCall, Outcome, ServerExtension, Wanted
 from dragoman.server.extensions.tasks.book import TaskBook
 from dragoman.server.extensions.tasks.feed import TaskFeed
 from dragoman.server.extensions.tasks.options import LEASE, TaskOptions, task_options
@@ -144,7 +144,7 @@ class TasksExtension(ServerExtension):
         task = OfferedTask(id=id)
         return await self.run_detached(self._server, call, task=task, on_progress=on_progress, on_step=on_step)
 
-    async def around_call(self, ctx: Context, call_next: CallNext) -> Outcome:
+    async def around_call(self, ctx: Context, call_next: NextCall) -> Outcome:
         """Make a task of a call, if its tool and its client want that."""
         name = ctx.params.name  # type: ignore[union-attr]
         options, tool = self._options.get(name), self._server.registry.tools.get(name)

@@ -1,4 +1,4 @@
-"""`Subscriptions`: the channels of one event loop, which share one connection to Redis.
+"""`RedisChannels`: the channels of one event loop, which share one connection to Redis.
 
 Redis keeps no message for a connection that is lost. So each listener is called with None when the connection is lost,
 and again when its channel is subscribed anew: what it heard of may be incomplete, and it must read the state again.
@@ -30,7 +30,7 @@ class _Channel:
         self.had_gap = False
 
 
-class Subscriptions:
+class RedisChannels:
     """The channels of one event loop."""
 
     def __init__(self, address: RedisAddress, limit: float) -> None:
@@ -69,6 +69,10 @@ class Subscriptions:
                 await subscribed.wait()
         except TimeoutError:
             raise StoreUnavailable(self._reconnector.reason) from None
+
+    def count(self, channel: bytes) -> int:
+        """Return how many listeners a channel has."""
+        return len(self._channels[channel].listeners) if channel in self._channels else 0
 
     def remove(self, channel: bytes, heard: Heard) -> None:
         """Stop calling a listener."""
