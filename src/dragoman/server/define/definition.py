@@ -210,7 +210,9 @@ def lists_options(options: type[Any], *kinds: type[Definition[..., Any]]) -> Cal
     defaults = {name: getattr(kind, name) for kind in kinds for name in options.__annotations__ if hasattr(kind, name)}
     defaults["name"] = None
     listed = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=hint.__forward_arg__)
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=hint.__forward_arg__
+        )
         for name, hint in options.__annotations__.items()
     ]
 
