@@ -148,20 +148,19 @@ class TaskRun:
     async def _settle(self, outcome: types.Result | types.Json | RpcError) -> None:
         task = self._task
         task.step, task.message, self._message = None, self._message or task.message, None
+        phase: TaskPhase = "finished"
         if isinstance(outcome, types.InputRequiredResult):
             task.ask(outcome.input_requests or {})
-            await self._write("parked")
-            return
-        if isinstance(outcome, RpcError):
+            phase = "parked"
+        elif isinstance(outcome, RpcError):
             task.fail(outcome)
         else:
             _complete(task, self.id, outcome)
         try:
-            await self._write("finished")
+            await self._write(phase)
         except StoreError as error:
             task.result = msgspec.UNSET
-            task.fail(InternalError("The result of the task could not be stored"))
-            _logger.warning("The result of the task %s could not be stored: %s", self.id, error)
+            task.fail(InternalError(f"The outcome of the task could not be stored. {error}"))
             await self._write("finished")
 
     async def _give_up(self) -> None:
@@ -258,7 +257,7 @@ class TaskRun:
             pause = self._lease / 3
             if not is_held:
                 _logger.warning("The task %s is not this process's any more; its tool is cancelled", self.id)
-                self.stop("lost")
+                return self.stop("lost")
 
     async def _watch(self) -> None:
         """Stop the run when another process has ended or claimed the task."""
@@ -268,7 +267,7 @@ class TaskRun:
                     async for _ in changes:
                         record = await self._book.tasks.get(self.id)
                         if record is None or record.phase == "finished" or record.token != self._record.token:
-                            self.stop("lost")
+                            return self.stop("lost")
             except StoreUnavailable:
                 await asyncio.sleep(WAY_BACK[1])
 
