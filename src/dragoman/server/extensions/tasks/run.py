@@ -142,6 +142,9 @@ class TaskRun:
                 return None
             await cancel_and_wait(self._handling)
             raise
+        except Exception:
+            _logger.exception("The task %s could not be run", self.id)
+            return InternalError("Internal error")
         finally:
             self._handling = None
 
