@@ -10,7 +10,7 @@ from dragoman import Context, Server
 from dragoman.errors import StoreUnavailable
 from dragoman.server import TaskOptions
 from dragoman.server.extensions.tasks import run, runner
-from dragoman.server.extensions.tasks.extension import RUN_TASKS
+from dragoman.server.extensions.tasks.extension import RUN_TASKS, TasksExtension
 from dragoman.stores import Memory
 from scenarios.task_peer import SECOND, polled, task_peer
 
@@ -52,6 +52,30 @@ async def test_a_cancellation_reaches_the_process_that_runs_the_tool_within_a_se
         await asyncio.wait_for(stopped.wait(), 5)
         assert time.monotonic() - began < 1
         assert (await here.get(id))["status"] == "cancelled"
+
+
+@pytest.mark.covers("TKS-06")
+async def test_a_task_that_is_cancelled_before_its_tool_begins_never_runs():
+    server, ran = process(Memory()), []
+
+    @server.tool(task=True)
+    async def note() -> str:
+        ran.append(1)
+        return ""
+
+    async with task_peer(server, SECOND) as peer:
+        extension = server.extension(TasksExtension)
+        (found,) = extension._runners.values()
+        start = found.start
+
+        def start_and_stop(entry, *given):
+            start(entry, *given)
+            asyncio.get_running_loop().call_soon(found.stop, entry.id)
+
+        found.start = start_and_stop
+        await peer.start("note")
+        await polled(lambda: asyncio.sleep(0), lambda _: not found._runs)
+        assert ran == []
 
 
 @pytest.mark.covers("TKS-18")
