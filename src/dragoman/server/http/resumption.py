@@ -230,6 +230,8 @@ class FollowedStream:
         owner = await self._ask(is_check=False)
         events = await self._read()
         exchange.on_gone = exchange.on_ending = self.release
+        if exchange.gone:  # `on_gone` is called only once, and that was before this call
+            self.release()
         try:
             await exchange.stream(events, last=self._is_complete)
             while not (self._is_complete or self._is_over):

@@ -365,6 +365,13 @@ async def test_a_follower_ends_with_its_client_and_its_process(how):
 
 
 @scenario
+async def test_a_client_that_left_while_the_owner_was_asked_is_not_served():
+    follower = Follower(Log(), 0, ALIVE)
+    follower.reader.gone = True
+    assert await follower.serve() == []
+
+
+@scenario
 async def test_a_store_that_is_away_is_told_before_anything_is_sent_and_ends_the_stream_afterwards():
     owner = Owner()
     owner.stream.add(b"1")
