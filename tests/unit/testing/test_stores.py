@@ -16,6 +16,8 @@ from dragoman.testing import check_store
 from dragoman.testing.stores import check
 
 TTL = 0.05
+LONG_TTL = 0.4
+"""For engines that are a little early: the check must look in time."""
 Broken = Callable[[], Memory]
 
 
@@ -441,7 +443,7 @@ class MissesWhatCameBefore(MemoryTasks):
         (ReleasesForAnyone, "release\\(\\) with another token must be refused"),
         (NeverLost, "a claim after a lost lease must say so"),
         (EndlessLease, "whose lease of 0.05 seconds ran out must be claimed by another"),
-        (Impatient, "a lease of 0.05 seconds must last so long"),
+        (Impatient, "a lease of 0.4 seconds must last so long"),
         (DeafToRenewal, "a task whose lease is renewed in time must not be claimed"),
         (ClaimsTheParked, "a parked task must not be claimed"),
         (NotFinal, "a finished task is final: finish\\(\\) must be refused"),
@@ -454,8 +456,9 @@ class MissesWhatCameBefore(MemoryTasks):
     ],
 )
 async def test_an_engine_that_breaks_a_promise_is_found(make_store, promise):
+    ttl = LONG_TTL if "0.4" in promise or "so long" in promise else TTL
     with pytest.raises(AssertionError, match=promise):
-        await check_store(make_store, ttl=TTL, timeout=0.5)
+        await check_store(make_store, ttl=ttl, timeout=1)
 
 
 class Hub(Memory):
@@ -556,7 +559,7 @@ class Staying(Member):
 async def test_a_bus_that_breaks_a_promise_is_found(member, promise):
     store = Hub(member)
     with pytest.raises(AssertionError, match=promise):
-        await check_store(_Stores(store), ttl=TTL, timeout=30 if member is Member else 0.5)
+        await check_store(_Stores(store), ttl=TTL, timeout=30 if member is Member else 1)
 
 
 class _Stores:

@@ -61,8 +61,8 @@ class Bell:
         os.close(descriptor)
 
     def ring(self) -> None:
-        """Ring the other processes."""
-        with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+        """Ring the other processes; those that cannot be rung look for changes by themselves after a while."""
+        with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
                 if not entry.name.startswith(".") and (self._path is None or entry.name != self._path.name):
                     _ring(Path(entry.path))

@@ -22,6 +22,7 @@ process.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import random
 import sqlite3
@@ -53,6 +54,7 @@ MAX_JOBS = 256
 BUSY_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 SLEEP_SECONDS = 0.001
+END_SECONDS = 1.0
 IDLE_SECONDS = 60.0
 LOOK_SECONDS = 1.0
 SWEEP_SECONDS = 60.0
@@ -129,7 +131,9 @@ class Database:
     async def close(self) -> None:
         """Close the connection after the work that waits, and end the thread if nobody listens."""
         if self._thread is not None:
-            await self.submit(None)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self.submit(None)
 
     @property
     def _look_job(self) -> _QueuedWork:
@@ -141,7 +145,7 @@ class Database:
 
     def _put(self, job: _QueuedWork) -> None:
         with self._starting:
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 thread = Thread(target=self._serve, name="dragoman-store", daemon=True)
                 thread.start()
                 self._thread = thread
@@ -243,6 +247,7 @@ class Database:
         except BaseException as error:
             self._roll_back(connection, error)
             raise
+        # Nothing may fail from here on: a transaction that fails is run again.
         self.changes.report(transaction.changed)
         if writes and transaction.changed:
             self._bell.ring()
@@ -322,7 +327,8 @@ class Database:
                 f"max_page_count = {self.max_bytes // PAGE_BYTES}",
             ):
                 connection.execute(f"PRAGMA {setting}").fetchall()
-            connection.executescript(SCHEMA)
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'growth'").fetchall():
+                connection.executescript(SCHEMA)
         except BaseException as error:
             connection.close()
             if isinstance(error, sqlite3.Error) and _code(error) not in _BUSY:
@@ -337,7 +343,8 @@ class Database:
                 connection.close()
 
     def _heard(self) -> None:
-        self._put(self._look_job)
+        with suppress(RuntimeError):  # no thread can begin when the interpreter ends
+            self._put(self._look_job)
 
     def _begin_to_listen(self, transaction: Transaction) -> None:
         if not self._bell.is_open:
@@ -353,6 +360,13 @@ class Database:
             if phase == "ready":
                 transaction.changed.append((namespace, None))
         self._seen = transaction.counter("revision")
+
+    def end(self) -> None:
+        """Close the connection and the bell when the interpreter ends; a transaction that hangs is not waited for."""
+        self._bell.close()
+        if self._statements.acquire(timeout=END_SECONDS):
+            self._disconnect()
+            self._statements.release()
 
     def before_fork(self) -> None:
         """Wait for the statement that runs, and close the connection."""
@@ -388,6 +402,12 @@ def shared_database(path: Path, durable: bool, max_bytes: int) -> Database:  # n
         if database is None:
             database = _shared[key] = Database(path.absolute(), durable=durable, max_bytes=max_bytes)
         return database
+
+
+@atexit.register
+def _end() -> None:
+    for database in list(_databases):
+        database.end()
 
 
 def _before_fork() -> None:

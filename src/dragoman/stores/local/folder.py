@@ -48,8 +48,12 @@ class LocalFolder:
     def database(self) -> Database:
         """Return the database."""
         if self._opened is None:
-            from dragoman.stores.local.database import shared_database
-
+            try:
+                from dragoman.stores.local.database import shared_database
+            except ImportError as error:
+                raise StoreUnavailable(
+                    f"This Python has no SQLite: {error}; install one that has, or use Memory()"
+                ) from error
             self._opened = shared_database(self.path, *self._options)
         return self._opened
 

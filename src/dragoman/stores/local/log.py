@@ -27,6 +27,7 @@ class LocalLog:
         self._folder = folder
         self._stream = stream
         self._waiting: list[tuple[int, bytes]] = []
+        self._waiting_bytes = 0
         self._is_scheduled = False
         self._writing: asyncio.Future[Any] | None = None
         self._failure: BaseException | None = None
@@ -35,6 +36,10 @@ class LocalLog:
     def append(self, sequence: int, event: bytes) -> None:
         """Add an event; it is written at the end of this turn of the loop."""
         self._waiting.append((sequence, event))
+        self._waiting_bytes += len(event)
+        if len(self._waiting) > 2 * MAX_LOG_EVENTS or self._waiting_bytes > 2 * MAX_LOG_BYTES:
+            self._waiting = _newest(self._waiting)
+            self._waiting_bytes = _size(self._waiting)
         if not self._is_scheduled and self._writing is None:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._write)
@@ -43,8 +48,8 @@ class LocalLog:
         self._is_scheduled = False
         if not self._waiting or self._writing is not None:
             return
-        events, self._waiting = _newest(self._waiting), []
-        size = sum(len(event) for _, event in events)
+        events, self._waiting, self._waiting_bytes = _newest(self._waiting), [], 0
+        size = _size(events)
         try:
             database = self._folder.database()
         except StoreError as error:
@@ -87,7 +92,7 @@ class LocalLog:
 
     async def delete(self) -> None:
         """Delete every event."""
-        self._waiting.clear()
+        self._waiting, self._waiting_bytes = [], 0
         await self._folder.existing(lambda transaction: _delete(transaction, self._stream), None, writes=True)
 
 
@@ -99,6 +104,10 @@ def _newest(events: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         if size > MAX_LOG_BYTES or len(events) - place > MAX_LOG_EVENTS:
             return events[min(place + 1, len(events) - 1) :]
     return events
+
+
+def _size(events: list[tuple[int, bytes]]) -> int:
+    return sum(len(event) for _, event in events)
 
 
 def _append(transaction: Transaction, stream: str, events: list[tuple[int, bytes]], size: int, limit: int) -> None:

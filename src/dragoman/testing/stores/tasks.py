@@ -189,12 +189,12 @@ async def _renewing(probe: Probe) -> None:
     ends_at = await probe.one.now() + 2 * probe.ttl
     while (renewed_at := await probe.one.now()) < ends_at:
         is_renewed, claim = await one.renew(held.id, held.token, probe.ttl), await other.claim(LONG)
+        await asyncio.sleep(probe.ttl / 20)
         if await probe.is_late(renewed_at):
             await _renewing(probe.slower())
             return
         assert is_renewed, "the holder must be able to renew its lease"
         assert claim is None, "a task whose lease is renewed in time must not be claimed"
-        await asyncio.sleep(probe.ttl / 20)
     short = await one.create(fresh("task"), b"", owner="ann", lease=LONG)
     assert await one.renew(short.id, short.token, 0), "renew() must be able to shorten a lease"
     claim = await other.claim(LONG)

@@ -55,6 +55,8 @@ def test_everyone_but_the_one_who_rings_is_rung(folder):
 def test_who_does_not_listen_may_ring(folder):
     bell = Bell(folder, lambda: None)
     bell.ring()
+    folder.with_name("file").write_text("")
+    Bell(folder.with_name("file"), lambda: None).ring()
     assert not bell.is_open
     other, heard = rung(folder)
     bell.ring()

@@ -4,6 +4,8 @@ import asyncio
 import gc
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -140,6 +142,18 @@ async def test_a_thread_that_does_not_answer_is_waited_for_with_a_bound(path, mo
         await store.run(lambda transaction: may_end.wait(10))
     may_end.set()
     await store.close()
+
+
+async def test_closing_does_not_wait_for_a_thread_that_hangs(path, monkeypatch):
+    store = database(path)
+    may_end = threading.Event()
+    hanging = store.submit(lambda transaction: may_end.wait(10))
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.05)
+    await store.close()
+    assert not hanging.done()
+    may_end.set()
+    await hanging
+    await until(lambda: store._thread is None)
 
 
 async def test_the_thread_ends_when_it_is_idle_and_begins_again(path, monkeypatch):
@@ -353,6 +367,31 @@ async def test_closing_a_store_does_not_end_the_watch_of_another_handle(folder):
     await tasks._folder.close()
     await others._folder.close()
     await until(lambda: set(threads()) <= before)
+
+
+def test_a_program_that_closes_nothing_leaves_nothing_open_behind(folder):
+    program = """
+import asyncio, sys
+from pathlib import Path
+from dragoman.stores import Local
+async def main():
+    store = Local(Path(sys.argv[1]))
+    tasks = store.tasks("namespace")
+    await tasks.create("id", b"", owner="ann")
+    await tasks.wait(1)
+    return store, tasks
+kept = asyncio.run(main())
+"""
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", program, folder]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert sorted(path.name for path in folder.rglob("*")) == ["bells", "store-1.sqlite"]
+
+
+async def test_a_python_without_sqlite_says_so(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dragoman.stores.local.database", None)
+    with pytest.raises(StoreUnavailable, match="This Python has no SQLite"):
+        await Local(folder).state("namespace").set("key", b"value")
 
 
 def test_a_loop_that_is_closed_gets_no_answer(path):

@@ -46,6 +46,7 @@ async def test_events_that_come_while_others_are_written_wait_within_the_bounds(
     await asyncio.sleep(0)
     for number in range(2, 100):
         log.append(number, b"event")
+    assert len(log._waiting) <= 20
     may_end.set()
     await holding
     await log.flush()
