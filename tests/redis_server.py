@@ -146,6 +146,23 @@ class RedisServer:
                         seen.append(line)
 
 
+class RedisSentinel(RedisServer):
+    """A Sentinel that watches a master under the name `main`; `quorum` of them must agree that it is gone."""
+
+    def __init__(self, folder: Path, master: RedisServer, quorum: int = 1) -> None:
+        super().__init__(folder)
+        self._watched = f"sentinel monitor main 127.0.0.1 {master.port} {quorum}\n"
+
+    def arguments(self) -> list[str]:
+        """Write the file that a Sentinel keeps its knowledge in, and return its path."""
+        settings = self.folder / "sentinel.conf"
+        settings.write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {self.folder}\n{self._watched}"
+            "sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n"
+        )
+        return [str(settings), "--sentinel"]
+
+
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """A Redis server that the tests of one process share."""

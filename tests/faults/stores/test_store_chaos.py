@@ -20,7 +20,7 @@ from dragoman.stores import Redis
 from faults.stores import store_load
 from faults.stores.store_load import Report, toll
 from redis_proxy import proxied
-from redis_server import RedisServer, debugging, free_port
+from redis_server import RedisSentinel, RedisServer, debugging
 from redis_store import answering, fresh, until
 
 LIMIT = 1.0
@@ -119,22 +119,11 @@ class Sentinels:
         self.master = stack.enter_context(RedisServer(folder / "master"))
         options = ["--replicaof", "127.0.0.1", str(self.master.port)]
         self.replicas = [stack.enter_context(RedisServer(folder / f"replica{n}", *options)) for n in range(2)]
-        self.sentinels = [self._sentinel(folder / f"sentinel{n}", stack) for n in range(3)]
+        self.sentinels = [
+            stack.enter_context(RedisSentinel(folder / f"sentinel{n}", self.master, quorum=2)) for n in range(3)
+        ]
         ports = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         self.url = f"redis+sentinel://{ports}/main/0"
-
-    def _sentinel(self, folder: Path, stack: ExitStack) -> RedisServer:
-        port = free_port()
-        folder.mkdir()
-        settings = folder / "sentinel.conf"
-        settings.write_text(
-            f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
-            f"sentinel monitor main 127.0.0.1 {self.master.port} 2\n"
-            "sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n"
-        )
-        sentinel = RedisServer(folder, port=port)
-        sentinel.arguments = lambda: [str(settings), "--sentinel"]  # type: ignore[method-assign]
-        return stack.enter_context(sentinel)
 
     def named(self) -> list[object]:
         """Return the port of the master that each Sentinel names."""
@@ -190,12 +179,3 @@ async def test_a_replica_takes_over_and_nothing_that_it_had_to_have_is_lost(tmp_
     assert cost.slowest < 2 * LIMIT + 1.0 + 3.0, cost
     assert cost.failed > 0, cost
     assert took < 5
-
-
-@pytest.mark.e2e
-async def test_sentinels_that_are_gone_or_know_nothing_are_named_in_the_error(tmp_path):
-    with RedisServer(tmp_path) as server:
-        store = Redis(f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{server.port}/main", timeout=0.5)
-        with pytest.raises(redis_store.StoreUnavailable, match="lead to no master"):
-            await store.now()
-        await store.close()

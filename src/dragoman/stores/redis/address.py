@@ -80,6 +80,10 @@ class RedisAddress:
     def __repr__(self) -> str:
         return self._text
 
+    def rotate(self) -> None:
+        """Put the first host last. Several loops may use this address, so the list is replaced at once."""
+        self.hosts = self.hosts[1:] + self.hosts[:1]
+
 
 def _invalid(why: str) -> ConfigError:
     return ConfigError(

@@ -42,7 +42,7 @@ def packed(*arguments: Argument) -> bytes:
 class Command:
     """A command, and the future of its reply."""
 
-    __slots__ = ("arguments", "deadline", "outcome", "packed", "script")
+    __slots__ = ("arguments", "connection", "deadline", "outcome", "packed", "script")
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class Command:
         self.outcome = outcome
         self.deadline = deadline
         self.script = script
+        self.connection: RedisConnection | None = None
         self.packed = packed(*arguments) if script is None else packed("EVALSHA", script.digest, *arguments)
 
     def with_source(self) -> None:
@@ -127,16 +128,22 @@ class RedisConnection(asyncio.Protocol):
 
     def send(self, commands: list[Command]) -> None:
         """Send commands in one write."""
+        if not self.is_open:
+            for command in commands:
+                command.fail(f"Redis at {self.name} {self._reason}")
+            return
+        for command in commands:
+            command.connection = self
         self.sent.extend(commands)
         self.write(b"".join([command.packed for command in commands]))
 
-    def write(self, packed: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Send packed commands whose replies go to `listen`."""
         if self._transport is not None:
-            self._transport.write(packed)
+            self._transport.write(data)
 
     async def call(self, *arguments: Argument) -> Reply:
-        """Send a command and return its reply."""
+        """Send a command on this connection and return its reply; the caller sets a limit of time."""
         command = self._command(*arguments)
         self.send([command])
         return await command.outcome
@@ -217,8 +224,7 @@ async def connect(address: RedisAddress, lost: Callable[[str], None], silence: f
                 return await _connect_to(address, master, lost, silence)
         except (OSError, StoreUnavailable) as error:
             reason = str(error) or "it does not answer"
-            # This Sentinel may be cut off from the others, and name a master that was replaced.
-            address.hosts.append(address.hosts.pop(0))
+            address.rotate()  # this Sentinel may be cut off, and name a master that was replaced
     raise StoreUnavailable(f"The Sentinels at {address} lead to no master: {reason}")
 
 
@@ -254,11 +260,15 @@ async def _open(
 async def _greet(connection: RedisConnection, login: Login, *, must_be_master: bool) -> None:
     """Log in, and refuse a server that is too old or not the master."""
     hello = await connection.call("HELLO", 2, *login.arguments(), "SETNAME", f"dragoman-{os.getpid()}")
-    said: dict[bytes, bytes] = dict(zip(hello[::2], hello[1::2], strict=True))
-    version = said[b"version"].decode()
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_VERSION:
+    try:
+        said: dict[bytes, bytes] = dict(zip(hello[::2], hello[1::2], strict=True))
+        version, role = said[b"version"].decode(), said[b"role"]
+        is_old = tuple(int(part) for part in version.split(".")[:2]) < OLDEST_VERSION
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise StoreUnavailable(f"The server at {connection.name} is no Redis server") from None
+    if is_old:
         raise StoreUnavailable(f"Redis at {connection.name} is too old: it is {version}, and must be 6.2 or later")
-    if must_be_master and said[b"role"] != b"master":
+    if must_be_master and role != b"master":
         raise StoreUnavailable("the server that they name is not the master yet")
 
 

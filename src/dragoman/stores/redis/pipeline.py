@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 
 from dragoman.errors import StoreUnavailable
 from dragoman.stores.redis.address import RedisAddress
@@ -52,6 +53,9 @@ class Pipeline:
         self, *arguments: Argument, script: Script | None = None, limit: float | None = None
     ) -> asyncio.Future[Reply]:
         """Send a command at the end of this turn of the loop, and return the future of its reply."""
+        return self._submit(arguments, script, limit).outcome
+
+    def _submit(self, arguments: tuple[Argument, ...], script: Script | None, limit: float | None = None) -> Command:
         deadline = self._loop.time() + (self._limit if limit is None else limit)
         command = Command(arguments, self._loop.create_future(), deadline, script)
         connection = self._reconnector.connection
@@ -67,7 +71,7 @@ class Pipeline:
                 self._loop.call_soon(self._flush)
             if self._timer is None:
                 self._timer = self._loop.call_at(deadline, self._expire)
-        return command.outcome
+        return command
 
     async def call(self, *arguments: Argument, script: Script | None = None, limit: float | None = None) -> Reply:
         """Send a command and return its reply.
@@ -83,15 +87,24 @@ class Pipeline:
         Raises:
             StoreUnavailable: as in `call`, or too few replicas have the change.
         """
-        reply = await self.send(*arguments, script=script)
-        if self._replicas:
-            copies = await self.send("WAIT", self._replicas, int(self._limit * 500))
-            if copies < self._replicas:
-                raise StoreUnavailable(
-                    f"Redis at {self._address} made the change, but {copies} of {self._replicas} replicas have it: it"
-                    f" may be lost; look after the replicas, or ask for fewer"
-                )
+        command = self._submit(arguments, script)
+        reply = await command.outcome
+        if self._replicas and reply:
+            await self._wait_for_replicas(command)
         return reply
+
+    async def _wait_for_replicas(self, changed: Command) -> None:
+        """Wait on the connection that made the change: another one may lead to a server that has not heard of it."""
+        assert changed.connection is not None
+        copies = 0
+        with suppress(TimeoutError, StoreUnavailable):
+            async with asyncio.timeout(self._limit):
+                copies = await changed.connection.call("WAIT", self._replicas, int(self._limit * 500))
+        if copies < self._replicas:
+            raise StoreUnavailable(
+                f"Redis at {self._address} made the change, but {copies} of {self._replicas} replicas are known to have"
+                f" it: it may be lost; look after the replicas, or ask for fewer"
+            )
 
     def drop(self) -> None:
         """Give up the connection, because nobody waits for the command that blocks it, or it is not needed."""

@@ -78,6 +78,12 @@ def test_an_invalid_url_is_refused_without_a_word_of_its_secrets(url, why):
     assert raised.value.__cause__ is None
 
 
+def test_the_first_of_several_hosts_can_give_way_to_the_next():
+    address = RedisAddress("redis+sentinel://a,b,c/main")
+    address.rotate()
+    assert [host for host, _ in address.hosts] == ["b", "c", "a"]
+
+
 def test_no_text_shows_the_secrets_of_a_url():
     address = RedisAddress("rediss+sentinel://shop:topsecret@host/main?sentinel_password=topsecret")
     assert repr(address) == "rediss+sentinel://host:26379/main"

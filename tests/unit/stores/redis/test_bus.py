@@ -15,6 +15,9 @@ from dragoman.stores.redis import bus as buses
 from redis_proxy import proxied
 from redis_store import fresh, until
 
+SOON = 0.9 * buses.REPLY_SECONDS
+"""Less than the time that a missing reply takes."""
+
 MEMBER = """
 import asyncio, sys
 from dragoman.stores import Redis
@@ -72,17 +75,18 @@ async def test_a_stopped_process_delays_one_message_and_a_killed_one_none(redis_
     replies, first = await timed_publish(bus, b"one")
     assert (replies, first >= buses.REPLY_SECONDS * 0.9) == ([b"ONE"], True)
     replies, second = await timed_publish(bus, b"two")
-    assert (replies, second < 0.5) == ([b"TWO"], True)
+    assert (replies, second < SOON) == ([b"TWO"], True)
     joining = members(redis_server.url, group)
     await joining.joined()
     assert await bus.publish(b"three") == [b"THREE", b"THREE"]
     os.kill(stopped.process.pid, signal.SIGCONT)
     await until(lambda: bus._silent == 0)
     replies, again = await timed_publish(bus, b"four")
-    assert (len(replies), again < 0.5) == (3, True)
+    assert (len(replies), again < SOON) == (3, True)
     healthy.end()
+    await until(lambda: redis_gone(redis_server, healthy.process.pid))
     replies, last = await timed_publish(bus, b"five")
-    assert (len(replies), last < 0.5) == (2, True)
+    assert (len(replies), last < SOON) == (2, True)
     assert caplog.text.count("did not reply") == 1
     await store.close()
 
@@ -96,11 +100,11 @@ async def test_a_stopped_process_that_is_addressed_is_waited_for_within_the_boun
     assert await bus.publish(b"hello", name) == [b"HELLO"]
     os.kill(member.process.pid, signal.SIGSTOP)
     replies, waited = await timed_publish(bus, b"hello", name)
-    assert (replies, waited < buses.REPLY_SECONDS + 0.5) == ([], True)
+    assert (replies, waited < buses.REPLY_SECONDS + 5) == ([], True)
     member.end()
     await until(lambda: redis_gone(redis_server, member.process.pid))
     replies, waited = await timed_publish(bus, b"hello", name)
-    assert (replies, waited < 0.5) == ([], True)
+    assert (replies, waited < SOON) == ([], True)
     await store.close()
 
 
@@ -148,8 +152,8 @@ async def test_a_bus_joins_again_after_its_connection_was_lost(redis_server):
         for _ in range(3):
             proxy.cut()
             await until(lambda: not any(part._reconnector.connection for part in (link.commands, link.channels)))
-            replies, waited = await timed_publish(bus, b"message")
-            assert (replies, waited < 1.0) == ([b"message replied"], True)
+            replies = await bus.publish(b"message")
+            assert replies == [b"message replied"]
             assert await peer.publish(b"back") == [b"back heard"]
         await bus.close()
         await store.close()
@@ -169,7 +173,7 @@ async def test_a_connection_that_is_lost_while_replies_are_awaited_ends_the_wait
         await until(lambda: any(replies.missing for replies in bus._awaiting.values()))
         proxy.cut()
         replies, waited = await publishing
-        assert (replies, waited < 0.9) == ([], True)
+        assert (replies, waited < SOON) == ([], True)
         await store.close()
 
 

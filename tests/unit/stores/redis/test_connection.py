@@ -13,6 +13,7 @@ from dragoman.stores.redis import connection as connections
 from dragoman.stores.redis.address import RedisAddress
 from dragoman.stores.redis.connection import connect
 from redis_proxy import proxied
+from redis_server import RedisSentinel, RedisServer, free_port
 from redis_store import fresh, until
 
 
@@ -28,6 +29,8 @@ async def test_replies_come_in_the_order_of_the_commands(redis_server):
     assert lost == ["was closed"]
     connection.abort("again")
     assert not connection.is_open
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        await connection.call("PING")
 
 
 @pytest.mark.parametrize("is_listening", [False, True])
@@ -61,16 +64,24 @@ async def test_a_server_of_another_protocol_is_not_used():
         await store.close()
 
 
-async def test_an_old_server_is_refused_with_its_version():
+@pytest.mark.parametrize(
+    ("hello", "why"),
+    [
+        (b"*4\r\n+version\r\n+6.0.9\r\n+role\r\n+master\r\n", r"is 6\.0\.9, and must be 6\.2 or later"),
+        (b"+OK\r\n", "is no Redis server"),
+        (b"*1\r\n+version\r\n", "is no Redis server"),
+    ],
+)
+async def test_a_server_that_cannot_serve_a_store_is_refused(hello, why):
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(1000):
-            writer.write(b"*4\r\n$7\r\nversion\r\n$5\r\n6.0.9\r\n$4\r\nrole\r\n$6\r\nmaster\r\n")
+            writer.write(hello)
         writer.close()
 
     listening = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with listening:
         store = Redis(f"redis://127.0.0.1:{listening.sockets[0].getsockname()[1]}", timeout=0.2)
-        with pytest.raises(StoreUnavailable, match=r"is 6\.0\.9, and must be 6\.2 or later"):
+        with pytest.raises(StoreUnavailable, match=why):
             await store.now()
         await store.close()
 
@@ -109,3 +120,27 @@ async def test_a_server_that_closes_the_connection_leaves_no_caller_waiting(redi
         await blocked
     assert await store.now() > 0
     await store.close()
+
+
+async def test_sentinels_lead_to_the_master_although_the_first_is_gone_and_the_second_knows_nothing(tmp_path):
+    with RedisServer(tmp_path / "master") as master, RedisSentinel(tmp_path / "sentinel", master) as sentinel:
+        ports = [free_port(), master.port, sentinel.port]
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+        store = Redis(f"redis+sentinel://{hosts}/main/1")
+        assert await store.state("names").set("key", b"value")
+        assert redis_store.call(master, "INFO", "keyspace").count(b"db1:keys=") == 1
+        assert store._address.hosts[0] == ("127.0.0.1", sentinel.port)
+        await store.close()
+
+
+async def test_a_service_that_no_sentinel_knows_and_a_master_that_is_none_are_named(tmp_path):
+    with (
+        RedisServer(tmp_path / "master") as master,
+        RedisServer(tmp_path / "replica", "--replicaof", "127.0.0.1", str(master.port)) as replica,
+        RedisSentinel(tmp_path / "sentinel", replica) as sentinel,
+    ):
+        for service, why in (("other", "do not know the service other"), ("main", "is not the master yet")):
+            store = Redis(f"redis+sentinel://127.0.0.1:{sentinel.port}/{service}", timeout=0.3)
+            with pytest.raises(StoreUnavailable, match=why):
+                await store.now()
+            await store.close()

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import subprocess
 import sys
 import threading
 import traceback
@@ -10,7 +11,7 @@ import traceback
 import pytest
 
 import redis_store
-from dragoman.errors import ConfigError, StoreUnavailable
+from dragoman.errors import StoreUnavailable
 from dragoman.stores import Redis
 from dragoman.testing import check_store
 from redis_server import RedisServer
@@ -34,10 +35,19 @@ def test_redis_serves_the_loops_of_uvloop_too(redis_server):
     uvloop.run(use())
 
 
-def test_a_missing_package_is_named_with_its_remedy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "hiredis", None)
-    with pytest.raises(ConfigError, match=r'pip install "dragoman\[redis\]"'):
-        Redis("redis://localhost")
+def test_a_missing_package_is_named_with_its_remedy():
+    program = """
+import sys
+sys.modules["hiredis"] = None
+from dragoman.errors import ConfigError
+from dragoman.stores import Redis
+try:
+    Redis("redis://localhost")
+except ConfigError as error:
+    print(error)
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert finished.stdout == 'The store Redis needs the package hiredis; run: pip install "dragoman[redis]"\n'
 
 
 def test_a_store_shows_where_it_is_and_no_secret():
