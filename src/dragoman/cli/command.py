@@ -23,7 +23,10 @@ from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.terminal import printable_line
 
-VERBS = ("run", "list", "call", "read", "prompt", "complete", "skill", "chat", "doctor", "init", "auth", "version")
+VERBS = (
+    *("run", "worker", "list", "call", "read", "prompt", "complete", "skill", "chat", "doctor", "init", "auth"),
+    "version",
+)
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +49,30 @@ class Member:
 
     def request(self, method: str, named: str, **params: Any) -> dict[str, Any]:
         """Send one request of 2026-07-28, and return the response."""
+        with self.open(method, named, **params) as reply:
+            return json.loads(reply.read())
+
+    def listen(self, *ids: str) -> Iterator[dict[str, Any]]:
+        """Subscribe to tasks, and yield each message of the stream."""
+        with self.open("subscriptions/listen", None, notifications={"taskIds": list(ids)}) as reply:
+            for line in reply:
+                if line.startswith(b"data: {"):
+                    yield json.loads(line.removeprefix(b"data: "))
+
+    def open(self, method: str, named: str | None, **params: Any) -> Any:
+        """Send one request of 2026-07-28, and return the open reply."""
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
         headers = {
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
             "mcp-protocol-version": "2026-07-28",
             "mcp-method": method,
-            "mcp-name": named,
+            **({} if named is None else {"mcp-name": named}),
         }
         url = f"http://127.0.0.1:{self.port}/mcp"
-        with urllib.request.urlopen(
+        return urllib.request.urlopen(
             urllib.request.Request(url, json.dumps(message).encode(), headers), timeout=DEADLINE
-        ) as reply:
-            return json.loads(reply.read())
+        )
 
     def start(self, tool: str, **arguments: Any) -> str:
         """Call a tool as a task, and return the id of the task."""

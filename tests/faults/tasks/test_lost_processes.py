@@ -84,6 +84,25 @@ def test_a_question_survives_the_process_that_asked_it(crew):
     assert task["result"]["content"][0]["text"] == "a True"
 
 
+@pytest.mark.covers("TKS-10", "TKS-13")
+def test_a_subscriber_of_one_process_hears_of_tasks_that_others_run_and_lose(crew):
+    lost, survivor = crew
+    id = lost.start("repeatable", name="s", steps=3, seconds=SECONDS)
+    messages = survivor.listen(id)
+    assert next(messages)["params"]["notifications"] == {"taskIds": [id]}
+    assert next(messages)["params"]["status"] == "working"
+    lost.kill()
+    heard = []
+    for message in messages:
+        heard.append(message["params"])
+        if message["params"]["status"] != "working":
+            break
+    messages.close()
+    assert heard[-1]["status"] == "completed"
+    assert {one["taskId"] for one in heard} == {id}
+    assert any("the tool runs again" in one.get("statusMessage", "") for one in heard)
+
+
 @pytest.mark.covers("TKS-14")
 def test_a_process_that_was_paused_too_long_cannot_change_the_task(crew):
     paused, other = crew

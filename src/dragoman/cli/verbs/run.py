@@ -37,10 +37,9 @@ def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None] | None:
 
 def run(target: str, http: dict[str, Any] | None = None) -> None:
     """Serve the server that a file defines."""
-    path, name = split_target(target)
     # The streams are claimed before the import of the file, so that its prints go to stderr.
     streams = claim() if http is None else None
-    server = load_server(path, name)
+    server = load_server(*split_target(target))
     try:
         if http is not None:
             server.run("http", **http)

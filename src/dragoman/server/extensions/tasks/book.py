@@ -13,6 +13,7 @@ from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.stores.contract import Store, TaskPhase, TaskRecord, Tasks
 
 UNKNOWN = "There is no such task, or it has expired"
+MAX_RECORD_BYTES = 16 * 1024 * 1024
 MAX_ATTEMPTS = 100
 """How often a change is attempted while other processes change the same task."""
 Edit = Callable[[StoredTask], TaskPhase | None]
@@ -89,5 +90,12 @@ class TaskBook:
 
 
 def encoded(task: StoredTask) -> bytes:
-    """Return the value in which the store keeps a task."""
-    return msgspec.json.encode(task)
+    """Return the value in which the store keeps a task.
+
+    Raises:
+        StoreFull: the arguments, answers and steps of the task are too large.
+    """
+    value = msgspec.json.encode(task)
+    if len(value) > MAX_RECORD_BYTES:
+        raise StoreFull(f"The task has {len(value)} bytes of arguments, answers and steps; at most {MAX_RECORD_BYTES}")
+    return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property, partial
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from dragoman.server.request.asking import OnStep
     from dragoman.server.server import Server
 
+RUN_TASKS = "DRAGOMAN_RUN_TASKS"
+"""The environment variable that says whether a process runs tasks: not if it is "0"."""
 MAX_SUBSCRIBED = 1000
 """To how many tasks one `subscriptions/listen` subscribes."""
 _sorted = msgspec.json.Encoder(order="sorted")
@@ -106,16 +109,21 @@ class TasksExtension(ServerExtension):
 
     @asynccontextmanager
     async def serving(self, server: Server) -> AsyncIterator[None]:  # noqa: ARG002
-        """Run tasks while the server serves."""
+        """Run tasks while the server serves, and notify of their changes."""
         loop = asyncio.get_running_loop()
-        runner = self._runners[loop] = TaskRunner(self._book, self._runnable, self._run_tool, self._shortest_lease)
         feed = self._feeds[loop] = TaskFeed(self._server, lambda: self._book)
+        runner = None
+        if os.environ.get(RUN_TASKS) != "0":
+            runner = TaskRunner(self._book, self._runnable, self._run_tool, self._shortest_lease)
+            self._runners[loop] = runner
         try:
             yield
         finally:
-            del self._runners[loop], self._feeds[loop]
+            del self._feeds[loop]
             await feed.close()
-            await runner.close()
+            if runner is not None:
+                await runner.close()
+                del self._runners[loop]
 
     def _stop_tool(self, id: str) -> None:
         for loop, runner in list(self._runners.items()):
@@ -164,7 +172,7 @@ class TasksExtension(ServerExtension):
     async def _runner_here(self) -> TaskRunner | None:
         """Return the runner of this loop; a server that got its first such tool while it served has none yet."""
         loop = asyncio.get_running_loop()
-        if loop not in self._runners and self._server.lifecycle is not None:
+        if loop not in self._feeds and self._server.lifecycle is not None:
             await self._server.lifecycle.begin_until_the_loop_ends()
         return self._runners.get(loop)
 

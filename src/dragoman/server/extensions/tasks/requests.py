@@ -18,14 +18,15 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, InvalidParams, RpcError, Timeout, TransportError
+from dragoman.errors import InternalError, InvalidParams, RpcError, TransportError
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.official.tasks import FIRST_OF_SERVERS, SECOND, Generation, related
+from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.server.extensions.contract import Outcome
 from dragoman.server.extensions.tasks.book import TaskBook
-from dragoman.server.extensions.tasks.stored import AskedInput, StoredTask, TaskEntry
+from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.server.request.context import Context
 from dragoman.stores.contract import TaskPhase
 from dragoman.types.tasks import ListTasksResult, TaskRequestParams, UpdateTaskRequestParams
@@ -136,13 +137,12 @@ class TaskRequests:
     async def _ask(self, ctx: Context, entry: TaskEntry, key: str) -> None:
         """Send a question to the client, and record the answer; a question without an answer is asked again later."""
         try:
-            asked = entry.task.asked[key]
-            method, params = _question(entry.id, asked)
-            answer = await ctx._call.channel.request(method, trim(params, ctx.client.version), QUESTION_SECONDS)
-            await self._answer(entry, {key: answer})
+            method, params = _question(entry, key, ctx.client.version)
+            answer = await ctx.request(method, params, timeout=QUESTION_SECONDS)
+            await self._answer(entry, {key: Raw(encode(answer))})
         except RpcError as error:
             await self._book.change(entry, partial(_refuse, error))
-        except (TransportError, Timeout):
+        except TransportError:
             return
         finally:
             self._asking.discard((entry.id, key))
@@ -158,10 +158,11 @@ def _cancel(task: StoredTask) -> TaskPhase:
     return "finished"
 
 
-def _question(id: str, asked: AskedInput) -> tuple[str, types.Params]:
-    params = asked.request.params or types.Params()
-    method = type(asked.request).__struct_config__.tag
-    return str(method), msgspec.structs.replace(params, meta=Raw(encode(related(id))))
+def _question(entry: TaskEntry, key: str, version: Version) -> tuple[str, types.Json]:
+    """Return the request of a question to a client: its method and its parameters."""
+    request = entry.task.asked[key].request
+    params: types.Json = msgspec.to_builtins(trim(request.params or types.Params(), version))
+    return str(type(request).__struct_config__.tag), {**params, "_meta": related(entry.id)}
 
 
 def _result_of(entry: TaskEntry) -> Outcome:

@@ -45,8 +45,8 @@ MAX_ROUNDS = 1000
 """How often the handler of a task may run again to ask."""
 STATUS_SECONDS = 0.5
 """The shortest time between two writes of a status message."""
-WATCH_SECONDS = 0.1
-"""The age at which a run begins to watch its task; a shorter run ends without it."""
+GUARD_SECONDS = 0.1
+"""The age at which a run begins to renew its lease and to watch its task; a shorter run ends without that."""
 WAY_BACK = (0.1, 1.0)
 """The first and the longest wait for a store that cannot be reached."""
 MAY_HAVE_RUN = "The process that ran the task was lost; the tool may have run"
@@ -90,9 +90,11 @@ class TaskRun:
         self._handling: asyncio.Task[types.Result | types.Json] | None = None
         """The task that awaits the handler; None while the run settles."""
         self._stopped: Reason | None = None
-        self._guards: set[asyncio.Task[None]] = set()
+        self._helping: list[asyncio.Task[None]] = []
+        """The tasks that renew the lease, watch the task, and write status messages."""
         self._message: str | None = None
-        self._telling: asyncio.Task[None] | None = None
+        """The newest status message that is not written yet."""
+        self._is_telling = False
 
     def __repr__(self) -> str:
         return f"<TaskRun {self.id}>"
@@ -105,7 +107,7 @@ class TaskRun:
 
     async def serve(self, run_tool: RunTool) -> None:
         """Run the task until it has ended or waits for answers, or until the run is stopped."""
-        self._guards = {self._loop.create_task(guard) for guard in (self._renew(), self._watch())}
+        timer = self._loop.call_later(min(GUARD_SECONDS, self._lease / 6), self._start_guards)
         try:
             for _ in range(MAX_ROUNDS):
                 outcome = await self._outcome(run_tool)
@@ -117,8 +119,12 @@ class TaskRun:
             self._task.fail(InternalError(f"The tool ran {MAX_ROUNDS} times without an end"))
             await self._write("finished")
         finally:
-            for task in (*self._guards, *([self._telling] if self._telling else [])):
+            timer.cancel()
+            for task in self._helping:
                 await cancel_and_wait(task)
+
+    def _start_guards(self) -> None:
+        self._helping += [self._loop.create_task(guard) for guard in (self._renew(), self._watch())]
 
     async def _outcome(self, run_tool: RunTool) -> types.Result | types.Json | RpcError | None:
         """Run the handler once; return its result or its error, or None if the run was stopped."""
@@ -142,20 +148,19 @@ class TaskRun:
     async def _settle(self, outcome: types.Result | types.Json | RpcError) -> None:
         task = self._task
         task.step, task.message, self._message = None, self._message or task.message, None
+        phase: TaskPhase = "finished"
         if isinstance(outcome, types.InputRequiredResult):
             task.ask(outcome.input_requests or {})
-            await self._write("parked")
-            return
-        if isinstance(outcome, RpcError):
+            phase = "parked"
+        elif isinstance(outcome, RpcError):
             task.fail(outcome)
         else:
             _complete(task, self.id, outcome)
         try:
-            await self._write("finished")
+            await self._write(phase)
         except StoreError as error:
             task.result = msgspec.UNSET
-            task.fail(InternalError("The result of the task could not be stored"))
-            _logger.warning("The result of the task %s could not be stored: %s", self.id, error)
+            task.fail(InternalError(f"The outcome of the task could not be stored. {error}"))
             await self._write("finished")
 
     async def _give_up(self) -> None:
@@ -228,13 +233,16 @@ class TaskRun:
 
     def _note_message(self, message: str) -> None:
         self._message = message
-        if self._telling is None or self._telling.done():
-            self._telling = self._loop.create_task(self._write_messages())
+        if not self._is_telling:
+            self._is_telling = True
+            self._helping.append(self._loop.create_task(self._write_messages()))
 
     async def _write_messages(self) -> None:
-        while self._message is not None and self._handling is not None:
-            self._task.message, self._message = self._message, None
-            await self._write()
+        """Write the first status message at once, and then the newest one from time to time."""
+        while True:
+            if self._message is not None and self._handling is not None:
+                self._task.message, self._message = self._message, None
+                await self._write()
             await asyncio.sleep(STATUS_SECONDS)
 
     async def _renew(self) -> None:
@@ -249,18 +257,17 @@ class TaskRun:
             pause = self._lease / 3
             if not is_held:
                 _logger.warning("The task %s is not this process's any more; its tool is cancelled", self.id)
-                self.stop("lost")
+                return self.stop("lost")
 
     async def _watch(self) -> None:
         """Stop the run when another process has ended or claimed the task."""
-        await asyncio.sleep(WATCH_SECONDS)
         while True:
             try:
                 async with aclosing(self._book.watch(self.id)) as changes:
                     async for _ in changes:
                         record = await self._book.tasks.get(self.id)
                         if record is None or record.phase == "finished" or record.token != self._record.token:
-                            self.stop("lost")
+                            return self.stop("lost")
             except StoreUnavailable:
                 await asyncio.sleep(WAY_BACK[1])
 

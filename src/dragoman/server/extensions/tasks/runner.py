@@ -32,6 +32,8 @@ MAX_RUNS = 1000
 """How many tasks one process runs at a time."""
 DRAIN_SECONDS = 5.0
 """How many seconds running tasks have to end when serving ends."""
+GIVE_BACK_SECONDS = 3.0
+"""How many seconds the tasks of the others have to be given back."""
 SWEEP_SECONDS = 60.0
 _logger = logging.getLogger("dragoman.server.tasks")
 
@@ -60,11 +62,12 @@ class TaskRunner:
         self._serving: set[asyncio.Task[None]] = set()
         self._claiming = self._loop.create_task(self._claim_tasks())
         self._swept_at = self._loop.time()
+        self._is_closing = False
 
     @property
     def has_room(self) -> bool:
         """Whether this process may run one more task."""
-        return len(self._runs) < MAX_RUNS
+        return not self._is_closing and len(self._runs) < MAX_RUNS
 
     def start(
         self,
@@ -94,13 +97,14 @@ class TaskRunner:
 
     async def close(self) -> None:
         """Claim no more tasks, let the running ones end, and give back those that do not."""
+        self._is_closing = True
         await cancel_and_wait(self._claiming)
         if self._serving:
             await asyncio.wait(self._serving, timeout=DRAIN_SECONDS)
         for run in self._runs.values():
             run.stop("drained")
         if self._serving:
-            await asyncio.wait(self._serving, timeout=DRAIN_SECONDS)
+            await asyncio.wait(self._serving, timeout=GIVE_BACK_SECONDS)
         for serving in list(self._serving):
             await cancel_and_wait(serving)
 

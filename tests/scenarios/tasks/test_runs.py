@@ -1,0 +1,197 @@
+"""Who runs a task: processes that share a store, each a server of its own here; and what a task costs."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from dragoman import Context, Server
+from dragoman.server import TaskOptions
+from dragoman.server.extensions.tasks import run, runner
+from dragoman.server.extensions.tasks.extension import RUN_TASKS
+from dragoman.stores import Memory
+from scenarios.task_peer import SECOND, polled, task_peer
+
+
+def process(store):
+    """Return what is a process of its own, as far as tasks go: a server that shares nothing but a store."""
+    return Server("shared", store=store, secret="a secret of sixteen")
+
+
+def asker(server, **options):
+    @server.tool(task=TaskOptions(**options))
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("What?", str)).content or ""
+
+
+def answer(value):
+    return {"elicit-1": {"action": "accept", "content": {"value": value}}}
+
+
+@pytest.mark.covers("TKS-06")
+async def test_a_cancellation_reaches_the_process_that_runs_the_tool_within_a_second():
+    store, stopped = Memory(), asyncio.Event()
+    one, other = process(store), process(store)
+    for server in (one, other):
+
+        @server.tool(task=True)
+        async def wait() -> str:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+            return ""
+
+    async with task_peer(one, SECOND) as here, task_peer(other, SECOND) as there:
+        id = (await here.start("wait"))["taskId"]
+        assert (await there.get(id))["status"] == "working"
+        began = time.monotonic()
+        await there.request("tasks/cancel", taskId=id)
+        await asyncio.wait_for(stopped.wait(), 5)
+        assert time.monotonic() - began < 1
+        assert (await here.get(id))["status"] == "cancelled"
+
+
+@pytest.mark.covers("TKS-18")
+async def test_a_parked_task_goes_on_in_any_process():
+    store = Memory()
+    one, other = process(store), process(store)
+    asker(one)
+    asker(other)
+    async with task_peer(other, SECOND) as there:
+        async with task_peer(one, SECOND) as here:
+            id = (await here.start("ask"))["taskId"]
+            await here.until(id, "input_required")
+        await there.request("tasks/update", taskId=id, inputResponses=answer("x"))
+        assert (await there.outcome(id))["result"]["content"][0]["text"] == "x"
+
+
+@pytest.mark.covers("TKS-18")
+async def test_a_tool_whose_parameters_changed_fails_the_task_and_the_error_names_both():
+    store = Memory()
+    one, other = process(store), process(store)
+    asker(one)
+
+    @other.tool(task=True)
+    async def ask(ctx: Context, *, loudly: bool) -> str:
+        return f"{ctx} {loudly}"
+
+    async with task_peer(one, SECOND) as here:
+        id = (await here.start("ask"))["taskId"]
+        await here.until(id, "input_required")
+    async with task_peer(other, SECOND) as there:
+        await there.request("tasks/update", taskId=id, inputResponses=answer("x"))
+        error = (await there.outcome(id))["error"]
+        assert error["code"] == -32603
+        assert "parameters of the tool 'ask' changed" in error["message"]
+
+
+@pytest.mark.covers("TKS-18")
+async def test_a_tool_that_is_gone_fails_the_task():
+    store = Memory()
+    one, other = process(store), process(store)
+    asker(one)
+
+    @other.tool(task=True)
+    async def unrelated() -> str:
+        return ""
+
+    async with task_peer(one, SECOND) as here:
+        id = (await here.start("ask"))["taskId"]
+        await here.until(id, "input_required")
+    async with task_peer(other, SECOND) as there:
+        await there.request("tasks/update", taskId=id, inputResponses=answer("x"))
+        assert (await there.outcome(id))["error"]["message"] == "The tool 'ask' does not exist any more"
+
+
+@pytest.mark.covers("TKS-13")
+async def test_a_task_that_loses_every_process_fails_in_the_end(monkeypatch):
+    """A process is lost here: it neither writes nor renews any more, and its tool goes on until the loop ends."""
+    store, begun = Memory(), []
+    hung = asyncio.Event()
+
+    async def hang(_run, *_):
+        begun.append(1)
+        await hung.wait()
+
+    monkeypatch.setattr(run.TaskRun, "serve", hang)
+    monkeypatch.setattr(runner, "LEASE", 0.1)
+    server = process(store)
+
+    @server.tool(task=TaskOptions(retry=2, lease=0.1))
+    async def doomed() -> str:
+        return ""
+
+    async with task_peer(server, SECOND) as peer:
+        id = (await peer.start("doomed"))["taskId"]
+        task = await peer.until(id, "failed")
+        assert "may have run" in task["error"]["message"]
+        assert len(begun) == 3
+        hung.set()
+
+
+@pytest.mark.covers("TKS-18")
+async def test_a_process_without_room_lets_tasks_wait(monkeypatch):
+    monkeypatch.setattr(runner, "MAX_RUNS", 1)
+    released = asyncio.Event()
+    server = process(Memory())
+
+    @server.tool(task=TaskOptions(lease=0.3))
+    async def wait() -> str:
+        await released.wait()
+        return "done"
+
+    async with task_peer(server, SECOND) as peer:
+        ids = [(await peer.start("wait"))["taskId"] for _ in range(3)]
+        released.set()
+        for id in ids:
+            assert (await peer.outcome(id))["result"]["content"][0]["text"] == "done"
+
+
+@pytest.mark.covers("TKS-17")
+async def test_a_process_that_runs_no_tasks_still_makes_and_answers_them(monkeypatch):
+    store = Memory()
+    one, other = process(store), process(store)
+    asker(one)
+    asker(other)
+    monkeypatch.setenv(RUN_TASKS, "0")
+    async with task_peer(one, SECOND) as here:
+        id = (await here.start("ask"))["taskId"]
+        assert (await here.get(id))["status"] == "working"
+        monkeypatch.delenv(RUN_TASKS)
+        async with task_peer(other, SECOND):
+            await here.until(id, "input_required")
+            await here.request("tasks/update", taskId=id, inputResponses=answer("x"))
+            assert (await here.outcome(id))["result"]["content"][0]["text"] == "x"
+
+
+@pytest.mark.covers("TKS-18")
+async def test_a_tool_that_gets_its_option_while_the_server_serves_runs_as_a_task():
+    server = process(Memory())
+    async with task_peer(server, SECOND) as peer:
+
+        @server.tool(task=True)
+        async def late() -> str:
+            return "late"
+
+        assert (await peer.outcome((await peer.start("late"))["taskId"]))["result"]["content"][0]["text"] == "late"
+        assert server.lifecycle is not None
+        await server.lifecycle.end(server.lifecycle)
+
+
+@pytest.mark.covers("TKS-19")
+@pytest.mark.parametrize("parked", [1000, pytest.param(10_000, marks=pytest.mark.soak)])
+async def test_thousands_of_parked_tasks_cost_no_task_thread_or_connection(parked):
+    server = process(Memory())
+    asker(server)
+    async with task_peer(server, SECOND) as peer:
+        first = (await peer.start("ask"))["taskId"]
+        await peer.until(first, "input_required")
+        tasks, threads = len(asyncio.all_tasks()), threading.active_count()
+        ids = [(await peer.start("ask"))["taskId"] for _ in range(parked - 1)]
+        await peer.until(ids[-1], "input_required")
+        await polled(lambda: asyncio.sleep(0), lambda _: len(asyncio.all_tasks()) <= tasks)
+        assert threading.active_count() <= threads
+        await peer.request("tasks/update", taskId=ids[0], inputResponses=answer("x"))
+        assert (await peer.outcome(ids[0]))["result"]["content"][0]["text"] == "x"
