@@ -7,9 +7,10 @@ import time
 import pytest
 
 from dragoman import Context, Server
+from dragoman.errors import StoreUnavailable
 from dragoman.server import TaskOptions
 from dragoman.server.extensions.tasks import run, runner
-from dragoman.server.extensions.tasks.extension import RUN_TASKS
+from dragoman.server.extensions.tasks.extension import RUN_TASKS, TasksExtension
 from dragoman.stores import Memory
 from scenarios.task_peer import SECOND, polled, task_peer
 
@@ -51,6 +52,30 @@ async def test_a_cancellation_reaches_the_process_that_runs_the_tool_within_a_se
         await asyncio.wait_for(stopped.wait(), 5)
         assert time.monotonic() - began < 1
         assert (await here.get(id))["status"] == "cancelled"
+
+
+@pytest.mark.covers("TKS-06")
+async def test_a_task_that_is_cancelled_before_its_tool_begins_never_runs():
+    server, ran = process(Memory()), []
+
+    @server.tool(task=True)
+    async def note() -> str:
+        ran.append(1)
+        return ""
+
+    async with task_peer(server, SECOND) as peer:
+        extension = server.extension(TasksExtension)
+        (found,) = extension._runners.values()
+        start = found.start
+
+        def start_and_stop(entry, *given):
+            start(entry, *given)
+            asyncio.get_running_loop().call_soon(found.stop, entry.id)
+
+        found.start = start_and_stop
+        await peer.start("note")
+        await polled(lambda: asyncio.sleep(0), lambda _: not found._runs)
+        assert ran == []
 
 
 @pytest.mark.covers("TKS-18")
@@ -195,3 +220,70 @@ async def test_thousands_of_parked_tasks_cost_no_task_thread_or_connection(parke
         assert threading.active_count() <= threads
         await peer.request("tasks/update", taskId=ids[0], inputResponses=answer("x"))
         assert (await peer.outcome(ids[0]))["result"]["content"][0]["text"] == "x"
+
+
+class Failing:
+    """The tasks of a store that refuses, or cannot be reached, when a test says so."""
+
+    def __init__(self, tasks):
+        self.tasks = tasks
+        self.renews = True
+        self.away = False
+        self.refused = asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self.tasks, name)
+
+    async def renew(self, *given):
+        return self.renews and await self.tasks.renew(*given)
+
+    async def finish(self, *given, **options):
+        if self.away:
+            self.refused.set()
+            raise StoreUnavailable("the store is away")
+        return await self.tasks.finish(*given, **options)
+
+
+class FailingStore(Memory):
+    def tasks(self, namespace, **limits):
+        self.failing = Failing(super().tasks(namespace, **limits))
+        return self.failing
+
+
+@pytest.mark.covers("TKS-14")
+async def test_a_process_that_lost_its_lease_cancels_the_tool_and_says_so(caplog):
+    store, stopped = FailingStore(), asyncio.Event()
+    server = process(store)
+
+    @server.tool(task=TaskOptions(lease=0.3))
+    async def wait() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return ""
+
+    async with task_peer(server, SECOND) as peer:
+        id = (await peer.start("wait"))["taskId"]
+        store.failing.renews = False
+        await asyncio.wait_for(stopped.wait(), 5)
+        assert f"The task {id} is not this process's any more" in caplog.text
+        assert (await peer.until(id, "failed"))["error"]["code"] == -32603
+
+
+@pytest.mark.covers("TKS-16")
+async def test_a_result_is_written_when_the_store_is_back():
+    store = FailingStore()
+    server = process(store)
+
+    @server.tool(task=True)
+    async def quick() -> str:
+        store.failing.away = True
+        return "done"
+
+    async with task_peer(server, SECOND) as peer:
+        id = (await peer.start("quick"))["taskId"]
+        await asyncio.wait_for(store.failing.refused.wait(), 5)
+        assert (await peer.get(id))["status"] == "working"
+        store.failing.away = False
+        assert (await peer.outcome(id))["result"]["content"][0]["text"] == "done"

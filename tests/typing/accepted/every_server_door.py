@@ -47,6 +47,7 @@ from dragoman.server import (
     LogHandler,
     OutputSchema,
     StateKey,
+    TaskOptions,
     asgi,
 )
 from dragoman.stores import Local, Memory
@@ -207,6 +208,18 @@ async def book(city: str, ctx: Context) -> ToolResult:
 
 async def asynchronous_number() -> int:
     return 4711
+
+
+@server.tool(task=TaskOptions(ttl=3600, poll=0.5, retry=3, begin="later", lease=10))
+async def archive(year: int, ctx: Context) -> str:
+    await ctx.task.begin()
+    return f"{year} {ctx.task.id}"
+
+
+@server.tool(task="required")
+def archive_blocking(year: int, ctx: BlockingContext) -> str:
+    ctx.task.begin()
+    return f"{year} {ctx.task.id}"
 
 
 @server.tool(name="wait", title="Wait", description="Waits.", inline=True, scopes=["wait"], meta={"a": 1}, icons=[])

@@ -128,10 +128,7 @@ class TaskRun:
 
     async def _outcome(self, run_tool: RunTool) -> types.Result | types.Json | RpcError | None:
         """Run the handler once; return its result or its error, or None if the run was stopped."""
-        assert self._task.call is not None
-        self._handling = self._loop.create_task(
-            _awaited(run_tool(self._task.call, self.id, self._note_progress, self._note_step))
-        )
+        self._handling = self._loop.create_task(self._handle(run_tool))
         try:
             await asyncio.wait([self._handling])
             return self._handling.result()
@@ -142,8 +139,15 @@ class TaskRun:
                 return None
             await cancel_and_wait(self._handling)
             raise
+        except Exception:
+            _logger.exception("The task %s could not be run", self.id)
+            return InternalError("Internal error")
         finally:
             self._handling = None
+
+    async def _handle(self, run_tool: RunTool) -> types.Result | types.Json:
+        assert self._task.call is not None
+        return await run_tool(self._task.call, self.id, self._note_progress, self._note_step)
 
     async def _settle(self, outcome: types.Result | types.Json | RpcError) -> None:
         task = self._task
@@ -270,10 +274,6 @@ class TaskRun:
                             return self.stop("lost")
             except StoreUnavailable:
                 await asyncio.sleep(WAY_BACK[1])
-
-
-async def _awaited(work: Awaitable[types.Result | types.Json]) -> types.Result | types.Json:
-    return await work
 
 
 def _complete(task: StoredTask, id: str, result: types.Result | types.Json) -> None:
