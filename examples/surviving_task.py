@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def send_letters(people: list[str], ctx: BlockingContext) -> str:
     """Sends a letter to each of some people, and never two."""
     for number, person in enumerate(people, 1):
         ctx.report_progress(number, len(people), f"writing to {person}")
-        ctx.step(f"letter to {person}", lambda person=person: send(person))
+        ctx.step(f"letter to {person}", partial(send, person))
     return f"{len(people)} letters"
 
 

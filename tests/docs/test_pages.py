@@ -27,7 +27,9 @@ def test_every_page_is_in_the_navigation_once():
     assert sorted(listed(settings["nav"])) == pages
 
 
-@pytest.mark.parametrize("package", ["", ".auth", ".chat", ".client", ".server", ".stores", ".testing"])
+@pytest.mark.parametrize(
+    "package", ["", ".apps", ".auth", ".chat", ".client", ".server", ".skills", ".stores", ".testing"]
+)
 def test_every_public_name_is_in_the_reference(package):
     module = import_module(f"dragoman{package}")
     shown = re.findall(

@@ -170,7 +170,7 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
             installed.require_carried(self.settings.pinned)
         self.installed = installed
         self.handlers |= installed.handlers
-        self.registry.entry_of = installed.entry
+        self.registry.entry_of, self.registry.forget = installed.entry, installed.forget
         if installed.serving and self.lifecycle is None:
             self.lifecycle = Lifecycle(self, lambda: [] if self.installed is None else self.installed.managers(self))
 
@@ -237,8 +237,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
             for kind in extensions_of(options):
                 self.extension(kind)
         if self.installed is not None:
-            self.installed.define_tool(definition)
-        elif isinstance(definition, Tool):
+            self.installed.define(definition)
+        else:
             definition.require_options_known(())
 
     def _require_pinned_version(self, settings: ServerSettings) -> None:

@@ -306,6 +306,13 @@ async def test_our_client_uses_it_without_declaring_it(mode):
     assert set(declared) == {None}
 
 
+def painting(extension: ServerExtension) -> Server:
+    """Return a server with an extension, and with the tool that it answers for."""
+    server = Server(extensions=[extension])
+    server.tool(name="paint")(lambda color: f"The house is {color}.")
+    return server
+
+
 class Free(ServerExtension):
     """Answers every call as it is told to."""
 
@@ -344,18 +351,18 @@ class Free(ServerExtension):
 async def test_a_result_that_may_not_answer_is_an_internal_error(answer, declared, era, caplog):
     extension = Free()
     extension.answer = answer
-    response = await asked(Server(extensions=[extension]), "tools/call", paint(), era, **declared)
+    response = await asked(painting(extension), "tools/call", paint(), era, **declared)
     failed = response.get("error", {}).get("code") == -32603 or response["result"]["isError"]
     assert failed
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     if isinstance(answer, types.Result | dict):
-        assert (await asked(Server(extensions=[extension]), "free/do", {}, era))["error"]["code"] == -32603
+        assert (await asked(painting(extension), "free/do", {}, era))["error"]["code"] == -32603
 
 
 @pytest.mark.covers("EXS-06")
 async def test_a_dict_answers_as_well_and_other_results_need_no_declaration():
     extension = Free()
-    server = Server(extensions=[extension])
+    server = painting(extension)
     extension.answer = {"resultType": "quote", "price": 3}
     result = (await asked(server, "tools/call", paint(), "stateless"))["result"]
     assert (result["resultType"], result["price"]) == ("quote", 3)
@@ -522,7 +529,7 @@ async def test_what_a_client_declared_is_read_from_the_context():
             heard.append((ctx.client.extension(ID), ctx.client.extension("com.example/none")))
             raise MissingCapability({"extensions": {"com.example/none": {}}})
 
-    error = (await asked(Server(extensions=[Listening()]), "tools/call", paint(), "stateless"))["error"]
+    error = (await asked(painting(Listening()), "tools/call", paint(), "stateless"))["error"]
     assert (error["code"], heard) == (-32021, [({}, None)])
 
 

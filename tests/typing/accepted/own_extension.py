@@ -8,7 +8,17 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from dragoman import AsyncClient, Context, DefinitionError, InvalidParams, Server, Tool, types
+from dragoman import (
+    AsyncClient,
+    Context,
+    DefinitionError,
+    InvalidParams,
+    Resource,
+    ResourceTemplate,
+    Server,
+    Tool,
+    types,
+)
 from dragoman.client import (
     AnswerNext,
     ClientExtension,
@@ -70,6 +80,8 @@ ROW = ExtensionRow(
 class Quotes(ServerExtension):
     rows = (ROW,)
     tool_options = {"price": int}  # noqa: RUF012
+    resource_options = {"price": int}  # noqa: RUF012
+    around_methods = ("tools/call", "resources/read")
 
     def __init__(self) -> None:
         self.prices: dict[str, int] = {}
@@ -89,6 +101,20 @@ class Quotes(ServerExtension):
         if price < 0:
             raise DefinitionError(f"The price of {tool.name!r} must not be negative")
         self.prices[tool.name] = price
+
+    def define_resource(
+        self, resource: Resource[..., Any] | ResourceTemplate[..., Any], options: Mapping[str, Any]
+    ) -> None:
+        self.prices[resource.name] = options["price"]
+
+    def forget(self, definition: AnyDefinition) -> None:
+        self.prices.pop(definition.name, None)
+
+    def shows(self, ctx: Context, definition: AnyDefinition) -> bool:
+        return definition.name in self.prices or ctx.client.extension(ROW.id) is not None
+
+    def capability_settings(self, row: ExtensionRow) -> types.Json | None:
+        return row.settings
 
     def entry(self, definition: AnyDefinition) -> Priced | None:
         return Priced(self.prices.get(definition.name))

@@ -52,11 +52,12 @@ class ClientExtension:
         return f"<{type(self).__name__} {', '.join(dict.fromkeys(row.id for row in self.rows))}>"
 
     def settings(self) -> types.Json:
-        """Return the settings to declare under the id of the extension; by default those of its row.
-
-        A row with a `capability` is declared at that path instead, with its own settings.
-        """
+        """Return the settings to declare under the id of the extension; by default those of its row."""
         return next((row.settings for row in self.rows if not row.capability), {})
+
+    def capability_settings(self, row: ExtensionRow) -> types.Json | None:
+        """Return the settings to declare at the `capability` path of a row; None declares nothing there."""
+        return row.settings
 
     def bind(self, client: ExtensionClient) -> ClientExtension | None:  # noqa: ARG002
         """Receive a client; return the object that acts for this client, or None if this object acts for it.

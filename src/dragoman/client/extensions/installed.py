@@ -138,9 +138,9 @@ class Extensions:
             return capabilities
         found: dict[str, Any] = {"extensions": self.table.declarable(settings, version) or None}
         for row in self.table.extensions:
-            if row.capability and row.exists_in(version):
+            placed = self._object(row).capability_settings(row) if row.capability and row.exists_in(version) else None
+            if placed is not None:
                 top, *below = row.capability
-                placed = row.settings
                 for name in reversed(below):
                     placed = {name: placed}
                 found[top] = {**(getattr(capabilities, top, None) or {}), **placed}

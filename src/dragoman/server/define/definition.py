@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypedDict, TypeVar
 
 from msgspec import Struct
@@ -75,6 +75,8 @@ class Definition(Generic[Parameters, Returned]):
 
     _method: ClassVar[str]
     """The name of the method that a subclass implements, such as `call`."""
+    further_options: ClassVar[set[str]] = set()
+    """The options that extensions add to definitions of this kind."""
 
     definition: Any
     """The entry in lists."""
@@ -102,7 +104,25 @@ class Definition(Generic[Parameters, Returned]):
                 setattr(self, option, value)
 
     def _takes(self, option: str) -> bool:
-        return not option.startswith("_") and _is_option(type(self), option)
+        return option in self.further_options or (not option.startswith("_") and _is_option(type(self), option))
+
+    def require_options_known(self, known: Container[str]) -> None:
+        """Refuse the definition if it has an option of an extension that the server lacks.
+
+        Raises:
+            DefinitionError: an option is not in `known`.
+        """
+        for option in sorted(self.further_options & vars(self).keys()):
+            if option not in known:
+                raise DefinitionError(
+                    f"{self.name!r} has the option {option!r}, which belongs to an extension that this server lacks:"
+                    " give the extension as Server(extensions=[...])"
+                )
+
+    @classmethod
+    def add_options(cls, names: Iterable[str]) -> None:
+        """Let definitions take the options of an extension; a server without it refuses a definition that has one."""
+        cls.further_options.update(name for name in names if not hasattr(cls, name))
 
     @classmethod
     def define(cls, function: Callable[Parameters, Returned], /, **options: Any) -> Self:

@@ -48,6 +48,7 @@ class _Readable(Definition[Parameters, Returned]):
     annotations: types.Annotations | types.Json | None = None
 
     _method: ClassVar[str] = "read"
+    further_options: ClassVar[set[str]] = set()
 
     def __init__(self, **options: Any) -> None:
         if type(self).read is _Readable.read:
@@ -264,7 +265,7 @@ def resource(
     """
     if not isinstance(uri, str):
         raise _without_uri(uri)
-    refuse_unknown("resource()", options, ResourceOptions.__annotations__)
+    refuse_unknown("resource()", options, {*ResourceOptions.__annotations__, *Resource.further_options})
     if "{" in uri:
         options.pop("size", None)
         return lambda function: ResourceTemplate.define(function, uri_template=uri, **options)

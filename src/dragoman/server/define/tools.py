@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 import msgspec
@@ -42,8 +42,6 @@ _OTHER_PLACES = COMPOSED - {"not", *CHOICES} | {"patternProperties"}
 """The keywords under which a schema may define properties outside of `properties`."""
 OFFICIAL_OPTIONS = ("ui", "ui_visibility", "task")
 """The options of the extensions of this package; a server installs the extension when a tool has its option."""
-_FURTHER_OPTIONS = set(OFFICIAL_OPTIONS)
-"""The options of all extensions."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -78,27 +76,12 @@ class Tool(Definition[Parameters, Returned]):
     """Whether the tool runs as a task, for clients that can use tasks."""
 
     _method: ClassVar[str] = "call"
-
-    def _takes(self, option: str) -> bool:
-        return super()._takes(option) or option in _FURTHER_OPTIONS
+    further_options: ClassVar[set[str]] = set(OFFICIAL_OPTIONS)
 
     @property
     def official_options(self) -> list[str]:
         """The options of extensions of this package that the tool has."""
         return [option for option in OFFICIAL_OPTIONS if hasattr(self, option)]
-
-    def require_options_known(self, known: Container[str]) -> None:
-        """Refuse the tool if it has an option of an extension that the server lacks.
-
-        Raises:
-            DefinitionError: an option is not in `known`.
-        """
-        for option in sorted(_FURTHER_OPTIONS & vars(self).keys()):
-            if option not in known:
-                raise DefinitionError(
-                    f"The tool {self.name!r} has the option {option!r}, which belongs to an extension that this server"
-                    " lacks: give the extension as Server(extensions=[...])"
-                )
 
     def call(self, *_: Any, **__: Any) -> Any:
         """Run the tool; a subclass overrides this."""
@@ -186,11 +169,6 @@ class Tool(Definition[Parameters, Returned]):
                 raise ResultMisfit(f"The result of {self.name!r} does not fit its output schema") from error
         is_unwrapped = output.wraps and output.is_bare and not call.request.caller.version.any_structured_content
         return wrap_structured_content(result) if is_unwrapped else result
-
-
-def add_options(names: Iterable[str]) -> None:
-    """Let tools take the options of an extension; a server without the extension refuses a tool with such options."""
-    _FURTHER_OPTIONS.update(name for name in names if not hasattr(Tool, name))
 
 
 def _may_be_object(schema: types.Json) -> bool:

@@ -8,7 +8,7 @@ coroutine that returns a result. If an author's function serves the request, the
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -70,18 +70,26 @@ def set_level(_server: Server, call: Call) -> types.Result:
 
 def list_page(server: Server, call: Call) -> Any:
     """Return a page of tools, prompts, resources or templates."""
-    listing = server.registry.listings[call.request.method.name]
-    if call.scopes is not None and listing is server.registry.listings["tools/list"] and server.registry.has_scopes:
-        return _list_permitted(server, call, call.scopes)
-    return sealed_page(call, listing)
+    method, registry, installed = call.request.method.name, server.registry, server.installed
+    is_scoped = call.scopes is not None and method == "tools/list" and registry.has_scopes
+    if is_scoped or (installed is not None and installed.hides):
+        return _list_shown(server, call)
+    return sealed_page(call, registry.listings[method])
 
 
-def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
-    """Return a page of the tools whose scopes the caller has."""
-    permitted = [tool for tool in list(server.registry.tools.values()) if scopes.issuperset(tool.scopes)]
-    tools = server.registry.entries("tools/list", permitted, call.request.caller.version)
-    size = server.registry.listings["tools/list"].page_size
-    page = paginate(types.ListToolsResult, tools, read_cursor(call.request.params.cursor), size)
+def _list_shown(server: Server, call: Call) -> Any:
+    """Return a page of the definitions that this client sees: tools whose scopes it has, and what extensions show."""
+    method, registry, installed = call.request.method, server.registry, server.installed
+    scopes = call.scopes if method.name == "tools/list" else None
+    shown = [
+        definition
+        for definition in registry.listed(method.name)
+        if (scopes is None or scopes.issuperset(definition.scopes))
+        and (installed is None or installed.shows(call, definition))
+    ]
+    entries = registry.entries(method.name, shown, call.request.caller.version)
+    size = registry.listings[method.name].page_size
+    page = paginate(cast("Any", method.result), entries, read_cursor(call.request.params.cursor), size)
     if page.cache_scope is None:
         page.cache_scope = "private"
     return page

@@ -71,7 +71,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
         return _answer_later(call, server.middleware_chain(call))
     if call.rejection is not None:
         return _refuse(call, call.rejection)
-    if server.installed is not None and server.installed.wraps_calls and call.request.method.name == "tools/call":
+    if server.installed is not None and call.request.method.name in server.installed.around_methods:
         return _answer_later(call, serve(call))
     value, error = _begin(call)
     if type(value) is CoroutineType or call.asking is not None:
@@ -146,10 +146,12 @@ async def serve(call: Call) -> Any:
     """
     if call.rejection is not None:
         raise call.rejection
-    installed = call.server.installed
-    if installed is None or not installed.wraps_calls or call.request.method.name != "tools/call":
+    installed, method = call.server.installed, call.request.method.name
+    if installed is None or method not in installed.around_methods:
         return await _serve_handler(call)
     try:
+        if method == "tools/call":
+            call.server.handlers[method](call.server, call)  # refuses an unknown tool before the extensions see it
         return await installed.around(call, partial(_serve_handler, call))
     except BaseException as error:
         return _failure_result(call, error)

@@ -6,7 +6,7 @@ implement them on the server. Every Python method has a default.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +17,8 @@ from dragoman import types
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.methods import Method
 from dragoman.protocol.subscriptions import SubscriptionField
-from dragoman.server.define.tools import Tool, add_options
+from dragoman.server.define.resources import Resource
+from dragoman.server.define.tools import Tool
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool
 
 if TYPE_CHECKING:
@@ -56,16 +57,21 @@ class ServerExtension:
 
     `rows` has one row, or several rows with the same id: one for each generation of the extension. `tool_options` maps
     the name of each option that the extension adds to tools to its type. `@server.tool(...)`, `Tool.define` and Tool
-    classes (as attributes) take these options.
+    classes (as attributes) take these options. `resource_options` are those of resources and resource templates.
+    `around_methods` are the requests that `around_call` surrounds: `tools/call`, `prompts/get`, `resources/read` or
+    `completion/complete`.
     """
 
     rows: tuple[ExtensionRow, ...] = ()
     tool_options: ClassVar[Mapping[str, type | UnionType]] = {}
+    resource_options: ClassVar[Mapping[str, type | UnionType]] = {}
+    around_methods: ClassVar[Sequence[str]] = ("tools/call",)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # An author may define a tool before a server has the extension, so all tools take the options.
-        add_options(cls.tool_options)
+        Tool.add_options(cls.tool_options)
+        Resource.add_options(cls.resource_options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(dict.fromkeys(row.id for row in self.rows))}>"
@@ -74,10 +80,16 @@ class ServerExtension:
         """Return the settings that the server declares under the id of the extension; by default those of its row.
 
         If the method returns None, the server does not declare or offer the extension. The server calls this method
-        after each registration and in `server.renew()`. A row with a `capability` path is declared at that path, with
-        the settings of the row.
+        after each registration and in `server.renew()`.
         """
         return next((dict(row.settings) for row in self.rows if not row.capability), {})
+
+    def capability_settings(self, row: ExtensionRow) -> types.Json | None:
+        """Return the settings that the server declares at the `capability` path of a row; None declares nothing there.
+
+        The server calls this for the rows that have such a path, when it calls `settings`.
+        """
+        return dict(row.settings)
 
     def bind(self, server: Server) -> None:
         """Receive the server; the extension may register tools and resources.
@@ -126,6 +138,16 @@ class ServerExtension:
             DefinitionError: the options do not fit the tool; the tool is then not registered.
         """
 
+    def define_resource(self, resource: AnyResource | AnyTemplate, options: Mapping[str, Any]) -> None:
+        """Check a resource or a resource template at its registration, as `define_tool` does with a tool.
+
+        Raises:
+            DefinitionError: the options do not fit the resource, which is then not registered.
+        """
+
+    def forget(self, definition: AnyDefinition) -> None:
+        """Forget a definition that the server has removed."""
+
     def check(self) -> None:
         """Check the whole server before it is served; the server calls this again after each registration.
 
@@ -142,11 +164,19 @@ class ServerExtension:
         """
         return None
 
-    async def around_call(self, ctx: Context, call_next: NextCall) -> Outcome:  # noqa: ARG002
-        """Return the result of `tools/call`; `call_next` runs the tool.
+    def shows(self, ctx: Context, definition: AnyDefinition) -> bool:  # noqa: ARG002
+        """Tell whether a definition is in the list that the client of a request gets.
 
-        `ctx.params` holds the params, including the fields that the row adds. The server sends a result with a
-        `result_type` of the row only to a client that declared the extension.
+        A client can still use what it does not see. A server with an extension that overrides this makes each page of a
+        list anew for each request.
+        """
+        return True
+
+    async def around_call(self, ctx: Context, call_next: NextCall) -> Outcome:  # noqa: ARG002
+        """Return the result of `tools/call`, or of another of the `around_methods`; `call_next` runs the tool.
+
+        The server has refused unknown tools already. `ctx.params` holds the params, including the fields that the row
+        adds. The server sends a result with a `result_type` of the row only to a client that declared the extension.
 
         Raises:
             MissingCapability: the client did not declare a capability that the extension requires.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
+from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol.extensions import ExtensionRow, ProtocolTable, check_extension_id, merge_objects, merge_settings
 from dragoman.protocol.versions import Version
 from dragoman.server.define.definition import Definition
+from dragoman.server.define.resources import Resource, ResourceTemplate
 from dragoman.server.define.tools import Tool
 from dragoman.server.extensions.contract import ExtensionHandler, Outcome, ServerExtension
 from dragoman.server.request.call import Call
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
     from dragoman.server.server import Server
 
-Extensions = Iterable[ServerExtension] | Mapping[str, types.Json]
+Extensions = Iterable[ServerExtension | Mapping[str, types.Json]] | Mapping[str, types.Json]
+AROUND_METHODS = ("tools/call", "prompts/get", "resources/read", "completion/complete")
+"""The requests that an extension may surround; the server answers others with bytes that it has encoded before."""
 E = TypeVar("E", bound=ServerExtension)
 
 
@@ -38,12 +42,13 @@ class InstalledExtensions:
     """
 
     def __init__(self, given: Extensions, before: InstalledExtensions | None = None) -> None:
-        self._only_declared: Mapping[str, types.Json] = {} if before is None else before._only_declared
-        self._extensions: tuple[ServerExtension, ...] = () if before is None else before._extensions
-        if isinstance(given, Mapping):
-            self._only_declared = _checked_settings(given)
-        else:
-            self._extensions = tuple(_checked(given, self._extensions))
+        every = _several(given)
+        declared = [_checked_settings(one) for one in every if isinstance(one, Mapping)]
+        objects = [one for one in every if not isinstance(one, Mapping)]
+        if before is not None:
+            declared, objects = [before._only_declared, *declared], [*before._extensions, *objects]
+        self._only_declared: dict[str, types.Json] = merge_settings(*declared)
+        self._extensions: tuple[ServerExtension, ...] = tuple(_checked(objects))
         self.rows: tuple[ExtensionRow, ...] = tuple(row for one in self._extensions for row in one.rows)
         self.table = ProtocolTable.of(self.rows)
         self.handlers = {
@@ -51,19 +56,25 @@ class InstalledExtensions:
         }
         self.notifications = frozenset(self.handlers.keys() & _sent_by_client(self.rows, is_notification=True))
         """The methods of the client notifications that extensions handle."""
-        default = ServerExtension.around_call
-        self._around = tuple(one for one in self._extensions if type(one).around_call is not default)
-        self._options = frozenset(name for one in self._extensions for name in one.tool_options)
+        self._around = self._overriding("around_call")
+        self._showing = self._overriding("shows")
+        self._options = frozenset(
+            name for one in self._extensions for name in (*one.tool_options, *one.resource_options)
+        )
         self._honouring = {
             field.name: one for one in self._extensions for row in one.rows for field in row.subscriptions
         }
 
-        self.serving = tuple(
-            one.serving for one in self._extensions if type(one).serving is not ServerExtension.serving
-        )
+        self.serving = tuple(one.serving for one in self._overriding("serving"))
         """The context managers of the extensions that begin and end with serving."""
-        self.wraps_calls = bool(self._around)
-        """Whether an extension overrides `around_call`."""
+        self.around_methods = frozenset(name for one in self._around for name in one.around_methods)
+        """The requests that an extension surrounds."""
+        self.hides = bool(self._showing)
+        """Whether the lists depend on the client."""
+
+    def _overriding(self, hook: str) -> tuple[ServerExtension, ...]:
+        default = getattr(ServerExtension, hook)
+        return tuple(one for one in self._extensions if getattr(type(one), hook) is not default)
 
     def has(self, extension: ServerExtension) -> bool:
         """Tell whether the server has an extension."""
@@ -103,11 +114,12 @@ class InstalledExtensions:
         own = {_id(one): settings for one, settings in active if any(not row.capability for row in one.rows)}
         entries = msgspec.to_builtins(derived)
         entries["extensions"] = merge_settings(configured, self._only_declared, own) or None
-        for row in (row for one, _ in active for row in one.rows if row.capability):
-            placed: types.Json = row.settings
-            for name in reversed(row.capability):
-                placed = {name: placed}
-            entries = merge_objects(entries, placed)
+        for one, _ in active:
+            for row in (row for row in one.rows if row.capability):
+                placed = one.capability_settings(row)
+                for name in reversed(row.capability) if placed is not None else ():
+                    placed = {name: placed}
+                entries = merge_objects(entries, placed or {})
         return msgspec.convert(entries, types.ServerCapabilities)
 
     def require_carried(self, pinned: Version) -> None:
@@ -123,23 +135,31 @@ class InstalledExtensions:
                     " leave it out, or do not pin the version"
                 )
 
-    def define_tool(self, definition: Definition[..., Any]) -> None:
-        """Pass the extension options of a tool to the extensions that own them; other definitions have no such options.
+    def define(self, definition: Definition[..., Any]) -> None:
+        """Pass the extension options of a tool or a resource to the extensions that own them.
 
         Raises:
-            DefinitionError: an option belongs to no extension, has the wrong type, or does not fit the tool.
+            DefinitionError: an option belongs to no extension, has the wrong type, or does not fit the definition.
         """
-        if not isinstance(definition, Tool):
-            return
         definition.require_options_known(self._options)
         for one in self._extensions:
-            options = {name: getattr(definition, name) for name in one.tool_options if hasattr(definition, name)}
-            for name, value in options.items():
-                if not isinstance(value, one.tool_options[name]):
-                    kind = getattr(one.tool_options[name], "__name__", one.tool_options[name])
-                    raise DefinitionError(f"{name} of the tool {definition.name!r} must be {kind}, not {value!r}")
-            if options:
-                one.define_tool(definition, options)
+            if isinstance(definition, Tool):
+                if options := _options(definition, one.tool_options):
+                    one.define_tool(definition, options)
+            elif isinstance(definition, Resource | ResourceTemplate) and (
+                options := _options(definition, one.resource_options)
+            ):
+                one.define_resource(definition, options)
+
+    def forget(self, definition: Any) -> None:
+        """Tell each extension that a definition was removed."""
+        for one in self._extensions:
+            one.forget(definition)
+
+    def shows(self, call: Call, definition: Any) -> bool:
+        """Tell whether a definition is in the list that a client gets."""
+        ctx = Context(call)
+        return all(one.shows(ctx, definition) for one in self._showing)
 
     def entry(self, method: str, definition: Any, version: Version) -> Struct:
         """Return the entry of a definition in the list of a method, with the fields that extensions add to it.
@@ -163,12 +183,13 @@ class InstalledExtensions:
         return kind(**fields)
 
     async def around(self, call: Call, serve: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a tool call within the `around_call` of the extensions; the first extension is the outermost.
+        """Run a request within the `around_call` of the extensions; the first extension is the outermost.
 
         A detached call has passed through the extension that runs it, and through those before that extension.
         """
         passed = 0 if call.within is None else self._extensions.index(call.within) + 1
-        around = [one for one in self._extensions[passed:] if one in self._around]
+        method = call.request.method.name
+        around = [one for one in self._extensions[passed:] if one in self._around and method in one.around_methods]
         for one in reversed(around):
             serve = partial(one.around_call, Context(call), serve)
         result = await serve()
@@ -192,6 +213,28 @@ class InstalledExtensions:
         return msgspec.structs.replace(honoured, **decided) if decided else honoured
 
 
+def _options(definition: Definition[..., Any], kinds: Mapping[str, type | UnionType]) -> dict[str, Any]:
+    """Return the options of an extension that a definition has.
+
+    Raises:
+        DefinitionError: an option has the wrong type.
+    """
+    options = {name: getattr(definition, name) for name in kinds if hasattr(definition, name)}
+    for name, value in options.items():
+        if not isinstance(value, kinds[name]):
+            kind, noun = getattr(kinds[name], "__name__", kinds[name]), type(definition).__name__.lower()
+            raise DefinitionError(f"{name} of the {noun} {definition.name!r} must be {kind}, not {value!r}")
+    return options
+
+
+def _several(given: Any) -> list[Any]:
+    if isinstance(given, Mapping):
+        return [given]
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise DefinitionError(f"extensions must be a list of extensions, or a dict of settings, not {given!r}")
+    return list(given)
+
+
 def _checked_settings(given: Mapping[str, types.Json]) -> dict[str, types.Json]:
     for id, settings in given.items():
         check_extension_id(id)
@@ -200,12 +243,10 @@ def _checked_settings(given: Mapping[str, types.Json]) -> dict[str, types.Json]:
     return dict(given)
 
 
-def _checked(given: Any, before: tuple[ServerExtension, ...]) -> Iterable[ServerExtension]:
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise DefinitionError(f"extensions must be a list of extensions, or a dict of settings, not {given!r}")
+def _checked(given: Iterable[Any]) -> Iterable[ServerExtension]:
     seen: set[str] = set()
-    options: set[str] = set()
-    for one in (*before, *given):
+    options: set[tuple[type, str]] = set()
+    for one in given:
         if not isinstance(one, ServerExtension) or not one.rows:
             raise DefinitionError(f"{one!r} is no extension: give an object of a ServerExtension that has rows")
         ids = {canonical_extension(row.id) for row in one.rows}
@@ -213,11 +254,17 @@ def _checked(given: Any, before: tuple[ServerExtension, ...]) -> Iterable[Server
             raise DefinitionError(f"The rows of an extension have one id, not several: {', '.join(sorted(ids))}")
         if ids & seen:
             raise DefinitionError(f"The extension {one.rows[0].id!r} is given twice")
-        taken = [name for name in one.tool_options if hasattr(Tool, name) or name in options]
-        if taken:
-            raise DefinitionError(f"The extension {one.rows[0].id!r} cannot add {taken[0]!r}: tools have that already")
+        added = {*((Tool, name) for name in one.tool_options), *((Resource, name) for name in one.resource_options)}
+        for kind, name in sorted(added, key=lambda option: option[1]):
+            if hasattr(kind, name) or (kind, name) in options:
+                noun = "tools" if kind is Tool else "resources"
+                raise DefinitionError(f"The extension {one.rows[0].id!r} cannot add {name!r}: {noun} have that already")
+        for name in one.around_methods:
+            if name not in AROUND_METHODS:
+                possible = ", ".join(AROUND_METHODS)
+                raise DefinitionError(f"{type(one).__name__}.around_methods may have {possible}, not {name!r}")
         seen |= ids
-        options |= one.tool_options.keys()
+        options |= added
         yield one
 
 

@@ -175,6 +175,8 @@ class SkillFolder:
         except OSError as error:
             yield DefinitionError(f"{error.filename} cannot be read: {error.strerror}")
             return
+        present = {path for path, _ in tree}
+        self._files = {path: file for path, file in self._files.items() if path in present}
         skills = [path.rpartition("/")[0] for path, is_folder in tree if not is_folder and _is_document(path)]
         yield from self._misplaced(tree, skills)
         for folder in skills:
@@ -223,6 +225,8 @@ class SkillFolder:
         facts = os.stat(place)  # noqa: PTH116
         if not stat.S_ISREG(facts.st_mode):
             raise ValidationError(f"{path} is neither a file nor a folder: copy what it stands for instead")
+        if facts.st_size > MAX_BYTES:
+            raise ValidationError(f"{path} has {facts.st_size:,} bytes, and a skill has at most {MAX_BYTES:,}")
         return facts
 
     def _file(self, path: str, facts: os.stat_result) -> ServedFile:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, ResourceNotFound
-from dragoman.protocol.official.skills import DOCUMENT, GET, LIST, READ_DIRECTORY, ROW, folder_of, path_within
+from dragoman.protocol.official.skills import DOCUMENT, GET, LIST, READ_DIRECTORY, ROW, SCHEME, folder_of, path_within
 from dragoman.runtime.offload import offload
 from dragoman.schema.python import docstrings
 from dragoman.server.define.definition import snake_case
@@ -183,12 +183,12 @@ class Skills(ServerExtension):
                 raise DefinitionError(f"{uri!r} is registered already, and cannot be a skill too")
             if uri in before and before[uri].entry == skill.entry:
                 continue
-            if uri in before:
-                self._server.remove_resource(uri)
+            registry.resources.pop(uri, None)
             self._server.add_resource(_listed(skill))
         for uri in before.keys() - shelf.skills.keys():
-            self._server.remove_resource(uri)
+            registry.resources.pop(uri, None)  # the author may have replaced the resources
         self._shelf = shelf
+        registry.changed()
 
     # Requests.
 
@@ -221,7 +221,24 @@ class Skills(ServerExtension):
             path = path_within(folder_of(skill.entry.uri), uri)
             if path is not None:
                 return partial(_make, skill, uri, path)
-        return None
+        return partial(self._read_new, uri) if self._may_be_new(uri) else None
+
+    def _may_be_new(self, uri: str) -> bool:
+        """Tell whether a file may have come since the last look, which another process of the server has listed."""
+        server = self._server
+        return (
+            uri.startswith(SCHEME)
+            and any(isinstance(source, SkillFolder) for source in self._sources)
+            and server.resource_reader is None
+            and uri not in server.registry.resources
+            and all(template.match(uri) is None for template in list(server.registry.templates.values()))
+        )
+
+    async def _read_new(self, uri: str, ctx: Context) -> types.ResourceContents:
+        skill = (await offload(self.refresh)).files.get(uri)
+        if skill is None:
+            raise ResourceNotFound(uri)
+        return await _read(skill, uri, ctx)
 
 
 def _listed(skill: ServedSkill) -> Resource[..., object]:

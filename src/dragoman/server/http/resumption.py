@@ -230,6 +230,8 @@ class FollowedStream:
         owner = await self._ask(is_check=False)
         events = await self._read()
         exchange.on_gone = exchange.on_ending = self.release
+        if exchange.gone:  # `on_gone` is called only once, and that was before this call
+            self.release()
         try:
             await exchange.stream(events, last=self._is_complete)
             while not (self._is_complete or self._is_over):
@@ -239,11 +241,12 @@ class FollowedStream:
                     self.release()
                 elif await self._has_grown(CHECK_SECONDS):
                     await exchange.stream(await self._read(), last=self._is_complete)
-                elif self._sequence < owner.sequence:
-                    await self._send_error(exchange, NOT_PASSED_ON)
                 else:
-                    owner = await self._ask(is_check=True)
+                    due, owner = owner.sequence, await self._ask(is_check=True)
                     await exchange.stream(await self._read(), last=self._is_complete)
+                    has_stream = owner is not None and owner.is_known and not owner.is_taken
+                    if has_stream and self._sequence < due:
+                        await self._send_error(exchange, NOT_PASSED_ON)
         except StoreUnavailable:
             pass  # the client comes back, and then learns from the status that the store is away
         finally:

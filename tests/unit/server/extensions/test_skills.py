@@ -152,6 +152,36 @@ def test_files_and_skills_come_and_go_while_a_server_runs(tmp_path: Path):
     assert told["pdf"] == "Other"
 
 
+def test_an_author_may_replace_the_resources(tmp_path: Path):
+    place = write(tmp_path, "pdf")
+    write(tmp_path, "gone")
+    server = Server()
+    server.add_skills(tmp_path)
+    server.resources = []
+    touch(place / "SKILL.md", b"---\nname: pdf\ndescription: Other\n---\n")
+    (tmp_path / "gone" / "SKILL.md").unlink()
+    (tmp_path / "gone").rmdir()
+    assert list(entries(server)) == ["pdf"]
+    assert [one["description"] for one in ask(server, "resources/list")["result"]["resources"]] == ["Other"]
+
+
+@pytest.mark.covers("SKL-02")
+def test_a_file_that_another_process_has_listed_is_read(tmp_path: Path):
+    place = write(tmp_path, "pdf")
+    listing, reading = Server(), Server()
+    for server in (listing, reading):
+        server.add_skills(tmp_path)
+        server.resource("skill://mine/a.md")(lambda: "mine")
+        server.resource("skill://templates/{name}")(lambda name: name)
+    (place / "new.md").write_bytes(b"new")
+    write(tmp_path, "later")
+    assert list(entries(listing)) == ["later", "pdf"]
+    assert read(reading, "skill://pdf/new.md")["text"] == "new"
+    assert "later" in read(reading, "skill://later/SKILL.md")["text"]
+    assert ask(reading, "resources/read", uri="skill://none/SKILL.md")["error"]["code"] == -32602
+    assert (read(reading, "skill://mine/a.md")["text"], read(reading, "skill://templates/b")["text"]) == ("mine", "b")
+
+
 @pytest.mark.covers("SKL-04")
 def test_a_skill_that_breaks_a_rule_later_is_left_out_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     place = write(tmp_path, "pdf")
@@ -191,6 +221,11 @@ def too_large(folder: Path) -> None:
         file.truncate(MAX_BYTES)
 
 
+def one_too_large(folder: Path) -> None:
+    with (write(folder, "bad") / "large.bin").open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+
+
 def document(data: bytes) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         write(folder, "good")
@@ -226,6 +261,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "two of one name": (named_alike, "Two skills are called 'pdf': skill://a/pdf/SKILL.md and skill://b/pdf/SKILL.md"),
     "too many files": (too_many, "/bad: A skill has at most 512 files, not 513"),
     "too large": (too_large, "/bad: The files of a skill have at most 16,777,216 bytes"),
+    "a file that is too large": (one_too_large, "/bad: bad/large.bin has 16,777,217 bytes"),
     "no frontmatter": (document(b"# Bad"), "/bad: SKILL.md must begin with its frontmatter"),
     "bad YAML": (document(b"---\nname: [\n---\n"), "/bad: The frontmatter is no YAML in line"),
     "another name": (

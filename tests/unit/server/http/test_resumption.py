@@ -339,11 +339,19 @@ async def test_events_that_never_come_to_the_log_end_with_an_error(monkeypatch):
 
 
 @scenario
+async def test_an_owner_that_dies_before_it_has_written_is_noticed(monkeypatch):
+    monkeypatch.setattr(resumption, "CHECK_SECONDS", 0.01)
+    (error,) = await Follower(Log(), 3, StreamState(sequence=5), None).serve()
+    assert error["error"]["message"] == resumption.OWNER_LOST
+
+
+@scenario
 async def test_a_newer_reader_elsewhere_ends_the_older(monkeypatch):
     monkeypatch.setattr(resumption, "CHECK_SECONDS", 0.01)
-    follower = Follower(Log(), 0, ALIVE, TAKEN)
-    assert await follower.serve() == []
-    assert follower.reader.ended
+    for state in (ALIVE, StreamState(sequence=5)):
+        follower = Follower(Log(), 0, state, TAKEN)
+        assert await follower.serve() == []
+        assert follower.reader.ended
 
 
 @pytest.mark.parametrize("how", ["on_gone", "on_ending"])
@@ -354,6 +362,13 @@ async def test_a_follower_ends_with_its_client_and_its_process(how):
     await until(lambda: getattr(follower.reader, how))
     getattr(follower.reader, how)()
     assert await serving == []
+
+
+@scenario
+async def test_a_client_that_left_while_the_owner_was_asked_is_not_served():
+    follower = Follower(Log(), 0, ALIVE)
+    follower.reader.gone = True
+    assert await follower.serve() == []
 
 
 @scenario

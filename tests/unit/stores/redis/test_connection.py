@@ -38,7 +38,7 @@ async def test_a_silent_connection_is_asked_for_a_sign_of_life(redis_server, mon
     monkeypatch.setattr(connections, "HEALTH_SECONDS", 0.05)
     lost: list[str] = []
     async with proxied(redis_server) as proxy:
-        connection = await connect(RedisAddress(proxy.url), lost.append, 0.1)
+        connection = await connect(RedisAddress(proxy.url), lost.append, 1.0)
         if is_listening:
             connection.listen = lambda _: None
         await until(lambda: proxy.commands.count(b"PING") > 2)
