@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, MethodNotFound, MissingCapability
+from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.official.tasks import (
     CANCEL,
     FIRST_OF_SERVERS,
@@ -34,9 +35,15 @@ from dragoman.protocol.official.tasks import (
     TaskSupporting,
 )
 from dragoman.runtime.tasks import call_in_loop
-from dragoman.server.define.definition import Definition
 from dragoman.server.define.tools import Tool
-from dragoman.server.extensions.contract import ExtensionHandler, NextCall, Outcome, ServerExtension, Wanted
+from dragoman.server.extensions.contract import (
+    AnyDefinition,
+    ExtensionHandler,
+    NextCall,
+    Outcome,
+    ServerExtension,
+    Wanted,
+)
 from dragoman.server.extensions.tasks.book import TaskBook
 from dragoman.server.extensions.tasks.feed import TaskFeed
 from dragoman.server.extensions.tasks.options import LEASE, TaskOptions, task_options
@@ -83,6 +90,15 @@ class TasksExtension(ServerExtension):
         """Declare tasks if a tool runs as one."""
         return {} if self._options else None
 
+    def capability_settings(self, row: ExtensionRow) -> types.Json | None:
+        """Declare the tasks of 2025-11-25 if a tool runs as one."""
+        return dict(row.settings) if self._options else None
+
+    def forget(self, definition: AnyDefinition) -> None:
+        """Forget a tool that the server has removed; its tasks fail when they run again."""
+        if isinstance(definition, Tool):
+            self._options.pop(definition.name, None)
+
     def define_tool(self, tool: Tool[..., Any], options: Mapping[str, Any]) -> None:
         """Keep how a tool runs as a task."""
         wanted = task_options(options["task"], tool.name)
@@ -95,7 +111,7 @@ class TasksExtension(ServerExtension):
             )
         self._options[tool.name] = wanted
 
-    def entry(self, definition: Definition[..., Any]) -> Struct | None:
+    def entry(self, definition: AnyDefinition) -> Struct | None:
         """Say in the lists of 2025-11-25 whether a tool runs as a task."""
         options = self._options.get(definition.name) if isinstance(definition, Tool) else None
         if options is None:
