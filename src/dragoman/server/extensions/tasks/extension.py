@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InvalidParams, MethodNotFound, MissingCapability
+from dragoman.errors import DefinitionError, InvalidParams, MethodNotFound, MissingCapability, RpcError
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.official.tasks import (
     CANCEL,
@@ -32,6 +32,7 @@ from dragoman.protocol.official.tasks import (
     SECOND,
     STATUS_CHANGED,
     UPDATE,
+    Generation,
     TaskSupporting,
 )
 from dragoman.runtime.tasks import call_in_loop
@@ -150,11 +151,7 @@ class TasksExtension(ServerExtension):
 
     def _runnable(self, name: str) -> RunnableTool | None:
         options, tool = self._options.get(name), self._server.registry.tools.get(name)
-        if options is None or tool is None:
-            return None
-        hints = tool.definition.annotations
-        is_idempotent = hints is not None and hints.idempotent_hint is True
-        return RunnableTool(_signature(tool), options.lease, options.retries(is_idempotent=is_idempotent))
+        return None if options is None or tool is None else _runnable(tool, options)
 
     async def _run_tool(self, call: DetachedCall, id: str, on_progress: OnProgress, on_step: OnStep) -> Outcome:
         task = OfferedTask(id=id)
@@ -166,31 +163,31 @@ class TasksExtension(ServerExtension):
         options, tool = self._options.get(name), self._server.registry.tools.get(name)
         if tool is None or (ctx.scopes is not None and not ctx.scopes.issuperset(tool.scopes)):
             return await call_next()  # refuses the call
-        generation, wanted = generation_of(ctx), None
-        if generation == 1:
-            wanted = ctx.params.task  # type: ignore[union-attr]
-            if wanted is not None and options is None:
-                raise MethodNotFound(f"The tool {name!r} does not run as a task; call it without `task`")
+        generation = generation_of(ctx)
+        wanted: TaskMetadata | None = ctx.params.task if generation == 1 else None  # type: ignore[union-attr]
         if options is None:
+            if wanted is not None:
+                raise MethodNotFound(f"The tool {name!r} does not run as a task; call it without `task`")
             return await call_next()
-        if not (wanted if generation == 1 else generation == 2 and ctx.client.extension(ID) is not None):
-            if not options.required:
-                return await call_next()
-            if generation == 1:
-                # MUST (2025-11-25): -32601 for a tool with `required` that is called without a task.
-                raise MethodNotFound(f"The tool {name!r} runs only as a task; call it with `task`")
-            raise MissingCapability({"extensions": {ID: {}}})
+        if wanted is None and not (generation == 2 and ctx.client.extension(ID) is not None):
+            if options.required:
+                raise _needs_task(name, generation)
+            return await call_next()
         if options.begin == "later" and generation == 2:
             ctx.task.offer(partial(self._create, ctx, tool, options))
             return await call_next()
         return await self._create(ctx, tool, options, wanted)
 
     async def _runner_here(self) -> TaskRunner | None:
-        """Return the runner of this loop; a server that got its first such tool while it served has none yet."""
+        """Return the runner of this loop, if it has room.
+
+        A server that got its first such tool while it served has no runner yet.
+        """
         loop = asyncio.get_running_loop()
         if loop not in self._feeds and self._server.lifecycle is not None:
             await self._server.lifecycle.begin_until_the_loop_ends()
-        return self._runners.get(loop)
+        runner = self._runners.get(loop)
+        return runner if runner is not None and runner.has_room else None
 
     async def _create(
         self, ctx: Context, tool: Tool[..., Any], options: TaskOptions, wanted: TaskMetadata | None = None
@@ -206,17 +203,14 @@ class TasksExtension(ServerExtension):
             poll=options.poll,
             call=DetachedCall.of(ctx),
         )
-        is_run_here = runner is not None and runner.has_room
-        lease = options.lease if is_run_here else None
+        lease = None if runner is None else options.lease
         entry = await self._book.create(task, owner=owner_of(ctx), lease=lease)
-        runnable = self._runnable(tool.name)
-        answer: Outcome = entry.created() if task.generation == 2 else CreateTaskResult(entry.plain())
-        if is_run_here and runner is not None and runnable is not None:
+        is_first = task.generation == 1
+        answer: Outcome = CreateTaskResult(entry.plain()) if is_first else entry.created()
+        if runner is not None:
             # MAY (2025-11-25): a server notifies the client of the status of a task without being asked.
-            tells = task.generation == 1
-            runner.start(
-                entry, runnable, partial(_notify, ctx) if tells else None, _progress_of(ctx) if tells else None
-            )
+            listeners = (partial(_notify, ctx), _progress_of(ctx)) if is_first else ()
+            runner.start(entry, _runnable(tool, options), *listeners)
         return answer
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
@@ -231,11 +225,24 @@ class TasksExtension(ServerExtension):
         return feed.watch(found)
 
 
+def _needs_task(name: str, generation: Generation | None) -> RpcError:
+    if generation == 1:
+        # MUST (2025-11-25): -32601 for a tool with `required` that is called without a task.
+        return MethodNotFound(f"The tool {name!r} runs only as a task; call it with `task`")
+    return MissingCapability({"extensions": {ID: {}}})
+
+
 def _granted_ttl(options: TaskOptions, wanted: TaskMetadata | None) -> float | None:
     """Return the seconds that a task lives: as many as its client wants, and not more than its tool allows."""
     if wanted is None or wanted.ttl is None or wanted.ttl <= 0:
         return options.ttl
     return min(wanted.ttl / 1000, options.ttl or wanted.ttl / 1000)
+
+
+def _runnable(tool: Tool[..., Any], options: TaskOptions) -> RunnableTool:
+    hints = tool.definition.annotations
+    is_idempotent = hints is not None and hints.idempotent_hint is True
+    return RunnableTool(_signature(tool), options.lease, options.retries(is_idempotent=is_idempotent))
 
 
 def _signature(tool: Tool[..., Any]) -> str:
