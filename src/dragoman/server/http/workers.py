@@ -254,7 +254,11 @@ class Workers:
         return self._server.key_ring.seal("group", place.encode())
 
     def _receive(self, data: bytes) -> bytes:
-        message, reply = _decoder.decode(data), None
+        try:
+            message, reply = _decoder.decode(data), None
+        except msgspec.DecodeError as error:  # while a new release is deployed, it may send what this one lacks
+            _logger.debug("A message of another release is ignored: %s", error)
+            return b""
         if not isinstance(message, SessionMessage):
             self._deliver(message)
         elif self.on_session_message is not None:
