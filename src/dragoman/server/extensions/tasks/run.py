@@ -141,7 +141,7 @@ class TaskRun:
             raise
         except Exception:
             _logger.exception("The task %s could not be run", self.id)
-            return InternalError("Internal error")
+            return InternalError("The task could not be run; the log of the server says why")
         finally:
             self._handling = None
 
