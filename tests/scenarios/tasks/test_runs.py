@@ -287,3 +287,81 @@ async def test_a_result_is_written_when_the_store_is_back():
         assert (await peer.get(id))["status"] == "working"
         store.failing.away = False
         assert (await peer.outcome(id))["result"]["content"][0]["text"] == "done"
+
+
+@pytest.mark.covers("TKS-18")
+async def test_a_server_with_other_keys_neither_runs_nor_loses_the_tasks_of_its_namesake():
+    store = Memory()
+    one, other = process(store), Server("shared", store=store, secret="another secret of sixteen")
+    asker(one)
+    asker(other)
+    async with task_peer(other, SECOND), task_peer(one, SECOND) as peer:
+        (runner_of_one,) = one.extension(TasksExtension)._runners.values()
+        runner_of_one._is_closing = True  # so that the other server claims the tasks first
+        id = (await peer.start("ask"))["taskId"]
+        runner_of_one._is_closing = False
+        assert (await peer.until(id, "input_required"))["inputRequests"]
+        await peer.request("tasks/update", taskId=id, inputResponses=answer("tea"))
+        assert (await peer.outcome(id))["result"]["content"][0]["text"] == "tea"
+
+
+@pytest.mark.covers("TKS-18")
+async def test_a_task_of_another_release_holds_up_no_other_task_and_keeps_no_process_busy():
+    server, claims = process(Memory()), []
+    asker(server)
+    async with task_peer(server, SECOND) as peer:
+        tasks = server.extension(TasksExtension)._book.tasks
+        claim = tasks.claim
+
+        async def counted(lease):
+            claims.append(lease)
+            return await claim(lease)
+
+        tasks.claim = counted
+        await tasks.create("0" * 40, b'{"other": "form"}', owner="somebody")
+        id = (await peer.start("ask"))["taskId"]
+        await peer.until(id, "input_required")
+        await peer.request("tasks/update", taskId=id, inputResponses=answer("tea"))
+        assert (await peer.outcome(id))["result"]["content"][0]["text"] == "tea"
+        assert len(claims) < 20
+        foreign = await polled(lambda: tasks.get("0" * 40), lambda record: record.phase == "ready")
+        assert foreign.value == b'{"other": "form"}'
+
+
+@pytest.mark.covers("TKS-13")
+async def test_a_task_of_another_release_that_was_lost_is_still_lost_when_it_is_given_back():
+    server = process(Memory())
+    asker(server)
+    async with task_peer(server, SECOND):
+        tasks = server.extension(TasksExtension)._book.tasks
+        await tasks.create("0" * 40, b"{}", owner="somebody", lease=0.001)
+        found = next(iter(server.extension(TasksExtension)._runners.values()))
+        record = await polled(lambda: tasks.claim(30), lambda record: record is not None)
+        assert record.was_lost
+        await found._give_back(record)
+        assert (await tasks.get(record.id)).phase == "running"
+
+
+@pytest.mark.covers("TKS-18")
+async def test_a_task_that_is_claimed_while_its_process_stops_is_not_lost():
+    store = Memory()
+    one, other = process(store), process(store)
+    asker(one)
+    asker(other)
+    claimed = asyncio.Event()
+    async with task_peer(one, SECOND) as here:
+        tasks = one.extension(TasksExtension)._book.tasks
+        renew = tasks.renew
+
+        async def slow(*given):
+            claimed.set()
+            await asyncio.sleep(0.05)
+            return await renew(*given)
+
+        tasks.renew = slow
+        id = (await here.start("ask"))["taskId"]
+        await here.until(id, "input_required")
+        await here.request("tasks/update", taskId=id, inputResponses=answer("tea"))
+        await asyncio.wait_for(claimed.wait(), 5)
+    async with task_peer(other, SECOND) as there:
+        assert (await there.outcome(id))["result"]["content"][0]["text"] == "tea"
