@@ -12,7 +12,7 @@ from dragoman.server import TaskOptions
 from dragoman.server.extensions.tasks import run, runner
 from dragoman.server.extensions.tasks.extension import RUN_TASKS, TasksExtension
 from dragoman.stores import Memory
-from scenarios.task_peer import SECOND, polled, task_peer
+from scenarios.task_peer import FIRST, SECOND, polled, task_peer
 
 
 def process(store):
@@ -365,3 +365,20 @@ async def test_a_task_that_is_claimed_while_its_process_stops_is_not_lost():
         await asyncio.wait_for(claimed.wait(), 5)
     async with task_peer(other, SECOND) as there:
         assert (await there.outcome(id))["result"]["content"][0]["text"] == "tea"
+
+
+@pytest.mark.covers("TKS-07")
+@pytest.mark.parametrize("version", [FIRST, SECOND])
+async def test_whoever_waits_for_a_task_hears_of_its_expiry_also_if_no_store_reports_it(version):
+    server = process(Memory())
+    asker(server, ttl=0.3)
+    async with task_peer(server, version) as peer:
+        extension = server.extension(TasksExtension)
+        id = (await peer.start("ask"))["taskId"]
+        if version == FIRST:
+            error = await asyncio.wait_for(peer.error("tasks/result", taskId=id), 5)
+            assert error["code"] == -32602
+        else:
+            (feed,) = extension._feeds.values()
+            assert feed.watch([id]) == [id]
+            await polled(lambda: asyncio.sleep(0), lambda _: not feed._watching)

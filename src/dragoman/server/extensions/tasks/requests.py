@@ -25,7 +25,7 @@ from dragoman.protocol.official.tasks import FIRST_OF_SERVERS, SECOND, Generatio
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.server.extensions.contract import Outcome
-from dragoman.server.extensions.tasks.book import TaskBook
+from dragoman.server.extensions.tasks.book import UNKNOWN, TaskBook
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.server.request.context import Context
 from dragoman.stores.contract import TaskPhase
@@ -115,15 +115,20 @@ class TaskRequests:
             InvalidParams: the caller has no such task, or the task has expired.
         """
         entry = await self.find(ctx, params.task_id)
+        expiry = asyncio.timeout_at(await self._book.expiry(entry.record))
         questions: set[asyncio.Task[None]] = set()
         try:
-            async with aclosing(self._book.watch(entry.id)) as changes:
+            async with aclosing(self._book.watch(entry.id)) as changes, expiry:
                 async for _ in changes:
                     entry = await self.find(ctx, entry.id)
                     if entry.task.is_terminal:
                         break
                     questions |= {asyncio.create_task(self._ask(ctx, entry, key)) for key in self._unasked(entry)}
             return _result_of(entry)
+        except TimeoutError:
+            if not expiry.expired():
+                raise
+            raise InvalidParams(UNKNOWN) from None
         finally:
             for question in questions:
                 await cancel_and_wait(question)
