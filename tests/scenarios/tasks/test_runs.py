@@ -3,12 +3,14 @@
 import asyncio
 import threading
 import time
+from contextlib import asynccontextmanager
 
 import pytest
 
 from dragoman import Context, Server
 from dragoman.errors import StoreUnavailable
 from dragoman.server import TaskOptions
+from dragoman.server.extensions.contract import ExtensionRow, ServerExtension
 from dragoman.server.extensions.tasks import run, runner
 from dragoman.server.extensions.tasks.extension import RUN_TASKS, TasksExtension
 from dragoman.stores import Memory
@@ -365,6 +367,45 @@ async def test_a_task_that_is_claimed_while_its_process_stops_is_not_lost():
         await asyncio.wait_for(claimed.wait(), 5)
     async with task_peer(other, SECOND) as there:
         assert (await there.outcome(id))["result"]["content"][0]["text"] == "tea"
+
+
+@pytest.mark.covers("TKS-01")
+async def test_a_tool_with_the_name_of_a_removed_task_is_no_task():
+    server = process(Memory())
+    asker(server)
+    server.remove_tool("ask")
+
+    @server.tool(name="ask")
+    async def plain() -> str:
+        return "plain"
+
+    async with task_peer(server, SECOND) as peer:
+        result = await peer.request("tools/call", name="ask", arguments={})
+        assert result["content"][0]["text"] == "plain"
+    assert server.capabilities.extensions is None
+
+
+@pytest.mark.covers("TKS-18")
+async def test_the_first_task_of_a_server_that_already_serves_another_extension_runs():
+    class Other(ServerExtension):
+        rows = (ExtensionRow(id="com.example/other"),)
+
+        @asynccontextmanager
+        async def serving(self, server):
+            yield
+
+    server = Server("shared", store=Memory(), secret="a secret of sixteen", extensions=[Other()])
+    async with server.serving():
+
+        @server.tool(task=True)
+        async def late() -> str:
+            return "late"
+
+        async with task_peer(server, SECOND) as peer:
+            id = (await peer.start("late"))["taskId"]
+            assert (await peer.outcome(id))["result"]["content"][0]["text"] == "late"
+    for lifecycle in (server.extension(TasksExtension)._late, server.lifecycle):
+        await lifecycle.end(lifecycle)  # they last as long as their loop
 
 
 @pytest.mark.covers("TKS-07")

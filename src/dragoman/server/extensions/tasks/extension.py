@@ -37,6 +37,7 @@ from dragoman.protocol.official.tasks import (
 )
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.define.tools import Tool
+from dragoman.server.dispatch.lifecycle import Lifecycle
 from dragoman.server.extensions.contract import (
     AnyDefinition,
     ExtensionHandler,
@@ -82,6 +83,8 @@ class TasksExtension(ServerExtension):
     def bind(self, server: Server) -> None:
         """Keep the server, whose tools run and whose store keeps the tasks."""
         self._server = server
+        self._late = Lifecycle(server, lambda: [self.serving(server)])
+        """Begins in a loop that the server serves already, with another extension, when it gets its first such tool."""
 
     @cached_property
     def _book(self) -> TaskBook:
@@ -111,6 +114,11 @@ class TasksExtension(ServerExtension):
                 f"The tool {tool.name!r} is inline, so it cannot wait, as a task does: leave out inline or task"
             )
         self._options[tool.name] = wanted
+
+    def forget(self, definition: AnyDefinition) -> None:
+        """Forget how a removed tool ran as a task: another tool of its name may not."""
+        if isinstance(definition, Tool):
+            self._options.pop(definition.name, None)
 
     def entry(self, definition: AnyDefinition) -> Struct | None:
         """Say in the lists of 2025-11-25 whether a tool runs as a task."""
@@ -186,6 +194,8 @@ class TasksExtension(ServerExtension):
         loop = asyncio.get_running_loop()
         if loop not in self._feeds and self._server.lifecycle is not None:
             await self._server.lifecycle.begin_until_the_loop_ends()
+        if loop not in self._feeds:
+            await self._late.begin_until_the_loop_ends()
         runner = self._runners.get(loop)
         return runner if runner is not None and runner.has_room else None
 
