@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dragoman import Context, Server
-from dragoman.errors import StoreUnavailable
+from dragoman.errors import InvalidParams, StoreUnavailable
 from dragoman.server import TaskOptions
 from dragoman.server.extensions.contract import ExtensionRow, ServerExtension
 from dragoman.server.extensions.tasks import run, runner
@@ -423,3 +423,27 @@ async def test_whoever_waits_for_a_task_hears_of_its_expiry_also_if_no_store_rep
             (feed,) = extension._feeds.values()
             assert feed.watch([id]) == [id]
             await polled(lambda: asyncio.sleep(0), lambda _: not feed._watching)
+
+
+@pytest.mark.covers("TKS-02")
+@pytest.mark.parametrize("kind", ["text", "error", "status"])
+async def test_what_cannot_be_written_as_json_ends_its_task_at_once(kind):
+    server = process(Memory())
+
+    @server.tool(task=TaskOptions(retry=True))
+    async def odd(ctx: Context) -> str:
+        if kind == "status":
+            await ctx.report_progress(1, 2, "half \ud800")
+            await ctx.step("step", lambda: 1)
+            return "done"
+        if kind == "error":
+            raise InvalidParams("odd", {"value": object()})
+        return "\ud800"
+
+    async with task_peer(server, SECOND) as peer:
+        task = await peer.until((await peer.start("odd"))["taskId"], "completed" if kind == "status" else "failed")
+        if kind == "status":
+            assert task["statusMessage"] == "half ?"
+            assert task["result"]["content"][0]["text"] == "done"
+        else:
+            assert task["error"]["code"] == -32603
