@@ -447,3 +447,23 @@ async def test_what_cannot_be_written_as_json_ends_its_task_at_once(kind):
             assert task["result"]["content"][0]["text"] == "done"
         else:
             assert task["error"]["code"] == -32603
+
+
+@pytest.mark.covers("TKS-12")
+async def test_a_question_is_asked_again_in_another_session_while_the_first_has_no_answer():
+    server = process(Memory())
+    asker(server)
+    async with task_peer(server, FIRST) as gone, task_peer(server, FIRST) as back:
+        id = (await gone.start("ask"))["taskId"]
+        unanswered = asyncio.create_task(gone.response("tasks/result", taskId=id))
+        await polled(lambda: asyncio.sleep(0), lambda _: questions(gone))
+        waiting = asyncio.create_task(back.request("tasks/result", taskId=id))
+        await polled(lambda: asyncio.sleep(0), lambda _: questions(back))
+        (question,) = questions(back)
+        back.peer.send({"jsonrpc": "2.0", "id": question["id"], "result": answer("tea")["elicit-1"]})
+        assert (await asyncio.wait_for(waiting, 5))["content"][0]["text"] == "tea"
+        assert "result" in await asyncio.wait_for(unanswered, 5)
+
+
+def questions(peer):
+    return [message for message in peer.peer.received if message.get("method") == "elicitation/create"]

@@ -42,8 +42,8 @@ class TaskRequests:
     def __init__(self, find_book: Callable[[], TaskBook], stop_tool: Callable[[str], object]) -> None:
         self._find_book = find_book
         self._stop_tool = stop_tool
-        self._asking: set[tuple[str, str]] = set()
-        """The questions that this process has sent to clients of 2025-11-25: the id of the task, and the key."""
+        self._asking: set[tuple[int, str, str]] = set()
+        """The questions that clients of 2025-11-25 have not answered: the session, the id of the task, and the key."""
 
     @property
     def _book(self) -> TaskBook:
@@ -123,7 +123,7 @@ class TaskRequests:
                     entry = await self.find(ctx, entry.id)
                     if entry.task.is_terminal:
                         break
-                    questions |= {asyncio.create_task(self._ask(ctx, entry, key)) for key in self._unasked(entry)}
+                    questions |= {asyncio.create_task(self._ask(ctx, entry, key)) for key in self._unasked(ctx, entry)}
             return _result_of(entry)
         except TimeoutError:
             if not expiry.expired():
@@ -133,10 +133,14 @@ class TaskRequests:
             for question in questions:
                 await cancel_and_wait(question)
 
-    def _unasked(self, entry: TaskEntry) -> list[str]:
-        """Return the keys of the questions that nobody asks in this process, and note that somebody does now."""
-        keys = [key for key in entry.task.asked if (entry.id, key) not in self._asking]
-        self._asking.update((entry.id, key) for key in keys)
+    def _unasked(self, ctx: Context, entry: TaskEntry) -> list[str]:
+        """Return the keys of the questions that were not sent in this session, and note that they are sent now.
+
+        Another session may have a question that its client never answers, because the client is gone.
+        """
+        session = id(ctx.client)  # one object for all requests of a session
+        keys = [key for key in entry.task.asked if (session, entry.id, key) not in self._asking]
+        self._asking.update((session, entry.id, key) for key in keys)
         return keys
 
     async def _ask(self, ctx: Context, entry: TaskEntry, key: str) -> None:
@@ -146,14 +150,16 @@ class TaskRequests:
             answer = await ctx.request(method, params, timeout=QUESTION_SECONDS)
             await self._answer(entry, {key: Raw(encode(answer))})
         except RpcError as error:
-            await self._book.change(entry, partial(_refuse, error))
+            await self._book.change(entry, partial(_refuse, error, key))
         except TransportError:
             return
         finally:
-            self._asking.discard((entry.id, key))
+            self._asking.discard((id(ctx.client), entry.id, key))
 
 
-def _refuse(error: RpcError, task: StoredTask) -> TaskPhase:
+def _refuse(error: RpcError, key: str, task: StoredTask) -> TaskPhase | None:
+    if key not in task.asked:  # another session has answered it
+        return None
     task.fail(InternalError(f"The client refused a question: {error.message} ({error.code})"))
     return "finished"
 
