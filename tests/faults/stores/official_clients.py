@@ -26,7 +26,7 @@ SESSIONS = 2
 HUNG_AFTER = 20.0
 DEADLINE = 60.0
 CLEAR = (
-    "The client did not answer elicitation/create within 5 seconds",
+    "The client did not answer elicitation/create within 3 seconds",
     "The process that served this request is gone; the request may have run",
     # words of the clients, about a connection that broke
     "fetch failed",

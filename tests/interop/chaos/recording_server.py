@@ -25,7 +25,7 @@ async def record(number: str) -> str:
 @server.tool
 async def confirm(number: str, ctx: Context) -> str:
     os.write(executed, f"{number}\n".encode())
-    answer = await ctx.elicit(f"Confirm {number}", str, timeout=5)
+    answer = await ctx.elicit(f"Confirm {number}", str, timeout=3)
     return answer.content
 
 
