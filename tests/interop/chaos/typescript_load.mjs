@@ -11,6 +11,8 @@ const [NAME, URL_OF_SERVER, SESSIONS, SECONDS] = process.argv.slice(2);
 const MILLISECONDS = 1000 * SECONDS;
 const PAUSE = 100;
 const THOUGHT = 300;
+// By default the client gives up after two attempts, tells `onerror` alone, and lets the call wait for its own time-out.
+const PATIENCE = { initialReconnectionDelay: 500, maxReconnectionDelay: 2000, reconnectionDelayGrowFactor: 1.5, maxRetries: 20 };
 const HUNG = Symbol('hung');
 let count = 0;
 let ending = false;
@@ -27,13 +29,15 @@ function within(work) {
 
 // Call a tool, tell what came of it, and return whether it was what is expected.
 async function call(client, name, number) {
+    const complaints = [];
+    client.onerror = (error) => complaints.push(error.message);
     const began = performance.now();
     try {
         const calling = client.callTool({ name, arguments: { number } }, { timeout: 10 * MILLISECONDS });
         const result = await within(calling);
         if (result === HUNG) {
             calling.catch(() => {});
-            tell(number, 'hung', began);
+            tell(number, 'hung', began, complaints.join('; '));
             return false;
         }
         const { text } = result.content[0];
@@ -71,9 +75,10 @@ async function sessions() {
             await sleep(THOUGHT);
             return { action: 'accept', content: { value: params.message.replace('Confirm ', '') } };
         });
-        client.onerror = () => {};
         try {
-            await client.connect(new StreamableHTTPClientTransport(new URL(URL_OF_SERVER)), { timeout: MILLISECONDS });
+            const options = { reconnectionOptions: PATIENCE };
+            const transport = new StreamableHTTPClientTransport(new URL(URL_OF_SERVER), options);
+            await client.connect(transport, { timeout: MILLISECONDS });
         } catch (error) {
             tell(null, 'unconnected', began, `${error.constructor.name}: ${error.message}`);
             await sleep(PAUSE);
