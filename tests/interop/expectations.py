@@ -308,7 +308,9 @@ EXPECTED: dict[str, Any] = {
     "prompt_class": {"description": "Greets.", "messages": [user_message("Greet Ada")]},
     "prompt_without_argument": refusal(-32602, "Missing required arguments: code"),
     "unknown_prompt": refusal(-32602, "Unknown prompt: no_such_prompt"),
-    "resource_json": contents("config://app", "application/json", _meta={"example.com/kind": "config"}, text='{"debug":true}'),
+    "resource_json": contents(
+        "config://app", "application/json", _meta={"example.com/kind": "config"}, text='{"debug":true}'
+    ),
     "resource_text": contents("docs://readme", "text/markdown", text="# Read me"),
     "resource_blob": contents("images://logo", "image/png", blob="iVBORw=="),
     "resource_parts": {

@@ -115,11 +115,6 @@ class TasksExtension(ServerExtension):
             )
         self._options[tool.name] = wanted
 
-    def forget(self, definition: AnyDefinition) -> None:
-        """Forget how a removed tool ran as a task: another tool of its name may not."""
-        if isinstance(definition, Tool):
-            self._options.pop(definition.name, None)
-
     def entry(self, definition: AnyDefinition) -> Struct | None:
         """Say in the lists of 2025-11-25 whether a tool runs as a task."""
         options = self._options.get(definition.name) if isinstance(definition, Tool) else None
