@@ -24,7 +24,7 @@ from dragoman.client.options import (
     OnProgress,
     RequestOptions,
     check,
-    unknown_call_option,
+    resumption,
 )
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, FurtherResult, Structured, unwrap
@@ -213,7 +213,7 @@ class AsyncClient(ClientProperties):
         name = tool if isinstance(tool, str) else str(tool.name)
         params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
         if unknown or input_responses is not None or request_state is not None:
-            params |= _resumption(input_responses, request_state, unknown)
+            params |= resumption(input_responses, request_state, unknown)
         options = RequestOptions(timeout, total_timeout, on_progress, progress_token, headers, meta)
         outcome = await self._call(name, params, options, idempotent=idempotent, raise_on_error=raise_on_error)
         return outcome if result_type is None else outcome.of_type(result_type)  # type: ignore[no-any-return]
@@ -233,7 +233,7 @@ class AsyncClient(ClientProperties):
         given: dict[str, Any] = dict(options)
         name = tool if isinstance(tool, str) else str(tool.name)
         params = {"name": name, "arguments": dict(arguments or {})}
-        params |= _resumption(given.pop("input_responses", None), given.pop("request_state", None))
+        params |= resumption(given.pop("input_responses", None), given.pop("request_state", None))
         policy = {"idempotent": given.pop("idempotent", None), "raise_on_error": given.pop("raise_on_error", True)}
         return await self._call(name, params, RequestOptions(**given, finish=False), **policy)  # type: ignore[no-any-return]
 
@@ -250,6 +250,8 @@ class AsyncClient(ClientProperties):
         session, is_listed_again = self._session, False
         if self._on_approval is not None:
             params["arguments"] = await self._approved(self._on_approval, name, params["arguments"])
+        if session.extensions.tool_rows and name not in session.catalog.tools:
+            await self._list_for_extensions()
         result: Any = None
         while result is None:
             connection = session.connections.latest
@@ -315,6 +317,12 @@ class AsyncClient(ClientProperties):
             raise violation
         _logger.warning("%s", violation)
         return listed
+
+    async def _list_for_extensions(self) -> None:
+        """List the tools, if an extension adds parameters to calls by what the list says."""
+        version = (await self._session.start()).version
+        if any(row.exists_in(version) for row in self._session.extensions.tool_rows):
+            await self._list_tools_once()
 
     async def _list_tools_once(self) -> None:
         """List the tools; calls that need the list at the same time share one listing."""
@@ -415,7 +423,7 @@ class AsyncClient(ClientProperties):
             RpcError: the server has no such prompt, or an argument is missing.
         """
         texts = {key: _as_text(value) for key, value in (arguments or {}).items()}
-        params = {"name": name, "arguments": texts, **_resumption(input_responses, request_state)}
+        params = {"name": name, "arguments": texts, **resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("prompts/get", params, types.GetPromptResult, options)
 
@@ -485,7 +493,7 @@ class AsyncClient(ClientProperties):
         Raises:
             RpcError: the server has no such resource.
         """
-        params = {"uri": uri, **_resumption(input_responses, request_state)}
+        params = {"uri": uri, **resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("resources/read", params, types.ReadResourceResult, options)
 
@@ -572,23 +580,6 @@ class AsyncClient(ClientProperties):
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Request log messages of this level and above."""
         await self._session.set_log_level(level)
-
-
-def _resumption(
-    input_responses: Mapping[str, Any] | None, request_state: str | None, unknown: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the parameters that resume a call which raised `InputNeeded`.
-
-    Raises:
-        TypeError: arguments of a tool were given as options.
-    """
-    if unknown:
-        raise unknown_call_option(unknown)
-    params = {
-        "inputResponses": None if input_responses is None else dict(input_responses),
-        "requestState": request_state,
-    }
-    return {key: value for key, value in params.items() if value is not None}
 
 
 def _as_text(value: Any) -> str:

@@ -77,6 +77,8 @@ class Extensions:
             name for row in rows for names in (row.params, *row.result_types.values()) for name in names
         )
         """The methods of the core that an extension adds parameters to, or whose results it finishes."""
+        self.tool_rows = [row for row in rows if "tools/call" in row.params and "tools/list" in row.entries]
+        """The rows that add parameters to calls, by what they add to the listed tools."""
         self._recognizing: list[ClientExtension] = []
         self._around: list[ClientExtension] = []
         self.served: dict[str, tuple[Any, Callable[[bytes | Raw], Any]]] = {}

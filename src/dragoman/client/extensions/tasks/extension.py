@@ -1,0 +1,93 @@
+"""`TasksExtension`: tasks of a server, in both generations, for a client with `tasks=True`.
+
+The result of a call may be a task. The extension then follows the task to its end, and the call has the result that the
+task had. In 2025-11-25 the client asks for tasks: with each call of a tool that says that it runs as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+from dragoman import types
+from dragoman.client.extensions.contract import ClientExtension, ExtendedRequest, ExtensionClient, ExtensionHandler
+from dragoman.client.extensions.tasks.followed import FollowedTask, TaskState
+from dragoman.protocol.extensions import ExtensionRow
+from dragoman.protocol.methods import declares
+from dragoman.protocol.official.tasks import FIRST_OF_CLIENTS, SECOND, STATUS_CHANGED, TASK, TASK_CHANGED
+
+
+class TasksExtension(ClientExtension):
+    """The tasks of one client; `followed` are those that a call or a `Task` of this client refers to."""
+
+    rows = (FIRST_OF_CLIENTS, SECOND)
+
+    def __init__(self, client: ExtensionClient | None = None) -> None:
+        self.client = client
+        self.followed: WeakValueDictionary[str, FollowedTask] = WeakValueDictionary()
+
+    def bind(self, client: ExtensionClient) -> TasksExtension:
+        """Return the extension of one client."""
+        return TasksExtension(client)
+
+    def capability_settings(self, row: ExtensionRow) -> types.Json:  # noqa: ARG002
+        """Declare tasks of 2025-11-25 without the requests of servers, which this client answers without a task."""
+        return {}
+
+    def params(self, request: ExtendedRequest) -> Mapping[str, Any]:
+        """Ask for a task, if the tool of a call says that it runs as one (2025-11-25)."""
+        execution = None if request.tool is None else getattr(request.tool, "execution", None)
+        support = None if execution is None else execution.task_support
+        is_offered = declares(request.capabilities, ("tasks", "requests", "tools", "call"))
+        return {"task": {}} if is_offered and support in ("optional", "required") else {}
+
+    def result_type(self, method: str, result: types.Json) -> str | None:
+        """Recognize a task of 2025-11-25, which is the field `task` of the result of a call."""
+        return TASK if method == "tools/call" and isinstance(result.get("task"), dict) else None
+
+    def follow(self, client: ExtensionClient, fields: types.Json) -> FollowedTask:
+        """Return the task that a message describes: the known one, or a new one.
+
+        Raises:
+            ValidationError: the message does not describe a task.
+        """
+        nested = fields.get("task")
+        seed = TaskState.read(nested if isinstance(nested, dict) else fields)
+        known = self.followed.get(seed.task_id)
+        if known is None:
+            known = self.followed[seed.task_id] = FollowedTask(client, seed)
+        return known
+
+    async def finish(self, request: ExtendedRequest, result: types.Json) -> types.Json:
+        """Follow the task of a call to its end, and return the result of the call; a call that ends early cancels it.
+
+        Raises:
+            Cancelled: the task was cancelled.
+            NotFound: the task has expired.
+            RpcError: the call failed.
+        """
+        task = self.follow(request, result)
+        told = 0
+
+        def report(message: str) -> None:
+            nonlocal told
+            told += 1
+            request.report_progress(told, None, message)
+
+        try:
+            # The server sends the progress of a task of 2025-11-25 itself, under the token of the call.
+            await task.follow(request.options.timeout, report if task.generation == 2 else None)
+            return await task.result(request.options.timeout)
+        except BaseException:
+            task.cancel_later()
+            raise
+
+    def notifications(self) -> Mapping[str, ExtensionHandler]:
+        """Receive the notifications of both generations."""
+        return {STATUS_CHANGED: self._changed, TASK_CHANGED: self._changed}
+
+    async def _changed(self, fields: types.Json) -> None:
+        known = self.followed.get(str(fields.get("taskId")))
+        if known is not None:
+            known.note(fields)
