@@ -23,6 +23,7 @@ from dragoman.client.options import (
     ClientOptions,
     OnProgress,
     RequestOptions,
+    as_text,
     check,
     resumption,
 )
@@ -34,6 +35,7 @@ from dragoman.errors import CapabilityNotAvailable, DragomanError, HeaderMismatc
 if TYPE_CHECKING:
     from dragoman.client.extensions.apps import AppView
     from dragoman.client.extensions.skills import AsyncBoundSkill
+    from dragoman.client.extensions.tasks.handles import AsyncServerTasks, AsyncTask
 
 _logger = logging.getLogger("dragoman.client")
 
@@ -245,14 +247,15 @@ class AsyncClient(ClientProperties):
         *,
         idempotent: bool | None,
         raise_on_error: bool,
+        result: Any = None,
     ) -> Any:
-        """Send an approved call, and return its `CallResult`, or a `FurtherResult` if the options do not finish it."""
+        """Return the `CallResult` of an approved call, or a `FurtherResult`; `result` is that of a call sent before."""
         session, is_listed_again = self._session, False
-        if self._on_approval is not None:
+        if self._on_approval is not None and result is None:
             params["arguments"] = await self._approved(self._on_approval, name, params["arguments"])
-        if session.extensions.tool_rows and name not in session.catalog.tools:
-            await self._list_for_extensions()
-        result: Any = None
+        needs_list = session.extensions.tool_rows and name not in session.catalog.tools and result is None
+        if needs_list and session.extensions.reads_tools((await session.start()).version):
+            await self._list_tools_once()
         while result is None:
             connection = session.connections.latest
             # A new connection clears the catalog, so the entries of a lost connection are not used.
@@ -318,12 +321,6 @@ class AsyncClient(ClientProperties):
         _logger.warning("%s", violation)
         return listed
 
-    async def _list_for_extensions(self) -> None:
-        """List the tools, if an extension adds parameters to calls by what the list says."""
-        version = (await self._session.start()).version
-        if any(row.exists_in(version) for row in self._session.extensions.tool_rows):
-            await self._list_tools_once()
-
     async def _list_tools_once(self) -> None:
         """List the tools; calls that need the list at the same time share one listing."""
         if self._listing_tools is None or self._listing_tools.done():
@@ -336,6 +333,25 @@ class AsyncClient(ClientProperties):
             await self._lists.all("tools", refresh=False)
         except DragomanError as error:
             _logger.warning("The tools cannot be listed, to compare a result with its schema: %s", error)
+
+    # Tasks.
+
+    @property
+    def tasks(self) -> AsyncServerTasks:
+        """The tasks of the server, for a client with `tasks=True`: `list`, `get`, `result` and `cancel`."""
+        from dragoman.client.extensions.tasks.handles import AsyncServerTasks
+
+        return AsyncServerTasks(self, self._session.extensions, self._call)
+
+    async def task(self, id: str, *, tool: str | None = None) -> AsyncTask:
+        """Return a task by its id, as `tasks.get` does."""
+        return await self.tasks.get(id, tool=tool)
+
+    async def start_tool(
+        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> AsyncTask:
+        """Call a tool with the options of `call_tool`, and return its task as soon as the server has made it."""
+        return await self.tasks.start(tool, arguments, **options)
 
     # Apps.
 
@@ -422,7 +438,7 @@ class AsyncClient(ClientProperties):
         Raises:
             RpcError: the server has no such prompt, or an argument is missing.
         """
-        texts = {key: _as_text(value) for key, value in (arguments or {}).items()}
+        texts = {key: as_text(value) for key, value in (arguments or {}).items()}
         params = {"name": name, "arguments": texts, **resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("prompts/get", params, types.GetPromptResult, options)
@@ -580,7 +596,3 @@ class AsyncClient(ClientProperties):
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Request log messages of this level and above."""
         await self._session.set_log_level(level)
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

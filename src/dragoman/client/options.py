@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
+import msgspec
 from msgspec import Struct
 
 from dragoman import types
@@ -228,6 +229,11 @@ def unknown_call_option(unknown: Mapping[str, Any]) -> TypeError:
         f"call_tool has no option {name!r}. Give the arguments of a tool as a dictionary,"
         f" call_tool(tool, {{{name!r}: ...}}), or call the tool itself: client.tool(...)({name}=...)"
     )
+
+
+def as_text(value: Any) -> str:
+    """Return an argument of a prompt as text: a value that is not text as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def resumption(

@@ -187,6 +187,14 @@ class ExtensionClient:
         """Whether the client was stopped."""
         return self._session.connections.status == "stopped"
 
+    async def start(self) -> None:
+        """Connect, if there is no connection.
+
+        Raises:
+            TransportError: the server cannot be reached.
+        """
+        await self._session.start()
+
     async def send(
         self, method: str, params: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> types.Json:

@@ -22,9 +22,9 @@ def requested(options: Mapping[str, Any]) -> Any:
 
         declared.append({APPS: {**capability(), **(apps if isinstance(apps, Mapping) else {})}})
     if tasks:
-        from dragoman.client.extensions.tasks.extension import TasksExtension
+        from dragoman.client.extensions.tasks.extension import ClientTasks
 
-        declared.append(TasksExtension())
+        declared.append(ClientTasks())
     if given is None or isinstance(given, Mapping):
         return [*declared, given or {}]
     return [*declared, *given]

@@ -1,4 +1,4 @@
-"""`TasksExtension`: tasks of a server, in both generations, for a client with `tasks=True`.
+"""`ClientTasks`: tasks of a server, in both generations, for a client with `tasks=True`.
 
 The result of a call may be a task. The extension then follows the task to its end, and the call has the result that the
 task had. In 2025-11-25 the client asks for tasks: with each call of a tool that says that it runs as one.
@@ -6,7 +6,7 @@ task had. In 2025-11-25 the client asks for tasks: with each call of a tool that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,18 +18,22 @@ from dragoman.protocol.methods import declares
 from dragoman.protocol.official.tasks import FIRST_OF_CLIENTS, SECOND, STATUS_CHANGED, TASK, TASK_CHANGED
 
 
-class TasksExtension(ClientExtension):
+class ClientTasks(ClientExtension):
     """The tasks of one client; `followed` are those that a call or a `Task` of this client refers to."""
 
     rows = (FIRST_OF_CLIENTS, SECOND)
 
-    def __init__(self, client: ExtensionClient | None = None) -> None:
-        self.client = client
+    client: ExtensionClient
+    """The client that the tasks belong to, from `bind` on."""
+
+    def __init__(self) -> None:
         self.followed: WeakValueDictionary[str, FollowedTask] = WeakValueDictionary()
 
-    def bind(self, client: ExtensionClient) -> TasksExtension:
+    def bind(self, client: ExtensionClient) -> ClientTasks:
         """Return the extension of one client."""
-        return TasksExtension(client)
+        bound = ClientTasks()
+        bound.client = client
+        return bound
 
     def capability_settings(self, row: ExtensionRow) -> types.Json:  # noqa: ARG002
         """Declare tasks of 2025-11-25 without the requests of servers, which this client answers without a task."""
@@ -59,6 +63,12 @@ class TasksExtension(ClientExtension):
             known = self.followed[seed.task_id] = FollowedTask(client, seed)
         return known
 
+    async def follow_to_end(
+        self, task: FollowedTask, patience: float | None = None, report: Callable[[str], object] | None = None
+    ) -> None:
+        """Follow a task until it has ended, as `FollowedTask.follow` does."""
+        await task.follow(patience, report)
+
     async def finish(self, request: ExtendedRequest, result: types.Json) -> types.Json:
         """Follow the task of a call to its end, and return the result of the call; a call that ends early cancels it.
 
@@ -77,7 +87,7 @@ class TasksExtension(ClientExtension):
 
         try:
             # The server sends the progress of a task of 2025-11-25 itself, under the token of the call.
-            await task.follow(request.options.timeout, report if task.generation == 2 else None)
+            await self.follow_to_end(task, request.options.timeout, report if task.generation == 2 else None)
             return await task.result(request.options.timeout)
         except BaseException:
             task.cancel_later()

@@ -212,8 +212,13 @@ class FollowedTask:
             raise ValidationError(f"The task {self.id!r} used the key of a question for another question")
         new = {key: question for key, question in asked.items() if key not in self._asked}
         if new:
-            responses = await self._client.answer(new)
-            self._asked |= {key: said[key] for key in new}
+            self._asked |= {key: said[key] for key in new}  # before they are answered: others may follow the task too
+            try:
+                responses = await self._client.answer(new)
+            except BaseException:
+                for key in new:
+                    self._asked.pop(key, None)
+                raise
             await self.update(responses, patience)
 
     async def update(self, responses: types.Json, patience: float | None = 0) -> None:
@@ -223,6 +228,8 @@ class FollowedTask:
             NotFound: the task has expired.
         """
         await self._send(UPDATE, {"inputResponses": responses}, patience=patience)
+        asked = self.state.input_requests or {}
+        self._asked |= {key: encode(asked[key]) for key in responses.keys() & asked.keys()}
         self.changed.set()
 
     async def cancel(self) -> None:
