@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import threading
+from collections import defaultdict
 
 from dragoman import Context, RpcError, Server, ToolError
 from dragoman.server import TaskOptions
@@ -20,6 +21,8 @@ def make_server() -> Server:
     server.tool(wait, task=QUICK)
     server.tool(waited)
     server.tool(plain)
+    server.tool(slow, task=TaskOptions(poll=60))
+    server.tool(let)
     return server
 
 
@@ -56,6 +59,20 @@ async def waited() -> bool:
     is_stopped = await asyncio.to_thread(stopped.wait, 10)
     stopped.clear()
     return is_stopped
+
+
+released: dict[str, threading.Event] = defaultdict(threading.Event)
+
+
+async def slow(name: str) -> str:
+    """Wait until `let` was called with the same name."""
+    await asyncio.to_thread(released[name].wait, 10)
+    released.pop(name)
+    return name
+
+
+async def let(name: str) -> None:
+    released[name].set()
 
 
 async def plain() -> str:

@@ -9,11 +9,11 @@ from aiohttp.web import Response
 from dragoman import AsyncClient, Client, RpcError, ToolError
 from dragoman.errors import Cancelled, CapabilityNotAvailable, DragomanError, InputNeeded, NotFound, Timeout
 from dragoman.server.extensions.tasks import requests
-from scenarios.client_peer import Web, initialized, result
+from scenarios.client_peer import Web, initialized, result, until
 from scenarios.client_programs import http_server
 from scenarios.task_peer import FIRST, GENERATIONS, SECOND
 from scenarios.task_server import make_server
-from scenarios.tasks.test_client import FILE, oslo
+from scenarios.tasks.test_client import DONE, FILE, Scripted, oslo
 
 EVERY_GENERATION = pytest.mark.parametrize("version", GENERATIONS)
 
@@ -168,3 +168,38 @@ async def test_two_that_wait_for_a_task_have_it_answered_once(version):
         both = await asyncio.gather(task.result(), other.result())
         assert [one.text for one in both] == ["booked in Oslo"] * 2
         assert len(asked) == 1
+
+
+@pytest.mark.parametrize("over", ["memory", "http"])
+@pytest.mark.covers("LTK-04")
+async def test_a_client_that_is_notified_of_its_tasks_hardly_polls(over, request):
+    target = make_server() if over == "memory" else request.getfixturevalue("url")
+    heard = []
+    async with AsyncClient(target, tasks=True, protocol_version=SECOND, on_notification=heard.append) as client:
+        task = await client.start_tool("slow", {"name": "one"})
+        assert task.poll_interval == 60
+        waiting = asyncio.create_task(task.wait(20))
+        other = asyncio.create_task(client.call_tool("slow", {"name": "two"}))
+        await until(lambda: [one for one in heard if one.method.endswith("acknowledged")])
+        for name in ("one", "two"):
+            await client.call_tool("let", {"name": name})
+        assert (await waiting).completed
+        assert (await other).text == "two"
+        assert [one.params["status"] for one in heard if one.method == "notifications/tasks"]
+
+
+@pytest.mark.covers("LTK-04")
+async def test_the_notifications_of_2025_11_25_keep_a_task_up_to_date():
+    async with AsyncClient(make_server(), tasks=True, protocol_version=FIRST) as client:
+        task = await client.start_tool("slow", {"name": "one"})
+        assert task.working
+        await client.call_tool("let", {"name": "one"})
+        await until(lambda: task.completed)
+        assert (await task.result()).text == "one"
+
+
+async def test_a_server_that_does_not_notify_is_polled():
+    scripted = Scripted({}, {}, DONE)
+    async with scripted.web.running() as web, AsyncClient(web.url, tasks=True) as client:
+        assert (await client.call_tool("any")).text == "done"
+        assert web.methods.count("tasks/get") == 3

@@ -7,7 +7,7 @@ types, serves requests, receives notifications, and reads the fields that were a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -231,6 +231,15 @@ class ExtensionClient:
     async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
         """Subscribe to notifications of the extension, as the client's `listen` does."""
         return await self._session.subscriptions.listen(**fields)
+
+    def run_later(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run work in the background until the client is stopped; its errors are logged."""
+        self._session.send_quietly(work)
+
+    @property
+    def acknowledged(self) -> types.SubscriptionFilter:
+        """What the server has acknowledged of the subscriptions; empty while there is no connection."""
+        return self._session.subscriptions.stream.acknowledged
 
 
 class ExtendedRequest(ExtensionClient):

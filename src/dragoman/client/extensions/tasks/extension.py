@@ -6,6 +6,9 @@ task had. In 2025-11-25 the client asks for tasks: with each call of a tool that
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
@@ -13,9 +16,13 @@ from weakref import WeakValueDictionary
 from dragoman import types
 from dragoman.client.extensions.contract import ClientExtension, ExtendedRequest, ExtensionClient, ExtensionHandler
 from dragoman.client.extensions.tasks.followed import FollowedTask, TaskState
+from dragoman.errors import DragomanError
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.methods import declares
 from dragoman.protocol.official.tasks import FIRST_OF_CLIENTS, SECOND, STATUS_CHANGED, TASK, TASK_CHANGED
+from dragoman.runtime.tasks import cancel_and_wait
+
+_logger = logging.getLogger("dragoman.client")
 
 
 class ClientTasks(ClientExtension):
@@ -27,6 +34,7 @@ class ClientTasks(ClientExtension):
     """The client that the tasks belong to, from `bind` on."""
 
     def __init__(self) -> None:
+        self._subscribed: Counter[str] = Counter()
         self.followed: WeakValueDictionary[str, FollowedTask] = WeakValueDictionary()
 
     def bind(self, client: ExtensionClient) -> ClientTasks:
@@ -66,8 +74,34 @@ class ClientTasks(ClientExtension):
     async def follow_to_end(
         self, task: FollowedTask, patience: float | None = None, report: Callable[[str], object] | None = None
     ) -> None:
-        """Follow a task until it has ended, as `FollowedTask.follow` does."""
-        await task.follow(patience, report)
+        """Follow a task until it has ended, as `FollowedTask.follow` does, and subscribe to it (2026-07-28)."""
+        if task.generation == 1:  # the server sends its notifications unasked
+            await task.follow(patience, report)
+            return
+        self._subscribed[task.id] += 1
+        listening = asyncio.get_running_loop().create_task(self._listen(task))
+        try:
+            await task.follow(patience, report)
+        finally:
+            await cancel_and_wait(listening)
+            self._unsubscribe(task.id)
+
+    async def _listen(self, task: FollowedTask) -> None:
+        try:
+            await self._renew()
+            task.wake()  # what changed before the acknowledgement was not notified
+        except DragomanError as error:
+            _logger.info("The server does not notify of the task %s, which is polled instead: %s", task.id, error)
+
+    async def _renew(self) -> None:
+        await self.client.listen(task_ids=sorted(self._subscribed) or None)
+
+    def _unsubscribe(self, id: str) -> None:
+        self._subscribed[id] -= 1
+        if self._subscribed[id] == 0:
+            del self._subscribed[id]
+            if not self.client.is_stopped:
+                self.client.run_later(self._renew)
 
     async def finish(self, request: ExtendedRequest, result: types.Json) -> types.Json:
         """Follow the task of a call to its end, and return the result of the call; a call that ends early cancels it.

@@ -45,7 +45,7 @@ from dragoman.types.tasks import TaskStatus
 from dragoman.types.wire import Wire
 
 FIRST_PAUSE, MAX_PAUSE, SHORTEST_PAUSE = 0.25, 5.0, 0.02
-SUBSCRIBED_PAUSE = 15.0
+SUBSCRIBED_PAUSE = 15
 UNLIMITED_SECONDS = 30 * 86_400.0
 """The time-out of `tasks/result`, which waits as long as the task runs."""
 
@@ -109,8 +109,8 @@ class FollowedTask:
         self.state = state
         self.generation = generation_of(client)
         self.has_expired = False
-        self.changed = asyncio.Event()
-        """Set when something about the task may have changed."""
+        self._changed = asyncio.Event()
+        """Set, and replaced, when something about the task may have changed."""
         self._seen_at = asyncio.get_running_loop().time()
         self._asked: dict[str, bytes] = {}
         """The questions that the client's handlers answer or have answered, by key."""
@@ -137,7 +137,12 @@ class FollowedTask:
         """Note a state that the server sent."""
         if not self._is_known:
             self.state = TaskState.read(fields)
-        self.changed.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everybody who follows the task ask for its state at once."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def refresh(self, patience: float | None = 0) -> None:
         """Ask the server for the state of the task.
@@ -150,8 +155,10 @@ class FollowedTask:
         fields = await self._send(GET, patience=patience)
         if fields.get("taskId") != self.id:
             raise ValidationError(f"The server answered {GET} with another task than {self.id!r}")
-        self.note(fields)
-        self.changed.clear()
+        if not self._is_known:
+            self.state = TaskState.read(fields)
+        if self.has_ended:
+            self.wake()
 
     async def follow(self, patience: float | None, report: Callable[[str], object] | None = None) -> None:
         """Follow the task until it has ended, and answer its questions; `report` receives each status message.
@@ -162,7 +169,7 @@ class FollowedTask:
             TransportError: the server could not be reached for `patience` seconds, or for the life of the task.
         """
         asking: asyncio.Task[types.Json] | None = None
-        polls, told = 0, None
+        polls, told, changed = 0, None, self._changed
         try:
             while True:
                 if report is not None and self.state.status_message not in (None, told):
@@ -175,8 +182,8 @@ class FollowedTask:
                     asking = asyncio.get_running_loop().create_task(self._client.send(*self._result_request()))
                     asking.add_done_callback(self._has_answered)
                 if self.state.status not in TERMINAL:  # else only the outcome is missing
-                    await self._pause(polls)
-                polls += 1
+                    await self._pause(polls, changed)
+                polls, changed = polls + 1, self._changed  # a notification during the poll may be newer than its answer
                 if not self._is_known:
                     await self.refresh(patience)
                 if self.state.status in TERMINAL and not self._is_known:
@@ -191,18 +198,27 @@ class FollowedTask:
 
     def _has_answered(self, asking: asyncio.Task[types.Json]) -> None:
         retrieve_exception(asking)
-        self.changed.set()
+        self.wake()
 
     def _result_request(self) -> tuple[str, types.Json, float]:
         return RESULT, {"taskId": self.id}, UNLIMITED_SECONDS
 
-    async def _pause(self, polls: int) -> None:
+    async def _pause(self, polls: int, changed: asyncio.Event) -> None:
         wanted = self.state.poll_seconds
         pause = min(FIRST_PAUSE * 2.0 ** min(polls, 10), MAX_PAUSE) if wanted is None else max(wanted, SHORTEST_PAUSE)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await self.changed.wait()
-        self.changed.clear()
+        seconds_left = SUBSCRIBED_PAUSE if self._is_subscribed else 0
+        while not changed.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1 if seconds_left else pause):
+                    await changed.wait()
+            seconds_left -= 1
+            if seconds_left <= 0 or not self._is_subscribed:
+                break
+
+    @property
+    def _is_subscribed(self) -> bool:
+        """Whether the server has acknowledged that it notifies of the task (2026-07-28)."""
+        return self.id in (getattr(self._client.acknowledged, "task_ids", None) or ())
 
     async def _answer_questions(self, patience: float | None) -> None:
         """Answer the questions of the state that have not been answered."""
@@ -230,7 +246,7 @@ class FollowedTask:
         await self._send(UPDATE, {"inputResponses": responses}, patience=patience)
         asked = self.state.input_requests or {}
         self._asked |= {key: encode(asked[key]) for key in responses.keys() & asked.keys()}
-        self.changed.set()
+        self.wake()
 
     async def cancel(self) -> None:
         """Cancel the task.
