@@ -216,8 +216,9 @@ class SealedTasks:
         return self._opened(await self._tasks.update(id, sealed, revision=revision, token=token, phase=phase, ttl=ttl))
 
     async def claim(self, lease: float) -> TaskRecord | None:
-        """Claim a task."""
-        return self._opened(await self._tasks.claim(lease))
+        """Claim a task; one that does not open has no value, so that the caller can give it back."""
+        record = await self._tasks.claim(lease)
+        return None if record is None else self._opened(record) or record._replace(value=b"")
 
     async def renew(self, id: str, token: int, lease: float) -> bool:
         """Extend a lease."""

@@ -35,28 +35,39 @@ class Balancer:
                 writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
-            body = await reader.readexactly(int(length[1]) if length else 0)
-            session = re.search(rb"(?i)\r\nmcp-session-id: *(\S+)", head)
-            host, upstream_reader, upstream = await self._connect(session[1] if session else b"")
-            self.served.append((host, head.split(b" ", 1)[0].decode(), body))
-            self._connections[writer] = host
-            upstream.write(re.sub(rb"(?i)\r\nconnection: [^\r]*", b"", head[:-2]) + b"Connection: close\r\n\r\n" + body)
-            gone = asyncio.create_task(reader.read(1))
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                await self._pass(reader, writer)
+        finally:
+            self._connections.pop(writer, None)
+            writer.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        body = await reader.readexactly(int(length[1]) if length else 0)
+        session = re.search(rb"(?i)\r\nmcp-session-id: *(\S+)", head)
+        host, upstream_reader, upstream = await self._connect(session[1] if session else b"")
+        self.served.append((host, head.split(b" ", 1)[0].decode(), body))
+        self._connections[writer] = host
+        upstream.write(re.sub(rb"(?i)\r\nconnection: [^\r]*", b"", head[:-2]) + b"Connection: close\r\n\r\n" + body)
+        gone = asyncio.create_task(reader.read(1))
+        part = None
+        try:
             while not gone.done():
                 part = asyncio.create_task(upstream_reader.read(65536))
                 await asyncio.wait([part, gone], return_when=asyncio.FIRST_COMPLETED)
                 if not part.done() or not part.result():
-                    part.cancel()
                     break
                 writer.write(part.result())
                 await writer.drain()
-            gone.cancel()
+        finally:
             upstream.transport.abort() if gone.done() else upstream.close()
-        self._connections.pop(writer, None)
-        writer.close()
+            for task in (gone, part):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.wait([task])
+                    task.cancelled() or task.exception()
 
     async def _connect(self, session: bytes) -> tuple[str, asyncio.StreamReader, asyncio.StreamWriter]:
         for _ in self.servers:

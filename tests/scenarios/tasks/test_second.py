@@ -11,7 +11,7 @@ from dragoman.server.extensions.tasks import run
 from dragoman.stores import Memory
 from dragoman.testing import WirePeer
 from scenarios.http_peer import STATELESS, HttpPeer, serve
-from scenarios.task_peer import CARRIERS, DECLARED, ID, SECOND, polled, task_peer
+from scenarios.task_peer import CARRIERS, DECLARED, FIRST, ID, SECOND, polled, task_peer
 
 EVERY_CARRIER = pytest.mark.parametrize("carrier", CARRIERS)
 UNKNOWN = {"code": -32602, "message": "There is no such task, or it has expired"}
@@ -86,6 +86,8 @@ async def test_the_server_declares_tasks_only_if_a_tool_runs_as_one(server):
     async with WirePeer(server, SECOND) as peer:
         declared = (await peer.request("server/discover"))["result"]["capabilities"]
         assert ID not in declared.get("extensions", {})
+    async with WirePeer(server, FIRST) as peer:
+        assert "tasks" not in peer.initialized["result"]["capabilities"]
 
     @server.tool(task=True)
     async def late() -> str:
@@ -97,6 +99,9 @@ async def test_the_server_declares_tasks_only_if_a_tool_runs_as_one(server):
         assert "tasks" not in declared
         assert (await peer.request("tasks/list"))["error"]["code"] == -32601
         assert (await peer.request("tasks/result", {"taskId": "x"}))["error"]["code"] == -32601
+        server.remove_tool("late")
+        declared = (await peer.request("server/discover"))["result"]["capabilities"]
+        assert ID not in declared.get("extensions", {})
 
 
 @EVERY_CARRIER

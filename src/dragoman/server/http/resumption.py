@@ -210,15 +210,20 @@ class FollowedStream:
         self._ask = ask
         self._grew = asyncio.Event()
         self._is_complete = False
-        self._is_over = False
+        self._over = asyncio.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client is gone, reads the stream elsewhere, or this process or the session ends."""
+        return self._over.is_set()
 
     def grow(self) -> None:
         """Hear that the log has more events."""
         self._grew.set()
 
     def release(self) -> None:
-        """End the following: the client is gone, or reads the stream elsewhere, or this process or the session ends."""
-        self._is_over = True
+        """End the following."""
+        self._over.set()
         self._grew.set()
 
     async def serve(self, exchange: Exchange) -> None:
@@ -227,14 +232,11 @@ class FollowedStream:
         Raises:
             StoreUnavailable: the store cannot be reached, and nothing was sent.
         """
-        owner = await self._ask(is_check=False)
+        owner = await self._asked(exchange)
         events = await self._read()
-        exchange.on_gone = exchange.on_ending = self.release
-        if exchange.gone:  # `on_gone` is called only once, and that was before this call
-            self.release()
         try:
             await exchange.stream(events, last=self._is_complete)
-            while not (self._is_complete or self._is_over):
+            while not (self._is_complete or self.is_over):
                 if owner is None or not owner.is_known:
                     await self._send_error(exchange, OWNER_LOST if owner is None else NOT_KEPT)
                 elif owner.is_taken or (owner.is_finished and self._sequence >= owner.sequence):
@@ -259,13 +261,26 @@ class FollowedStream:
         Raises:
             StoreUnavailable: the store cannot be reached, and nothing was sent.
         """
-        owner = await self._ask(is_check=False)
+        owner = await self._asked(exchange)
         events = await self._read()
         newest = 0 if owner is None else owner.sequence
         if self._sequence < newest and await self._has_grown(REPLAY_SECONDS):
             with suppress(StoreUnavailable):
                 events += await self._read()
         await exchange.stream(events)
+
+    async def _asked(self, exchange: Exchange) -> StreamState | None:
+        """Ask the owner for the stream; stop asking when the client is gone, or this process or the session ends."""
+        exchange.on_gone = exchange.on_ending = self.release
+        if exchange.gone:  # `on_gone` is called only once, and that was before this call
+            self.release()
+        asking, over = asyncio.ensure_future(self._ask(is_check=False)), asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait([asking, over], return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else None
+        finally:
+            asking.cancel()
+            over.cancel()
 
     async def _send_error(self, exchange: Exchange, reason: str) -> None:
         """Answer the request with an error, because no more events come, unless the client has the last event."""

@@ -235,6 +235,9 @@ class HttpSession:
         finally:
             if self._followed.get(stream) is followed:
                 del self._followed[stream]
+        if followed.is_over:
+            await exchange.stream(b"", last=True)
+            return
         self.open_standalone()
         cursor = own.priming_event() if own.sends_priming_event else b""
         await self._serve_own(exchange, own, own.delivered, cursor)

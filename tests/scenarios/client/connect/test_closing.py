@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dragoman import AsyncClient, Client, ConnectError, DragomanError, TransportError
+from dragoman.stores.local import database
 from dragoman.transports.process.process import ProcessTransport
 from scenarios.calling_server import server
 from scenarios.client_programs import SERVER, environment
@@ -19,7 +20,8 @@ EVERYWHERE = pytest.mark.parametrize("over", ["memory", "stdio", "http"])
 
 @pytest.fixture(scope="module")
 def url():
-    with served(server.asgi()) as url:
+    with pytest.MonkeyPatch.context() as patch, served(server.asgi()) as url:
+        patch.setattr(database, "IDLE_SECONDS", 3600.0)  # else the store may open its files again during a test
         Client(url, mode="handshake").start().stop()  # what a server opens for its first session stays open
         yield url
 

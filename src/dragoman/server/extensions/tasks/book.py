@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -83,6 +84,12 @@ class TaskBook:
         if phase == "finished":
             return await self.tasks.finish(entry.id, value, revision=revision)
         return await self.tasks.update(entry.id, value, revision=revision, phase=phase)
+
+    async def expiry(self, record: TaskRecord) -> float | None:
+        """Return when a task expires, by the clock of this loop; None: never. No store reports that to all watchers."""
+        if record.expires_at is None:
+            return None
+        return asyncio.get_running_loop().time() + max(0.0, record.expires_at - await self.now())
 
     def watch(self, id: str) -> AsyncGenerator[None, None]:
         """Yield once at first, and after each change of a task."""

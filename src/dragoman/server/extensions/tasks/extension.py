@@ -20,7 +20,8 @@ import msgspec
 from msgspec import Struct
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InvalidParams, MethodNotFound, MissingCapability
+from dragoman.errors import DefinitionError, InvalidParams, MethodNotFound, MissingCapability, RpcError
+from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.official.tasks import (
     CANCEL,
     FIRST_OF_SERVERS,
@@ -31,12 +32,20 @@ from dragoman.protocol.official.tasks import (
     SECOND,
     STATUS_CHANGED,
     UPDATE,
+    Generation,
     TaskSupporting,
 )
 from dragoman.runtime.tasks import call_in_loop
-from dragoman.server.define.definition import Definition
 from dragoman.server.define.tools import Tool
-from dragoman.server.extensions.contract import ExtensionHandler, NextCall, Outcome, ServerExtension, Wanted
+from dragoman.server.dispatch.lifecycle import Lifecycle
+from dragoman.server.extensions.contract import (
+    AnyDefinition,
+    ExtensionHandler,
+    NextCall,
+    Outcome,
+    ServerExtension,
+    Wanted,
+)
 from dragoman.server.extensions.tasks.book import TaskBook
 from dragoman.server.extensions.tasks.feed import TaskFeed
 from dragoman.server.extensions.tasks.options import LEASE, TaskOptions, task_options
@@ -74,6 +83,8 @@ class TasksExtension(ServerExtension):
     def bind(self, server: Server) -> None:
         """Keep the server, whose tools run and whose store keeps the tasks."""
         self._server = server
+        self._late = Lifecycle(server, lambda: [self.serving(server)])
+        """Begins in a loop that the server serves already, with another extension, when it gets its first such tool."""
 
     @cached_property
     def _book(self) -> TaskBook:
@@ -82,6 +93,15 @@ class TasksExtension(ServerExtension):
     def settings(self) -> types.Json | None:
         """Declare tasks if a tool runs as one."""
         return {} if self._options else None
+
+    def capability_settings(self, row: ExtensionRow) -> types.Json | None:
+        """Declare the tasks of 2025-11-25 if a tool runs as one."""
+        return dict(row.settings) if self._options else None
+
+    def forget(self, definition: AnyDefinition) -> None:
+        """Forget a tool that the server has removed; its tasks fail when they run again."""
+        if isinstance(definition, Tool):
+            self._options.pop(definition.name, None)
 
     def define_tool(self, tool: Tool[..., Any], options: Mapping[str, Any]) -> None:
         """Keep how a tool runs as a task."""
@@ -95,7 +115,7 @@ class TasksExtension(ServerExtension):
             )
         self._options[tool.name] = wanted
 
-    def entry(self, definition: Definition[..., Any]) -> Struct | None:
+    def entry(self, definition: AnyDefinition) -> Struct | None:
         """Say in the lists of 2025-11-25 whether a tool runs as a task."""
         options = self._options.get(definition.name) if isinstance(definition, Tool) else None
         if options is None:
@@ -134,11 +154,7 @@ class TasksExtension(ServerExtension):
 
     def _runnable(self, name: str) -> RunnableTool | None:
         options, tool = self._options.get(name), self._server.registry.tools.get(name)
-        if options is None or tool is None:
-            return None
-        hints = tool.definition.annotations
-        is_idempotent = hints is not None and hints.idempotent_hint is True
-        return RunnableTool(_signature(tool), options.lease, options.retries(is_idempotent=is_idempotent))
+        return None if options is None or tool is None else _runnable(tool, options)
 
     async def _run_tool(self, call: DetachedCall, id: str, on_progress: OnProgress, on_step: OnStep) -> Outcome:
         task = OfferedTask(id=id)
@@ -150,31 +166,33 @@ class TasksExtension(ServerExtension):
         options, tool = self._options.get(name), self._server.registry.tools.get(name)
         if tool is None or (ctx.scopes is not None and not ctx.scopes.issuperset(tool.scopes)):
             return await call_next()  # refuses the call
-        generation, wanted = generation_of(ctx), None
-        if generation == 1:
-            wanted = ctx.params.task  # type: ignore[union-attr]
-            if wanted is not None and options is None:
-                raise MethodNotFound(f"The tool {name!r} does not run as a task; call it without `task`")
+        generation = generation_of(ctx)
+        wanted: TaskMetadata | None = ctx.params.task if generation == 1 else None  # type: ignore[union-attr]
         if options is None:
+            if wanted is not None:
+                raise MethodNotFound(f"The tool {name!r} does not run as a task; call it without `task`")
             return await call_next()
-        if not (wanted if generation == 1 else generation == 2 and ctx.client.extension(ID) is not None):
-            if not options.required:
-                return await call_next()
-            if generation == 1:
-                # MUST (2025-11-25): -32601 for a tool with `required` that is called without a task.
-                raise MethodNotFound(f"The tool {name!r} runs only as a task; call it with `task`")
-            raise MissingCapability({"extensions": {ID: {}}})
+        if wanted is None and not (generation == 2 and ctx.client.extension(ID) is not None):
+            if options.required:
+                raise _needs_task(name, generation)
+            return await call_next()
         if options.begin == "later" and generation == 2:
             ctx.task.offer(partial(self._create, ctx, tool, options))
             return await call_next()
         return await self._create(ctx, tool, options, wanted)
 
     async def _runner_here(self) -> TaskRunner | None:
-        """Return the runner of this loop; a server that got its first such tool while it served has none yet."""
+        """Return the runner of this loop, if it has room.
+
+        A server that got its first such tool while it served has no runner yet.
+        """
         loop = asyncio.get_running_loop()
         if loop not in self._feeds and self._server.lifecycle is not None:
             await self._server.lifecycle.begin_until_the_loop_ends()
-        return self._runners.get(loop)
+        if loop not in self._feeds:
+            await self._late.begin_until_the_loop_ends()
+        runner = self._runners.get(loop)
+        return runner if runner is not None and runner.has_room else None
 
     async def _create(
         self, ctx: Context, tool: Tool[..., Any], options: TaskOptions, wanted: TaskMetadata | None = None
@@ -190,17 +208,14 @@ class TasksExtension(ServerExtension):
             poll=options.poll,
             call=DetachedCall.of(ctx),
         )
-        is_run_here = runner is not None and runner.has_room
-        lease = options.lease if is_run_here else None
+        lease = None if runner is None else options.lease
         entry = await self._book.create(task, owner=owner_of(ctx), lease=lease)
-        runnable = self._runnable(tool.name)
-        answer: Outcome = entry.created() if task.generation == 2 else CreateTaskResult(entry.plain())
-        if is_run_here and runner is not None and runnable is not None:
+        is_first = task.generation == 1
+        answer: Outcome = CreateTaskResult(entry.plain()) if is_first else entry.created()
+        if runner is not None:
             # MAY (2025-11-25): a server notifies the client of the status of a task without being asked.
-            tells = task.generation == 1
-            runner.start(
-                entry, runnable, partial(_notify, ctx) if tells else None, _progress_of(ctx) if tells else None
-            )
+            listeners = (partial(_notify, ctx), _progress_of(ctx)) if is_first else ()
+            runner.start(entry, _runnable(tool, options), *listeners)
         return answer
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
@@ -215,11 +230,24 @@ class TasksExtension(ServerExtension):
         return feed.watch(found)
 
 
+def _needs_task(name: str, generation: Generation | None) -> RpcError:
+    if generation == 1:
+        # MUST (2025-11-25): -32601 for a tool with `required` that is called without a task.
+        return MethodNotFound(f"The tool {name!r} runs only as a task; call it with `task`")
+    return MissingCapability({"extensions": {ID: {}}})
+
+
 def _granted_ttl(options: TaskOptions, wanted: TaskMetadata | None) -> float | None:
     """Return the seconds that a task lives: as many as its client wants, and not more than its tool allows."""
     if wanted is None or wanted.ttl is None or wanted.ttl <= 0:
         return options.ttl
     return min(wanted.ttl / 1000, options.ttl or wanted.ttl / 1000)
+
+
+def _runnable(tool: Tool[..., Any], options: TaskOptions) -> RunnableTool:
+    hints = tool.definition.annotations
+    is_idempotent = hints is not None and hints.idempotent_hint is True
+    return RunnableTool(_signature(tool), options.lease, options.retries(is_idempotent=is_idempotent))
 
 
 def _signature(tool: Tool[..., Any]) -> str:

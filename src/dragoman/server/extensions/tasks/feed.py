@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -65,16 +65,18 @@ class TaskFeed:
             del self._watching[id]
 
     async def _notify_changes(self, id: str) -> None:
-        """Notify of each change until the task has ended."""
+        """Notify of each change until the task has ended or expired."""
         book = self._find_book()
-        async with aclosing(book.watch(id)) as changes:
-            async for _ in changes:
-                record = await book.tasks.get(id)
-                entry = None if record is None else TaskEntry.read(record)
-                if entry is not None:
-                    self._notify(entry)
-                if entry is None or entry.task.is_terminal:
-                    return
+        with suppress(TimeoutError):
+            async with aclosing(book.watch(id)) as changes, asyncio.timeout(None) as expiry:
+                async for _ in changes:
+                    record = await book.tasks.get(id)
+                    entry = None if record is None else TaskEntry.read(record)
+                    if entry is not None:
+                        self._notify(entry)
+                    if entry is None or entry.task.is_terminal:
+                        return
+                    expiry.reschedule(await book.expiry(entry.record))
 
     def _notify(self, entry: TaskEntry) -> None:
         params = msgspec.json.decode(encode(entry.detailed()))

@@ -25,7 +25,7 @@ from dragoman.protocol.official.tasks import FIRST_OF_SERVERS, SECOND, Generatio
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.server.extensions.contract import Outcome
-from dragoman.server.extensions.tasks.book import TaskBook
+from dragoman.server.extensions.tasks.book import UNKNOWN, TaskBook
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.server.request.context import Context
 from dragoman.stores.contract import TaskPhase
@@ -42,8 +42,8 @@ class TaskRequests:
     def __init__(self, find_book: Callable[[], TaskBook], stop_tool: Callable[[str], object]) -> None:
         self._find_book = find_book
         self._stop_tool = stop_tool
-        self._asking: set[tuple[str, str]] = set()
-        """The questions that this process has sent to clients of 2025-11-25: the id of the task, and the key."""
+        self._asking: set[tuple[int, str, str]] = set()
+        """The questions that clients of 2025-11-25 have not answered: the session, the id of the task, and the key."""
 
     @property
     def _book(self) -> TaskBook:
@@ -115,23 +115,32 @@ class TaskRequests:
             InvalidParams: the caller has no such task, or the task has expired.
         """
         entry = await self.find(ctx, params.task_id)
+        expiry = asyncio.timeout_at(await self._book.expiry(entry.record))
         questions: set[asyncio.Task[None]] = set()
         try:
-            async with aclosing(self._book.watch(entry.id)) as changes:
+            async with aclosing(self._book.watch(entry.id)) as changes, expiry:
                 async for _ in changes:
                     entry = await self.find(ctx, entry.id)
                     if entry.task.is_terminal:
                         break
-                    questions |= {asyncio.create_task(self._ask(ctx, entry, key)) for key in self._unasked(entry)}
+                    questions |= {asyncio.create_task(self._ask(ctx, entry, key)) for key in self._unasked(ctx, entry)}
             return _result_of(entry)
+        except TimeoutError:
+            if not expiry.expired():
+                raise
+            raise InvalidParams(UNKNOWN) from None
         finally:
             for question in questions:
                 await cancel_and_wait(question)
 
-    def _unasked(self, entry: TaskEntry) -> list[str]:
-        """Return the keys of the questions that nobody asks in this process, and note that somebody does now."""
-        keys = [key for key in entry.task.asked if (entry.id, key) not in self._asking]
-        self._asking.update((entry.id, key) for key in keys)
+    def _unasked(self, ctx: Context, entry: TaskEntry) -> list[str]:
+        """Return the keys of the questions that were not sent in this session, and note that they are sent now.
+
+        Another session may have a question that its client never answers, because the client is gone.
+        """
+        session = id(ctx.client)  # one object for all requests of a session
+        keys = [key for key in entry.task.asked if (session, entry.id, key) not in self._asking]
+        self._asking.update((session, entry.id, key) for key in keys)
         return keys
 
     async def _ask(self, ctx: Context, entry: TaskEntry, key: str) -> None:
@@ -141,14 +150,16 @@ class TaskRequests:
             answer = await ctx.request(method, params, timeout=QUESTION_SECONDS)
             await self._answer(entry, {key: Raw(encode(answer))})
         except RpcError as error:
-            await self._book.change(entry, partial(_refuse, error))
+            await self._book.change(entry, partial(_refuse, error, key))
         except TransportError:
             return
         finally:
-            self._asking.discard((entry.id, key))
+            self._asking.discard((id(ctx.client), entry.id, key))
 
 
-def _refuse(error: RpcError, task: StoredTask) -> TaskPhase:
+def _refuse(error: RpcError, key: str, task: StoredTask) -> TaskPhase | None:
+    if key not in task.asked:  # another session has answered it
+        return None
     task.fail(InternalError(f"The client refused a question: {error.message} ({error.code})"))
     return "finished"
 

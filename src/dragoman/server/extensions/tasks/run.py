@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, RpcError, StoreError, StoreUnavailable
+from dragoman.errors import InternalError, RpcError, StoreError, StoreUnavailable, ValidationError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.official.tasks import related
 from dragoman.runtime.backoff import backoff
@@ -141,7 +141,7 @@ class TaskRun:
             raise
         except Exception:
             _logger.exception("The task %s could not be run", self.id)
-            return InternalError("Internal error")
+            return InternalError("The task could not be run; the log of the server says why")
         finally:
             self._handling = None
 
@@ -153,18 +153,22 @@ class TaskRun:
         task = self._task
         task.step, task.message, self._message = None, self._message or task.message, None
         phase: TaskPhase = "finished"
-        if isinstance(outcome, types.InputRequiredResult):
-            task.ask(outcome.input_requests or {})
-            phase = "parked"
-        elif isinstance(outcome, RpcError):
-            task.fail(outcome)
-        else:
-            _complete(task, self.id, outcome)
         try:
+            if isinstance(outcome, types.InputRequiredResult):
+                task.ask(outcome.input_requests or {})
+                phase = "parked"
+            elif isinstance(outcome, RpcError):
+                task.fail(outcome)
+            else:
+                _complete(task, self.id, outcome)
             await self._write(phase)
-        except StoreError as error:
+        except Exception as error:
+            # Whatever cannot be written ends the task. Otherwise the task would count as lost, and the tool run again.
+            if not isinstance(error, StoreError | ValidationError):
+                _logger.exception("The outcome of the task %s could not be stored", self.id)
+            reason = f" {error}" if isinstance(error, StoreError | ValidationError) else ""
             task.result = msgspec.UNSET
-            task.fail(InternalError(f"The outcome of the task could not be stored. {error}"))
+            task.fail(InternalError(f"The outcome of the task could not be stored.{reason}"))
             await self._write("finished")
 
     async def _give_up(self) -> None:
@@ -236,7 +240,7 @@ class TaskRun:
             call_in_loop(self._loop, self._note_message, message)
 
     def _note_message(self, message: str) -> None:
-        self._message = message
+        self._message = message.encode(errors="replace").decode()  # a lone surrogate would spoil each later write
         if not self._is_telling:
             self._is_telling = True
             self._helping.append(self._loop.create_task(self._write_messages()))

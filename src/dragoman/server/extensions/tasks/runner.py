@@ -12,22 +12,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dragoman.errors import InternalError, StoreError, StoreUnavailable
 from dragoman.runtime.backoff import backoff
-from dragoman.runtime.tasks import cancel_and_wait
+from dragoman.runtime.tasks import cancel_and_wait, retrieve_exception
 from dragoman.server.extensions.tasks.book import TaskBook, encoded
 from dragoman.server.extensions.tasks.options import LEASE
 from dragoman.server.extensions.tasks.run import MAY_HAVE_RUN, WAY_BACK, OnChange, RunTool, TaskRun
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
-from dragoman.stores.contract import TaskPhase
+from dragoman.stores.contract import TaskPhase, TaskRecord
 
 if TYPE_CHECKING:
     from dragoman.server.request.detached import OnProgress
 
+T = TypeVar("T")
 MAX_RUNS = 1000
 """How many tasks one process runs at a time."""
 DRAIN_SECONDS = 5.0
@@ -35,6 +36,8 @@ DRAIN_SECONDS = 5.0
 GIVE_BACK_SECONDS = 3.0
 """How many seconds the tasks of the others have to be given back."""
 SWEEP_SECONDS = 60.0
+FOREIGN_SECONDS = 1.0
+"""The pause after a task was given back that this process cannot read."""
 _logger = logging.getLogger("dragoman.server.tasks")
 
 
@@ -123,10 +126,11 @@ class TaskRunner:
             try:
                 pause = self._shortest_lease() / 3
                 await self._book.tasks.wait(pause)
-                while self.has_room and await self._claim():
-                    pass
+                foreign = await self._claim_ready()
                 await self._sweep()
                 failures = 0
+                if foreign:
+                    await asyncio.sleep(FOREIGN_SECONDS)
             except StoreUnavailable:
                 await asyncio.sleep(backoff(failures, *WAY_BACK))
                 failures += 1
@@ -139,15 +143,46 @@ class TaskRunner:
             self._swept_at = self._loop.time()
             await self._book.tasks.sweep()
 
-    async def _claim(self) -> bool:
-        """Claim a task, and run it or end it; tell whether there was one."""
+    async def _claim_ready(self) -> bool:
+        """Claim all tasks that there is room for; tell whether some are of others, which this process cannot read.
+
+        A task of others keeps its lease until the rest is claimed. Otherwise it would be claimed again and again.
+        """
+        foreign: list[TaskRecord] = []
+        try:
+            while self.has_room and await self._finish(self._claim(foreign)):
+                pass
+        finally:
+            for record in foreign:
+                await self._finish(self._give_back(record))
+        return bool(foreign)
+
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await some work to its end also if the runner closes: a claimed task that nobody runs counts as lost."""
+        working = asyncio.ensure_future(work)
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            await asyncio.wait([working])
+            retrieve_exception(working)
+            raise
+
+    async def _give_back(self, record: TaskRecord) -> None:
+        """Give back a task that another release or other keys wrote; one that was lost stays lost."""
+        if record.was_lost:
+            await self._book.tasks.renew(record.id, record.token, FOREIGN_SECONDS)
+        else:
+            await self._book.tasks.release(record.id, record.token)
+
+    async def _claim(self, foreign: list[TaskRecord]) -> bool:
+        """Claim a task, and run it or end it; tell whether there was one. A task of others is added to `foreign`."""
         record = await self._book.tasks.claim(LEASE)
         if record is None:
             return False
         entry = TaskEntry.read(record)
-        if entry is None:  # another release wrote the task, and may run it
-            await self._book.tasks.release(record.id, record.token)
-            return False
+        if entry is None:
+            foreign.append(record)
+            return True
         tool = self._find_tool(entry.task.tool)
         problem = _problem(entry, tool)
         if problem is not None or tool is None:
