@@ -389,7 +389,10 @@ class Rejected(DragomanError):
 
 
 class Cancelled(DragomanError):
-    """The client cancelled the request: a handler may raise this, and no response is sent."""
+    """The client cancelled the request: a handler may raise this, and no response is sent.
+
+    A client raises it for the result of a task that was cancelled.
+    """
 
 
 class SkillRefused(DragomanError):

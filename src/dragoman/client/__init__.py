@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from dragoman.client.extensions.contract import ExtensionClient as ExtensionClient
     from dragoman.client.extensions.contract import ExtensionHandler as ExtensionHandler
     from dragoman.client.extensions.contract import ReceivedRequest as ReceivedRequest
+    from dragoman.client.extensions.tasks.handles import AsyncServerTasks as AsyncServerTasks
+    from dragoman.client.extensions.tasks.handles import AsyncTask as AsyncTask
+    from dragoman.client.extensions.tasks.handles import ServerTasks as ServerTasks
+    from dragoman.client.extensions.tasks.handles import Task as Task
     from dragoman.client.group.blocking import Clients as Clients
     from dragoman.client.group.blocking import GroupTool as GroupTool
     from dragoman.client.group.group import AsyncClients as AsyncClients
@@ -62,6 +66,7 @@ else:
             "answer.elicitation": "Accept Cancel Decline Elicitation ElicitationHandler ElicitationRequest",
             "extensions.contract": "AnswerNext ClientExtension ExtendedRequest ExtensionClient ExtensionHandler"
             " ReceivedRequest",
+            "extensions.tasks.handles": "AsyncServerTasks AsyncTask ServerTasks Task",
             "group.group": "AsyncClients AsyncGroupTool",
             "group.blocking": "Clients GroupTool",
             "hear.notifications": "LogMessage ServerNotification",

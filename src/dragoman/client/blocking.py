@@ -36,6 +36,7 @@ from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
     from dragoman.client.extensions.skills import BoundSkill
+    from dragoman.client.extensions.tasks.handles import ServerTasks, Task
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -219,6 +220,23 @@ class Client(ClientProperties):
         from dragoman.client.extensions.skills import BoundSkill
 
         return BoundSkill(self, self._drive(AsyncClient.skill, name))
+
+    @property
+    def tasks(self) -> ServerTasks:
+        """The tasks of the server, for a client with `tasks=True`: `list`, `get`, `result` and `cancel`."""
+        from dragoman.client.extensions.tasks.handles import ServerTasks
+
+        return ServerTasks(self, self._run)
+
+    def task(self, id: str, *, tool: str | None = None) -> Task:
+        """Return a task by its id, as `tasks.get` does."""
+        return self.tasks.get(id, tool=tool)
+
+    def start_tool(
+        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> Task:
+        """Call a tool with the options of `call_tool`, and return its task as soon as the server has made it."""
+        return self.tasks.start(tool, arguments, **options)
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
         """Return every prompt of the server, from the cached list while that is fresh."""

@@ -23,8 +23,9 @@ from dragoman.client.options import (
     ClientOptions,
     OnProgress,
     RequestOptions,
+    as_text,
     check,
-    unknown_call_option,
+    resumption,
 )
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, FurtherResult, Structured, unwrap
@@ -34,6 +35,7 @@ from dragoman.errors import CapabilityNotAvailable, DragomanError, HeaderMismatc
 if TYPE_CHECKING:
     from dragoman.client.extensions.apps import AppView
     from dragoman.client.extensions.skills import AsyncBoundSkill
+    from dragoman.client.extensions.tasks.handles import AsyncServerTasks, AsyncTask
 
 _logger = logging.getLogger("dragoman.client")
 
@@ -213,7 +215,7 @@ class AsyncClient(ClientProperties):
         name = tool if isinstance(tool, str) else str(tool.name)
         params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
         if unknown or input_responses is not None or request_state is not None:
-            params |= _resumption(input_responses, request_state, unknown)
+            params |= resumption(input_responses, request_state, unknown)
         options = RequestOptions(timeout, total_timeout, on_progress, progress_token, headers, meta)
         outcome = await self._call(name, params, options, idempotent=idempotent, raise_on_error=raise_on_error)
         return outcome if result_type is None else outcome.of_type(result_type)  # type: ignore[no-any-return]
@@ -233,7 +235,7 @@ class AsyncClient(ClientProperties):
         given: dict[str, Any] = dict(options)
         name = tool if isinstance(tool, str) else str(tool.name)
         params = {"name": name, "arguments": dict(arguments or {})}
-        params |= _resumption(given.pop("input_responses", None), given.pop("request_state", None))
+        params |= resumption(given.pop("input_responses", None), given.pop("request_state", None))
         policy = {"idempotent": given.pop("idempotent", None), "raise_on_error": given.pop("raise_on_error", True)}
         return await self._call(name, params, RequestOptions(**given, finish=False), **policy)  # type: ignore[no-any-return]
 
@@ -245,12 +247,15 @@ class AsyncClient(ClientProperties):
         *,
         idempotent: bool | None,
         raise_on_error: bool,
+        result: Any = None,
     ) -> Any:
-        """Send an approved call, and return its `CallResult`, or a `FurtherResult` if the options do not finish it."""
+        """Return the `CallResult` of an approved call, or a `FurtherResult`; `result` is that of a call sent before."""
         session, is_listed_again = self._session, False
-        if self._on_approval is not None:
+        if self._on_approval is not None and result is None:
             params["arguments"] = await self._approved(self._on_approval, name, params["arguments"])
-        result: Any = None
+        needs_list = session.extensions.tool_rows and name not in session.catalog.tools and result is None
+        if needs_list and session.extensions.reads_tools((await session.start()).version):
+            await self._list_tools_once()
         while result is None:
             connection = session.connections.latest
             # A new connection clears the catalog, so the entries of a lost connection are not used.
@@ -328,6 +333,25 @@ class AsyncClient(ClientProperties):
             await self._lists.all("tools", refresh=False)
         except DragomanError as error:
             _logger.warning("The tools cannot be listed, to compare a result with its schema: %s", error)
+
+    # Tasks.
+
+    @property
+    def tasks(self) -> AsyncServerTasks:
+        """The tasks of the server, for a client with `tasks=True`: `list`, `get`, `result` and `cancel`."""
+        from dragoman.client.extensions.tasks.handles import AsyncServerTasks
+
+        return AsyncServerTasks(self, self._session.extensions, self._call)
+
+    async def task(self, id: str, *, tool: str | None = None) -> AsyncTask:
+        """Return a task by its id, as `tasks.get` does."""
+        return await self.tasks.get(id, tool=tool)
+
+    async def start_tool(
+        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> AsyncTask:
+        """Call a tool with the options of `call_tool`, and return its task as soon as the server has made it."""
+        return await self.tasks.start(tool, arguments, **options)
 
     # Apps.
 
@@ -414,8 +438,8 @@ class AsyncClient(ClientProperties):
         Raises:
             RpcError: the server has no such prompt, or an argument is missing.
         """
-        texts = {key: _as_text(value) for key, value in (arguments or {}).items()}
-        params = {"name": name, "arguments": texts, **_resumption(input_responses, request_state)}
+        texts = {key: as_text(value) for key, value in (arguments or {}).items()}
+        params = {"name": name, "arguments": texts, **resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("prompts/get", params, types.GetPromptResult, options)
 
@@ -485,7 +509,7 @@ class AsyncClient(ClientProperties):
         Raises:
             RpcError: the server has no such resource.
         """
-        params = {"uri": uri, **_resumption(input_responses, request_state)}
+        params = {"uri": uri, **resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("resources/read", params, types.ReadResourceResult, options)
 
@@ -572,24 +596,3 @@ class AsyncClient(ClientProperties):
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Request log messages of this level and above."""
         await self._session.set_log_level(level)
-
-
-def _resumption(
-    input_responses: Mapping[str, Any] | None, request_state: str | None, unknown: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the parameters that resume a call which raised `InputNeeded`.
-
-    Raises:
-        TypeError: arguments of a tool were given as options.
-    """
-    if unknown:
-        raise unknown_call_option(unknown)
-    params = {
-        "inputResponses": None if input_responses is None else dict(input_responses),
-        "requestState": request_state,
-    }
-    return {key: value for key, value in params.items() if value is not None}
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

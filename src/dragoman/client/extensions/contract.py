@@ -7,7 +7,7 @@ types, serves requests, receives notifications, and reads the fields that were a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -182,15 +182,30 @@ class ExtensionClient:
         latest = self._session.connections.latest
         return types.ServerCapabilities() if latest is None else latest.capabilities
 
-    async def send(self, method: str, params: Mapping[str, Any] | None = None) -> types.Json:
-        """Send a request, and return its result.
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the client was stopped."""
+        return self._session.connections.status == "stopped"
+
+    async def start(self) -> None:
+        """Connect, if there is no connection.
+
+        Raises:
+            TransportError: the server cannot be reached.
+        """
+        await self._session.start()
+
+    async def send(
+        self, method: str, params: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> types.Json:
+        """Send a request, and return its result; the time-out is that of the client by default.
 
         Raises:
             RpcError: the server refused.
             Timeout: no answer came in time.
             TransportError: the connection was lost.
         """
-        raw = await self._session.request(method, dict(params or {}), Raw, RequestOptions())
+        raw = await self._session.request(method, dict(params or {}), Raw, RequestOptions(timeout=timeout))
         return msgspec.json.decode(raw, type=types.Json)
 
     def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -216,6 +231,15 @@ class ExtensionClient:
     async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
         """Subscribe to notifications of the extension, as the client's `listen` does."""
         return await self._session.subscriptions.listen(**fields)
+
+    def run_later(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run work in the background until the client is stopped; its errors are logged."""
+        self._session.send_quietly(work)
+
+    @property
+    def acknowledged(self) -> types.SubscriptionFilter:
+        """What the server has acknowledged of the subscriptions; empty while there is no connection."""
+        return self._session.subscriptions.stream.acknowledged
 
 
 class ExtendedRequest(ExtensionClient):
@@ -256,8 +280,12 @@ class ExtendedRequest(ExtensionClient):
         known = self._session.catalog.tools.get(str(self.params.get("name"))) if self.method == "tools/call" else None
         return None if known is None else known.tool
 
-    async def send(self, method: str, params: Mapping[str, Any] | None = None) -> types.Json:
-        """Send another request, with the time-out, headers and `_meta` of the call, and return its result.
+    async def send(
+        self, method: str, params: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> types.Json:
+        """Send another request, with the headers and `_meta` of the call, and return its result.
+
+        The time-out is that of the call by default.
 
         Raises:
             RpcError: the server refused.
@@ -265,6 +293,7 @@ class ExtendedRequest(ExtensionClient):
             TransportError: the connection was lost.
         """
         options = msgspec.structs.replace(self.options, progress_token=None, mirrored=None, is_repeatable=None)
+        options.timeout = options.timeout if timeout is None else timeout
         raw = await self._session.rounds(method, dict(params or {}), Raw, options)
         return msgspec.json.decode(raw, type=types.Json)
 

@@ -77,6 +77,8 @@ class Extensions:
             name for row in rows for names in (row.params, *row.result_types.values()) for name in names
         )
         """The methods of the core that an extension adds parameters to, or whose results it finishes."""
+        self.tool_rows = [row for row in rows if "tools/call" in row.params and "tools/list" in row.entries]
+        """The rows that add parameters to calls, and fields to listed tools."""
         self._recognizing: list[ClientExtension] = []
         self._around: list[ClientExtension] = []
         self.served: dict[str, tuple[Any, Callable[[bytes | Raw], Any]]] = {}
@@ -146,6 +148,10 @@ class Extensions:
                 found[top] = {**(getattr(capabilities, top, None) or {}), **placed}
         return msgspec.structs.replace(capabilities, **found)
 
+    def find(self, id: str) -> ClientExtension | None:
+        """Return the object of an extension; None if the client does not have one."""
+        return self._by_id.get(canonical_extension(id))
+
     # Entries of lists.
 
     def read_tool(self, id: str, tool: types.Tool) -> Any:
@@ -157,6 +163,10 @@ class Extensions:
         """Return the value that an extension reads from a resource or a resource template; else None."""
         found = self._by_id.get(canonical_extension(id))
         return None if found is None else found.read_resource(resource)
+
+    def reads_tools(self, version: Version) -> bool:
+        """Tell whether the parameters of a call depend on the listed tool in a version."""
+        return any(row.exists_in(version) for row in self.tool_rows)
 
     # Requests of the client.
 

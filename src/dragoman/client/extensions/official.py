@@ -13,15 +13,21 @@ APPS = "io.modelcontextprotocol/ui"
 
 def requested(options: Mapping[str, Any]) -> Any:
     """Return the extensions of a client: those of the option `extensions`, and those that other options ask for."""
-    given, apps = options.get("extensions"), options.get("apps")
-    if not apps:
+    given, apps, tasks = options.get("extensions"), options.get("apps"), options.get("tasks")
+    if not apps and not tasks:
         return given
-    from dragoman.protocol.official.apps import capability
+    declared: list[Any] = []
+    if apps:
+        from dragoman.protocol.official.apps import capability
 
-    declared = {APPS: {**capability(), **(apps if isinstance(apps, Mapping) else {})}}
+        declared.append({APPS: {**capability(), **(apps if isinstance(apps, Mapping) else {})}})
+    if tasks:
+        from dragoman.client.extensions.tasks.extension import ClientTasks
+
+        declared.append(ClientTasks())
     if given is None or isinstance(given, Mapping):
-        return [declared, given or {}]
-    return [declared, *given]
+        return [*declared, given or {}]
+    return [*declared, *given]
 
 
 def check_settings(named: Mapping[str, types.Json]) -> None:

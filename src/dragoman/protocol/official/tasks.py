@@ -82,6 +82,7 @@ FIRST_OF_SERVERS = msgspec.structs.replace(_FIRST, settings={**_OPERATIONS, "req
 FIRST_OF_CLIENTS = msgspec.structs.replace(
     _FIRST,
     settings={**_OPERATIONS, "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}},
+    result_types={TASK: ("tools/call",)},
 )
 """The row of 2025-11-25, as a client declares it."""
 SECOND = ExtensionRow(
