@@ -43,7 +43,7 @@ coverage: $(READY)
 conformance: $(READY) $(SUITE)
 	$(BIN)/python tests/conformance/run.py
 
-soak: $(READY)
+soak: $(READY) $(PEERS)
 	DRAGOMAN_EXAMPLES=1000 DRAGOMAN_HOSTILE_ROUNDS=100000 $(BIN)/python -m pytest tests/properties
 	$(BIN)/python -m pytest tests/soak -m soak
 

@@ -2,9 +2,9 @@
 
 python client_sides.py SIDE (stateless|handshake) (http URL | stdio COMMAND ... | memory)
 
-SIDE is dragoman, blocking (dragoman's other face), mcp, fastmcp or bare. A line of JSON on stdin asks for a round, as
-{"seconds": 1.0, "at_once": 64}, and a line on stdout tells how it went. In memory each client has a server of its own
-library, which the others could not use.
+SIDE is dragoman, blocking (dragoman's blocking client), mcp, fastmcp or bare. A line of JSON on stdin asks for a round,
+as {"seconds": 1.0, "at_once": 64}, and a line on stdout tells how it went. In memory each client has a server of its
+own library, which the others could not use.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ import codec
 import growth
 import report
 import stdio
+import stores
 import streamable_http
 from rows import FULL, QUICK, Effort, Row, Workloads
 
@@ -29,6 +30,7 @@ MODULES: tuple[Workloads, ...] = (
     streamable_http.measure,
     client.measure,
     growth.measure,
+    stores.measure,
     codec.measure,
 )
 

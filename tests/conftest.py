@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from redis_server import redis_server as redis_server
 from scenarios.http_carriers import CARRIERS, carrier
 
 # A run that was started in the background inherits an ignored SIGINT, and so would the servers under test.
@@ -18,7 +19,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 DEADLINE = 60
 """The seconds that an asynchronous test may take."""
 
-SPECIAL_CARRIERS = frozenset({"http/test_processes", "http/test_uvicorn", "http/test_views"})
+SPECIAL_CARRIERS = frozenset({"http/test_fleet", "http/test_processes", "http/test_uvicorn", "http/test_views"})
 """The scenarios of HTTP that choose what carries their exchanges."""
 
 

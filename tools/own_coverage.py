@@ -1,7 +1,7 @@
 """Require that each file of types/ and protocol/ is covered, branches included, by its own test file alone.
 
 One run of the unit tests records which test covered what. The report of each file then counts only its own tests, in
-`tests/unit/<room>/test_<file>.py` or `test_<file>_<subject>.py`, and what ran at import.
+`tests/unit/<folder>/test_<file>.py` or `test_<file>_<subject>.py`, and what ran at import.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from pathlib import Path
 import coverage
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src/dragoman"
 ROOMS = ("types", "protocol")
 
 
 def main() -> int:
-    sources = [path for room in ROOMS for path in sorted((ROOT / "src/dragoman" / room).glob("[!_]*.py"))]
+    sources = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("[!_]*.py"))]
     with tempfile.TemporaryDirectory() as folder:
         data_file = Path(folder) / "coverage"
         if (failed := _run_unit_tests(data_file)) != 0:
@@ -36,7 +37,7 @@ def _run_unit_tests(data_file: Path) -> int:
 
 
 def _lack(data_file: Path, source: Path) -> str | None:
-    folder = ROOT / "tests/unit" / source.parent.name
+    folder = ROOT / "tests/unit" / source.parent.relative_to(PACKAGE)
     own_tests = [*folder.glob(f"test_{source.name}"), *folder.glob(f"test_{source.stem}_*.py")]
     if not own_tests:
         return f"{source.relative_to(ROOT)} has no {folder.relative_to(ROOT)}/test_{source.name}"

@@ -67,26 +67,17 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "chat.blocking": "Chat",
-            "chat.chat": "AsyncChat",
-            "chat.policy": "Policy",
-            "client.blocking": "Client",
-            "client.client": "AsyncClient",
-            "client.group.group": "AsyncClients",
-            "client.group.blocking": "Clients",
+            "chat": "AsyncChat Chat Policy",
+            "client": "AsyncClient AsyncClients Client Clients",
             "config": "Configuration configure",
             "errors": (
                 "AuthError AuthRequired Cancelled ConfigError ConnectError DefinitionError DragomanError"
                 " InputNeeded InvalidParams ModelError NotAccepted NotFound Rejected ResourceNotFound RpcError"
                 " ServerCrashed Timeout ToolError TransportError UrlElicitationRequired ValidationError"
             ),
-            "server.request.context": "BlockingContext Context",
-            "server.define.prompts": "Prompt prompt",
-            "server.request.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
-            "server.define.resources": "Resource ResourceTemplate resource",
-            "server.define.content": "Audio File Image",
-            "server.define.tool_results": "ToolResult",
-            "server.server": "Server",
-            "server.define.tools": "Tool tool",
+            "server": (
+                "Audio BlockingContext Context Elicit ElicitResult ElicitUrl File Image InputRequired ListRoots Prompt"
+                " Resource ResourceTemplate Sample Server Tool ToolResult prompt resource tool"
+            ),
         },
     )

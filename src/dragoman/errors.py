@@ -13,6 +13,7 @@ DragomanError
     HeaderMismatch                  -32020
     MissingCapability(required)     -32021
     UnsupportedVersion(...)         -32022
+    AppRefused                      -32000; an app asked for what it may not have
   TransportError                    the other side cannot be reached, or does not answer
     ConnectError                    there is no connection, and nothing was sent
     ServerCrashed(exit_code, ...)   the server's process ended
@@ -36,9 +37,13 @@ DragomanError
   Rejected                          a client refuses a sampling request of a server
   Cancelled                         the client cancelled the request; no response is sent
   InputNeeded(requests, state)      the server needs input that this client has no handler for
+  SkillRefused(uri)                 a skill was not approved, or differs from what its server listed
   ConfigError(file, server, field)  a configuration is invalid; also a ValueError
   ValidationError(path)             a value does not fit its type or schema
   NotFound(kind, name)              the server has no such tool, prompt or resource; also a LookupError
+  StoreError                        what processes share cannot be read or written
+    StoreUnavailable                the store cannot be reached, or does not answer in time
+    StoreFull                       the store has no room for another value or task
   PaginationLimit                   a list has too many pages, or repeats a page
   NotPrivate                        other users may read or change a folder or file; also a PermissionError
   CapabilityNotAvailable            the server does not declare a capability that the call needs
@@ -212,6 +217,12 @@ class UnsupportedVersion(RpcError):
         )
 
 
+class AppRefused(_CodedError):
+    """An app may not do what it asked for; a host sends the error to the app."""
+
+    CODE = -32000
+
+
 class TransportError(DragomanError):
     """The other side cannot be reached, or does not answer."""
 
@@ -221,10 +232,16 @@ class ConnectError(TransportError):
 
 
 class ServerCrashed(TransportError):
-    """The server's process ended; `exit_code` is negative for a signal, `stderr_tail` is the end of its stderr."""
+    """The server's process ended; `exit_code` is negative for a signal, `stderr_tail` is the end of its stderr.
 
-    def __init__(self, message: str, exit_code: int | None = None, stderr_tail: str = "") -> None:
+    `summary` is the message without the words of the server.
+    """
+
+    def __init__(
+        self, message: str, exit_code: int | None = None, stderr_tail: str = "", summary: str | None = None
+    ) -> None:
         super().__init__(message)
+        self.summary = summary or message
         self.exit_code = exit_code
         self.stderr_tail = stderr_tail
 
@@ -260,6 +277,9 @@ class AuthError(TransportError):
 
 class AuthRequired(AuthError):
     """The server requires credentials; `status` is 401 or 403, and `challenge` is the `WWW-Authenticate` header."""
+
+    has_remedy = False
+    """Whether the message says how to log in."""
 
     def __init__(self, message: str, status: int = 401, challenge: str | None = None) -> None:
         super().__init__(message)
@@ -299,11 +319,16 @@ class TokenRefused(AuthError):
 
 
 class Timeout(TransportError, TimeoutError):
-    """The other side did not answer in time."""
+    """The other side did not answer in time; `option` is the option that gives it more time, if there is one.
 
-    def __init__(self, message: str, request_id: int | str | None = None) -> None:
-        super().__init__(message)
+    `summary` is the message without the option.
+    """
+
+    def __init__(self, message: str, request_id: int | str | None = None, option: str | None = None) -> None:
+        super().__init__(message if option is None else f"{message} If it needs longer, raise {option}")
         self.request_id = request_id
+        self.option = option
+        self.summary = message
 
 
 class ModelError(DragomanError):
@@ -364,7 +389,18 @@ class Rejected(DragomanError):
 
 
 class Cancelled(DragomanError):
-    """The client cancelled the request: a handler may raise this, and no response is sent."""
+    """The client cancelled the request: a handler may raise this, and no response is sent.
+
+    A client raises it for the result of a task that was cancelled.
+    """
+
+
+class SkillRefused(DragomanError):
+    """A client does not use a skill or a file of it: it was not approved, or differs from what its server listed."""
+
+    def __init__(self, message: str, uri: str) -> None:
+        super().__init__(message)
+        self.uri = uri
 
 
 class ConfigError(DragomanError, ValueError):
@@ -412,6 +448,25 @@ class NotFound(DragomanError, LookupError):
         self.kind = kind
         self.name = name
         self.close_matches = list(close_matches)
+
+
+class StoreError(DragomanError):
+    """A value that the processes of a server share cannot be read or written."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, or does not answer in time; a later call may succeed.
+
+    Example:
+        try:
+            await ctx.user_state.set("cart", cart)
+        except StoreUnavailable:
+            raise ToolError("The cart cannot be saved now; try again in a minute") from None
+    """
+
+
+class StoreFull(StoreError):
+    """The store has no room for another value or task of this kind; the message names the limit."""
 
 
 class PaginationLimit(DragomanError):

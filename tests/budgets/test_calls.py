@@ -159,7 +159,7 @@ MEASURED_OVER_HTTP = 45
 
 def test_calling_an_inline_tool_over_http_passes_few_functions_and_starts_no_task():
     async def measure():
-        server, sent, tasks = Server(secret="a secret of sixteen"), [], []
+        server, sent, tasks = Server(secret="a secret of sixteen", store=Memory()), [], []
 
         @server.tool(inline=True)
         def add(a: int, b: int) -> str:
@@ -175,7 +175,7 @@ def test_calling_an_inline_tool_over_http_passes_few_functions_and_starts_no_tas
             scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": HTTP_HEADERS}
             await app({**scope, "server": ("127.0.0.1", 8000)}, receive, send)
 
-        app = server.asgi(store=Memory())
+        app = server.asgi()
         await ask()
         asyncio.get_running_loop().set_task_factory(lambda loop, work: tasks.append(work))
         work = ask()

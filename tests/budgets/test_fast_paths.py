@@ -41,6 +41,8 @@ _WRITER = "properties/test_writer.py::test_what_leaves_is_what_was_sent"
 _CHILD = "properties/test_writer.py::test_what_a_child_is_sent_is_what_was_sent"
 _STREAM = "properties/test_peer.py::test_a_stream_brings_what_its_messages_bring_one_by_one"
 _LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_within_the_limits"
+_GLANCE = "unit/protocol/test_inbound.py::test_a_glance_at_the_body_finds_what_reading_it_finds"
+_BATCH = "properties/test_client_shortcuts.py::test_calls_in_one_thread_job_are_those_that_are_made_one_by_one"
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 
 FAST_PATHS = (
@@ -49,13 +51,15 @@ FAST_PATHS = (
     FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
     FastPath("client/connect/connection.py", DRIVEN, ("_Started", "ServerConnection"), "awaiting what sends", _BEGUN),
     FastPath("client/connect/connection.py", SPLICED, ("ServerConnection",), "encoding `_meta` each time", _META),
-    FastPath("server/request/context.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
+    FastPath("server/request/driving.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
+    FastPath("client/hear/deliveries.py", SECOND, ("_ThreadBatch",), "invoke for each call", _BATCH),
     FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
     FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
     FastPath("protocol/jsonrpc.py", SPLICED, ("encode_result_envelope",), "encode_result", _PARTS),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
     FastPath("protocol/peer.py", SECOND, ("Peer.finish",), "an answer in one message", _PARTS),
-    FastPath("protocol/peer.py", SECOND, ("Peer._events",), "Peer.receive_message for each line", _STREAM),
+    FastPath("protocol/peer.py", SECOND, ("Peer.events",), "Peer.receive_message for each line", _STREAM),
+    FastPath("protocol/inbound.py", SECOND, ("_receive_request",), "reading the params of every request", _GLANCE),
     FastPath("transports/stdio/pages.py", SECOND, ("SplicedPages",), "os.writev", _WRITER),
     FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter",), "one write a turn of the loop", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),

@@ -24,7 +24,7 @@ HEADERS = [
 
 
 def sums():
-    server = Server("sums", secret="a secret of sixteen")
+    server = Server("sums", secret="a secret of sixteen", store=Memory())
 
     @server.tool
     async def add(a: int, b: int) -> int:
@@ -98,7 +98,7 @@ def test_a_call_over_a_stream_leaves_nothing(era):
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 def test_a_call_over_http_leaves_nothing(era):
     async def measure():
-        app = sums().asgi(store=Memory())
+        app = sums().asgi()
         if era == "stateless":
             headers = [
                 (b"mcp-protocol-version", b"2026-07-28"),

@@ -11,7 +11,6 @@ from uvicorn.server import ServerState
 
 from budgets.test_calls import CALLS, MARGIN, functions_passed
 from budgets.test_garbage import INITIALIZE, left_by, message, sums
-from dragoman.stores import Memory
 from dragoman.transports.http import http1
 from dragoman.transports.http.http1 import Http1Connection
 
@@ -49,7 +48,7 @@ class Caller:
     """A client of one connection, that calls the same tool again and again."""
 
     def __init__(self, era: str) -> None:
-        config: Any = SimpleNamespace(app=sums().asgi(store=Memory()), timeout_keep_alive=5)
+        config: Any = SimpleNamespace(app=sums().asgi(), timeout_keep_alive=5)
         self.state, self.transport = ServerState(), Transport()
         self.connection = Http1Connection(config, self.state, {})
         self.connection.connection_made(self.transport)

@@ -7,6 +7,11 @@ import pytest
 
 SERVER = Path(__file__).resolve().parents[2] / "src" / "dragoman" / "server"
 RUNNER = "dispatch/runner.py"
+OPENING = "dispatch/opening.py"
+DETACHED = "request/detached.py"
+"""Opens a call that an extension kept as data, apart from its request."""
+POSTS = "http/post.py"
+"""Refuses what HTTP alone refuses, and ends an exchange whose request goes on in a task of its own."""
 FORWARDS = "http/session.py"
 """Sends on the answer of a client, which may be an error, to another process."""
 NODES = [
@@ -23,6 +28,15 @@ def name_of(node):
 def calls(name):
     """Return the files that call something by its last name."""
     return {file for file, node in NODES if isinstance(node, ast.Call) and name_of(node.func) == name}
+
+
+def calls_of_eras(name):
+    """Return the files that name a function of `protocol.eras`."""
+    return {
+        file
+        for file, node in NODES
+        if isinstance(node, ast.Attribute) and node.attr == name and name_of(node.value) == "eras"
+    }
 
 
 def imported(module):
@@ -43,14 +57,14 @@ def test_only_the_runner_calls_a_handler():
     assert {name for _, name in imported("dispatch.handlers")} == {"HANDLERS", "CustomMethod"}
 
 
+@pytest.mark.parametrize(("name", "files"), [("open", {OPENING, DETACHED}), ("refused_request", {OPENING})])
+def test_a_message_of_a_client_is_opened_in_one_place(name, files):
+    assert calls_of_eras(name) == files
+
+
 @pytest.mark.parametrize("name", ["seal", "seal_value", "seal_error"])
 def test_only_the_runner_seals(name):
-    of_eras = {
-        file
-        for file, node in NODES
-        if isinstance(node, ast.Attribute) and node.attr == name and name_of(node.value) == "eras"
-    }
-    assert of_eras == {RUNNER}
+    assert calls_of_eras(name) == {RUNNER}
     assert name not in {imported_name for _, imported_name in imported("protocol.eras")}
 
 
@@ -58,12 +72,23 @@ def test_only_the_runner_seals(name):
     ("name", "files"),
     [
         ("explanation", {RUNNER}),
+        ("settle", {RUNNER}),
+        ("failure", {RUNNER}),
+        ("rpc_error", {RUNNER, OPENING, POSTS}),
+        ("withdraw_cancellation", {RUNNER}),
+        ("uncancelled", {POSTS}),
         ("encode_result", {RUNNER, FORWARDS}),
         ("encode_error", {RUNNER, FORWARDS}),
     ],
 )
 def test_only_the_runner_makes_answers_and_errors(name, files):
     assert calls(name) == files
+
+
+def test_nothing_else_makes_a_result_that_says_that_a_tool_failed():
+    # An author may return a `ToolResult` that says so.
+    said = {file for file, node in NODES if isinstance(node, ast.keyword) and node.arg == "is_error"}
+    assert said == {RUNNER, "define/tool_results.py"}
 
 
 def test_only_the_runner_says_that_something_unexpected_failed():

@@ -15,7 +15,27 @@ def test_a_server_is_imported_without_asyncio_or_anything_that_only_some_servers
         "click",
         "rich",
         "jsonschema_rs",
+        "sqlite3",
     }
+
+
+def test_a_store_of_one_machine_loads_sqlite_when_there_is_something_to_keep():
+    loaded = modules_after(
+        "import asyncio\nfrom pathlib import Path\nfrom dragoman.stores import Local\n"
+        "store = Local(Path('nowhere'))\nstore.log('stream'), store.tasks('tasks')\n"
+        "assert asyncio.run(store.state('values').get('key')) is None"
+    )
+    assert "dragoman.stores.local.tasks" in loaded
+    assert not loaded & {"sqlite3", "dragoman.stores.local.database"}
+
+
+def test_a_server_loads_nothing_of_apps_and_skills_until_it_has_them():
+    made = "from dragoman import Server\nserver = Server()\n@server.tool\ndef add(a: int) -> int: return a\n"
+    loaded = [name for name in modules_after(made) if name.startswith("dragoman.")]
+    assert not [name for name in loaded if "apps" in name or "skill" in name or "official" in name]
+    used = modules_after(f"{made}server.add_app('ui://a/b', '<p>')")
+    assert {"dragoman.types.apps", "dragoman.server.extensions.apps"} <= used
+    assert not [name for name in used if name.startswith("dragoman.") and "skill" in name]
 
 
 def test_a_server_is_imported_with_at_most_150_modules_beyond_the_interpreter():

@@ -24,12 +24,19 @@ TYPES_WITH_ANY = re.compile(r"(?:dict|Mapping|MutableMapping)\[str, Any\]|Corout
 BY_AUTHOR = "an author's class overrides it with parameters and a result of its own"
 ATTRIBUTES = "the options are the attributes of the class, and an author's class has further ones"
 MACHINERY = "machinery of the server: the outcome is a value, or a coroutine that gives it"
+KEPT = "without a type, whatever JSON the handlers kept"
 READ_BY_EXTENSION = "whatever the extension reads of an entry"
+MOST_EXCEPTIONS = 44
+"""Lowered when an exception goes."""
 EXCEPTIONS = {
     "dragoman.server.Context.server_context": "whatever the application gave to the server",
     "dragoman.server.BlockingContext.server_context": "whatever the application gave to the server",
     "dragoman.server.Context.state": "whatever JSON the handler gave as its state",
     "dragoman.server.BlockingContext.state": "whatever JSON the handler gave as its state",
+    "dragoman.server.HandlerState.get": KEPT,
+    "dragoman.server.HandlerState.update": KEPT,
+    "dragoman.server.BlockingHandlerState.get": KEPT,
+    "dragoman.server.BlockingHandlerState.update": KEPT,
     "dragoman.server.Tool.call": BY_AUTHOR,
     "dragoman.server.Prompt.render": BY_AUTHOR,
     "dragoman.server.Resource.read": BY_AUTHOR,
@@ -49,7 +56,6 @@ EXCEPTIONS = {
     "dragoman.server.ToolResult": "`structured` is whatever JSON the tool's schema has",
     "dragoman.server.Method.decode_params": "of the type that the row has for them",
     "dragoman.server.ServerExtension.define_tool": "a tool with any parameters and any result",
-    "dragoman.server.ServerExtension.entry": "a definition with any parameters and any result",
     "dragoman.client.ClientExtension.read_tool": READ_BY_EXTENSION,
     "dragoman.client.ClientExtension.read_resource": READ_BY_EXTENSION,
     **{
@@ -82,6 +88,10 @@ def found() -> dict[str, list[str]]:
 
 def test_no_public_signature_says_any_where_a_type_can_be_said():
     assert {name: places for name, places in found().items() if name not in EXCEPTIONS} == {}
+
+
+def test_the_list_of_exceptions_only_shrinks():
+    assert len(EXCEPTIONS) <= MOST_EXCEPTIONS
 
 
 def test_no_exception_is_listed_that_is_none_any_more():

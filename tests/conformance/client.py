@@ -17,6 +17,7 @@ from authorization import oauth_for
 
 from dragoman import AsyncClient
 from dragoman.client import ElicitationRequest, SamplingRequest
+from dragoman.errors import SkillRefused
 
 Scenario = Callable[[AsyncClient], Awaitable[None]]
 SCENARIOS: dict[str, Scenario] = {}
@@ -98,6 +99,24 @@ async def call_every_tool(client: AsyncClient) -> None:
 async def echo_schema(client: AsyncClient) -> None:
     tool = await client.tool("json_schema_2020_12_tool")
     await client.call_tool("json_schema_echo", {"schema": tool.input_schema})
+
+
+@scenario("sep-2640-client-no-prefetch")
+async def list_skills(client: AsyncClient) -> None:
+    assert [skill.name for skill in await client.skills()] == ["pdf-processing"]
+
+
+@scenario("sep-2640-client-verify-digest")
+@scenario("sep-2640-client-verify-size")
+@scenario("sep-2640-client-verify-frontmatter")
+async def load_skill(client: AsyncClient) -> None:
+    skill = await client.skill("pdf-processing")
+    try:
+        await skill.load()
+    except SkillRefused as error:
+        print(error)
+        return
+    await skill.read("references/FORMS.md")
 
 
 async def use_what_is_protected(client: AsyncClient) -> None:

@@ -217,22 +217,23 @@ def write_table(outcomes: list[Outcome], judgement: dict[str, Any]) -> None:
             "|---" * (len(versions) + 1) + "|",
         ]
         for name in dict.fromkeys(outcome.scenario for outcome in mine):
-            cells = {
-                outcome.version: cell(outcome, judgement["not_built"]) for outcome in mine if outcome.scenario == name
-            }
+            cells = {outcome.version: cell(outcome, judgement) for outcome in mine if outcome.scenario == name}
             lines.append(f"| {name} | {' | '.join(cells.get(version, '') for version in versions)} |")
     lines += ["", "## Excused warnings", ""]
     lines += [f"- `{name}`: {reason}" for name, reason in judgement["excused"].items()] or ["None."]
     lines += ["", "## Not built yet", ""]
     lines += [f"- `{name}`: {reason}" for name, reason in judgement["not_built"].items()] or ["Nothing."]
+    lines += ["", "## Skipped by the suite", ""]
+    lines += [f"- `{name}`: {reason}" for name, reason in judgement["skipped"].items()] or ["Nothing."]
     text = "\n".join(lines) + "\n"
     if not TABLE.exists() or TABLE.read_text() != text:
         TABLE.write_text(text)
 
 
-def cell(outcome: Outcome, not_built: dict[str, str]) -> str:
-    if reason_for(outcome, not_built) is not None:
-        return "not built"
+def cell(outcome: Outcome, judgement: dict[str, dict[str, str]]) -> str:
+    for section in ("not_built", "skipped"):
+        if reason_for(outcome, judgement[section]) is not None:
+            return section.replace("_", " ")
     if outcome.problems:
         return "fails"
     return "all" if outcome.scenario == "every requirement" else f"{outcome.passed}/{outcome.checked}"
@@ -254,13 +255,14 @@ def main() -> int:
         outcomes = server_legs(folder, judgement["excused"])
         outcomes += asyncio.run(client_legs(folder, judgement["excused"]))
     write_table(outcomes, judgement)
-    wrong = verdicts(outcomes, judgement["not_built"])
+    set_aside = judgement["not_built"] | judgement["skipped"]
+    wrong = verdicts(outcomes, set_aside)
     for problem in wrong:
         print(problem)
-    built = [outcome for outcome in outcomes if reason_for(outcome, judgement["not_built"]) is None]
+    built = [outcome for outcome in outcomes if reason_for(outcome, set_aside) is None]
     good = [outcome for outcome in built if not outcome.problems]
     checks, missing = sum(outcome.passed for outcome in good), len(outcomes) - len(built)
-    print(f"{len(good)} of {len(built)} scenarios pass with {checks} checks; {missing} are not built")
+    print(f"{len(good)} of {len(built)} scenarios pass with {checks} checks; {missing} are not built or skipped")
     return 1 if wrong else 0
 
 

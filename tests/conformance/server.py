@@ -5,6 +5,7 @@ python tests/conformance/server.py --port 3001
 
 import argparse
 import asyncio
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -15,11 +16,13 @@ from dragoman import (
     Elicit,
     Image,
     ListRoots,
+    RpcError,
     Sample,
     Server,
     ToolError,
     ToolResult,
 )
+from dragoman.server import TaskOptions
 from dragoman.types import EmbeddedResource, ImageContent, PromptMessage, ResourceContents, TextContent
 
 PIXEL = bytes.fromhex(
@@ -40,6 +43,10 @@ server = Server(
         "completions": {},
     },
 )
+
+SKILLS = Path(__file__).parent / "skills"
+server.add_skill(SKILLS / "pdf-processing")  # the suite asks for the folder of the first skill
+server.add_skills(SKILLS / "acme", prefix="acme")
 
 
 # What tools return.
@@ -392,6 +399,60 @@ async def test_input_required_result_prompt(ctx: Context) -> str:
     form = {"type": "object", "properties": {"context": {"type": "string"}}}
     answer = await ctx.elicit("What context should the prompt have?", form, key="user_context")
     return f"Prompt with context: {answer.content}"
+
+
+# Tasks.
+
+CONFIRM_FORM = {"type": "object", "properties": {"confirm": {"type": "boolean"}}}
+EITHER_FORM = {"type": "object", "properties": {"name": {"type": "string"}, "confirm": {"type": "boolean"}}}
+
+
+@server.tool
+async def greet(name: str) -> str:
+    """Greets at once."""
+    return f"Hello, {name}!"
+
+
+@server.tool(task=True)
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Takes its time."""
+    await asyncio.sleep(seconds)
+    return f"Computed {label}"
+
+
+@server.tool(task="required")
+async def failing_job() -> str:
+    """Fails as a tool, and runs only as a task."""
+    await asyncio.sleep(1)
+    raise ToolError("The job failed")
+
+
+@server.tool(task=True)
+async def protocol_error_job() -> str:
+    """Fails with a JSON-RPC error."""
+    raise RpcError(-32050, "The job broke the protocol")
+
+
+@server.tool(task=True)
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Asks before it deletes."""
+    answer = await ctx.elicit(f"Delete {filename}?", CONFIRM_FORM)
+    return f"Deleted {filename}" if answer.accepted else f"Kept {filename}"
+
+
+@server.tool(task=True)
+async def multi_input(ctx: Context) -> str:
+    """Asks two questions at once."""
+    answers = await ctx.ask(name=Elicit("Who?", EITHER_FORM), confirm=Elicit("Really?", EITHER_FORM))
+    return f"{answers['name'].content} {answers['confirm'].content}"
+
+
+@server.tool(task=TaskOptions(required=True, begin="later"))
+async def test_tool_with_task(ctx: Context) -> str:
+    """Asks before its task begins."""
+    answer = await ctx.elicit("What is your name?", NAME_FORM)
+    await ctx.task.begin()
+    return f"Hello, {answer.content['name']}"
 
 
 if __name__ == "__main__":

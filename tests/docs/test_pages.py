@@ -27,7 +27,9 @@ def test_every_page_is_in_the_navigation_once():
     assert sorted(listed(settings["nav"])) == pages
 
 
-@pytest.mark.parametrize("package", ["", ".auth", ".chat", ".client", ".server", ".stores", ".testing"])
+@pytest.mark.parametrize(
+    "package", ["", ".apps", ".auth", ".chat", ".client", ".server", ".skills", ".stores", ".testing"]
+)
 def test_every_public_name_is_in_the_reference(package):
     module = import_module(f"dragoman{package}")
     shown = re.findall(
@@ -45,3 +47,14 @@ def test_a_heading_is_linked_to_as_it_is_written():
             headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
             slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
             assert anchor in slugs, f"{page.name}: {target}#{anchor}"
+
+
+def test_every_file_of_the_project_that_a_page_names_is_there():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    named = {
+        (page.name, path)
+        for page in pages
+        for path in re.findall(r"`((?:tests|src|bench|examples|docs)/[^`\s]*)`", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert [(page, path) for page, path in sorted(named) if not list(ROOT.glob(path.rstrip("/")))] == []

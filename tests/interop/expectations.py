@@ -60,7 +60,7 @@ def user_message(text: str) -> dict[str, Any]:
     return {"role": "user", "content": {"type": "text", "text": text}}
 
 
-def contents(uri: str, mime_type: str, **held: str) -> dict[str, Any]:
+def contents(uri: str, mime_type: str, **held: Any) -> dict[str, Any]:
     return {"contents": [{"uri": uri, "mimeType": mime_type, **held}]}
 
 
@@ -308,7 +308,9 @@ EXPECTED: dict[str, Any] = {
     "prompt_class": {"description": "Greets.", "messages": [user_message("Greet Ada")]},
     "prompt_without_argument": refusal(-32602, "Missing required arguments: code"),
     "unknown_prompt": refusal(-32602, "Unknown prompt: no_such_prompt"),
-    "resource_json": contents("config://app", "application/json", text='{"debug":true}'),
+    "resource_json": contents(
+        "config://app", "application/json", _meta={"example.com/kind": "config"}, text='{"debug":true}'
+    ),
     "resource_text": contents("docs://readme", "text/markdown", text="# Read me"),
     "resource_blob": contents("images://logo", "image/png", blob="iVBORw=="),
     "resource_parts": {

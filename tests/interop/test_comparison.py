@@ -111,9 +111,7 @@ POSSESSIONS: dict[str, tuple[str, ...]] = {
         "fastmcp.server.auth.providers.google:GoogleProvider",
         "fastmcp.server.auth.providers.azure:AzureProvider",
     ),
-    "state that lasts from call to call": ("fastmcp:Context.set_state", "fastmcp:Context.get_state"),
     "an authorization server": ("mcp.server.auth.provider:OAuthAuthorizationServerProvider",),
-    "MCP Apps": ("mcp.server.apps:Apps", "fastmcp.apps:FastMCPApp"),
     "parameters that are filled in (`Resolve`, `Depends`)": (
         "mcp.server.mcpserver:Resolve",
         "fastmcp.dependencies:Depends",

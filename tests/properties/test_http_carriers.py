@@ -28,7 +28,7 @@ CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"n
 
 
 def served() -> Server:
-    server = Server("sums", secret="a secret of sixteen")
+    server = Server("sums", secret="a secret of sixteen", store=Memory())
 
     @server.tool(inline=True)
     def add(a: int, b: int) -> int:
@@ -128,7 +128,7 @@ def requests() -> Iterator[bytes]:
 @contextlib.asynccontextmanager
 async def listening(protocol: Any) -> AsyncIterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        app: Any = served().asgi(store=Memory())
+        app: Any = served().asgi()
         config = uvicorn.Config(
             app, http=protocol, ws="none", log_level="critical", lifespan="off", proxy_headers=False
         )

@@ -42,6 +42,10 @@ def fresh_peer(*, batches: bool) -> Peer:
     return peer
 
 
+def received(peer: Peer, chunk: bytes | None) -> list[Event]:
+    return list(peer.events(chunk))
+
+
 def seen(events: list[Event]) -> list[object]:
     """Events as values that compare: Raw and errors compare by identity."""
     return [
@@ -61,10 +65,10 @@ def _plain(value: object) -> object:
 @settings(max_examples=300, deadline=None)
 def test_any_split_of_the_stream_brings_the_same_events(stream, cuts, batches):
     whole, split = fresh_peer(batches=batches), fresh_peer(batches=batches)
-    expected = seen(whole.receive(stream) + whole.receive_end())
+    expected = seen(received(whole, stream) + received(whole, None))
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-    events = [event for start, end in pairwise(edges) for event in split.receive(stream[start:end])]
-    assert seen(events + split.receive_end()) == expected
+    events = [event for start, end in pairwise(edges) for event in received(split, stream[start:end])]
+    assert seen(events + received(split, None)) == expected
     assert split.waiting == whole.waiting
 
 
@@ -74,7 +78,7 @@ def test_a_stream_brings_what_its_messages_bring_one_by_one(stream, batches):
     whole, single = fresh_peer(batches=batches), fresh_peer(batches=batches)
     lines = [line for line in stream.replace(b"\r\n", b"\n").split(b"\n") if line.strip() and len(line) <= 200]
     events = [event for line in lines for event in single.receive_message(line)]
-    assert seen(whole.receive(b"".join(line + b"\n" for line in lines))) == seen(events)
+    assert seen(received(whole, b"".join(line + b"\n" for line in lines))) == seen(events)
     ids = {event.id for event in events if isinstance(event, jsonrpc.Request)}
     assert {id for id in ids if whole.refuse_id(id)} == {id for id in ids if single.refuse_id(id)}
     assert whole.waiting == single.waiting
@@ -84,8 +88,8 @@ def test_a_stream_brings_what_its_messages_bring_one_by_one(stream, batches):
 @settings(max_examples=100, deadline=None)
 def test_one_byte_at_a_time_brings_the_same_events(stream):
     whole, split = fresh_peer(batches=False), fresh_peer(batches=False)
-    events = [event for position in range(len(stream)) for event in split.receive(stream[position : position + 1])]
-    assert seen(events) == seen(whole.receive(stream))
+    events = [event for position in range(len(stream)) for event in received(split, stream[position : position + 1])]
+    assert seen(events) == seen(received(whole, stream))
 
 
 class PeerAgainstModel(RuleBasedStateMachine):
@@ -101,7 +105,7 @@ class PeerAgainstModel(RuleBasedStateMachine):
         self.minted: set[object] = set()
 
     def receive(self, **fields: object) -> list[Event]:
-        return self.peer.receive(encoded(**fields) + b"\n")
+        return received(self.peer, encoded(**fields) + b"\n")
 
     @rule(version=st.sampled_from(VERSIONS))
     def agree_on(self, version):
@@ -173,7 +177,7 @@ class PeerAgainstModel(RuleBasedStateMachine):
 
     @rule(garbage=st.sampled_from([b"{", b"\xff", b"5", b'{"jsonrpc":"2.0","id":1.5,"method":"x"}']))
     def they_send_garbage(self, garbage):
-        (event,) = self.peer.receive(garbage + b"\n")
+        (event,) = received(self.peer, garbage + b"\n")
         assert isinstance(event, PeerReply)
 
     @invariant()

@@ -182,6 +182,8 @@ def wire_values(kind: Any) -> SearchStrategy[Any]:
 def field_values(field: msgspec.structs.FieldInfo) -> SearchStrategy[Any]:
     if field.encode_name == "_meta":
         return st.just(envelope) if Raw in get_args(field.type) else st.none() | objects
+    if field.name == "task":
+        return st.sampled_from([UNSET, Raw(b"{}"), Raw(b'{"ttl": 5}')])
     return BY_FIELD[field.name] if field.name in BY_FIELD else wire_values(field.type)
 
 

@@ -58,12 +58,12 @@ def run(text: str, over: str, url: str = "", **options) -> list[str]:
 
 
 @contextlib.contextmanager
-def http_server() -> Iterator[str]:
+def http_server(file: Path = SERVER) -> Iterator[str]:
     """Run the server over HTTP in a process of its own, and give its URL."""
     with socket.create_server(("127.0.0.1", 0)) as chosen:
         port = chosen.getsockname()[1]
     with subprocess.Popen(
-        [sys.executable, str(SERVER), "http", str(port)],
+        [sys.executable, str(file), "http", str(port)],
         env=environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

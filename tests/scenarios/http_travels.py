@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any
 
 from dragoman import Context, Server
+from dragoman.stores import Store
 from scenarios.http_peer import DEADLINE, NEWEST, SECRET, Exchange, HttpPeer, serve
 
 
@@ -36,10 +37,13 @@ class Gate:
         await asyncio.wait_for(self.cancelled.wait(), DEADLINE)
 
 
-def travels(gate: Gate | None = None, *, name: str = "travels", secret: str = SECRET) -> Server:
+def travels(
+    gate: Gate | None = None, *, name: str = "travels", secret: str = SECRET, store: Store | None = None
+) -> Server:
     server = Server(
         name,
         secret=secret,
+        store=store,
         capabilities={"resources": {"subscribe": True}, "prompts": False},
     )
 

@@ -35,6 +35,8 @@ def values(kind: Any) -> Instances:
         return st.sampled_from(arguments)
     if origin in (Union, UnionType):
         return st.one_of([values(argument) for argument in arguments])
+    if origin is tuple:
+        return st.lists(values(arguments[0]), max_size=2).map(tuple)
     if origin is list:
         return st.lists(values(arguments[0]), max_size=2)
     if origin is dict:

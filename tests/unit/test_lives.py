@@ -1,4 +1,4 @@
-"""The five machines that have a table of states: every row, by what leads there, and that nothing else may happen."""
+"""The machines that have a table of states: every row, by what leads there, and that nothing else may happen."""
 
 import asyncio
 import inspect
@@ -20,8 +20,9 @@ from dragoman.protocol.extensions import CORE
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server import duplex as connection
 from dragoman.server.duplex import LIFE, DuplexConnection
+from dragoman.server.http import channels, streams
 from dragoman.server.http import session as http_session
-from dragoman.server.http import streams
+from dragoman.server.http.channels import CHANNEL_LIFE, SessionChannel
 from dragoman.server.http.session import SESSION_LIFE, HttpSession, SharedSession
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import STREAM_LIFE, Retention
@@ -37,6 +38,7 @@ TABLES = {
     connection: LIFE,
     http_session: SESSION_LIFE,
     streams: STREAM_LIFE,
+    channels: CHANNEL_LIFE,
     client_connection: CONNECTION_LIFE,
     reconnect: RECONNECTION,
 }
@@ -56,7 +58,7 @@ def test_what_the_table_lacks_must_not_happen(table, state, event):
 @pytest.mark.parametrize(("module", "table"), TABLES.items(), ids=lambda value: getattr(value, "__name__", ""))
 def test_every_state_can_be_reached_and_is_explained_at_the_head_of_its_file(module, table):
     states = {state for state, _ in table} | set(table.values())
-    begins = {"open", "new", "idle", "alive"}
+    begins = {"open", "new", "idle", "alive", "unopened"}
     assert states - begins <= set(table.values())
     assert not [state for state in states if not re.search(rf"\b{state}\b", inspect.getdoc(module))]
 
@@ -136,6 +138,20 @@ async def test_a_stream_is_read_let_go_finished_and_read_again():
     unread = stream_alone()
     unread.add(b"{}", last=True)
     assert unread.state == "finished"
+
+
+@scenario
+@pytest.mark.parametrize("steps", [["open", "end"], ["end", "open", "end"]])
+async def test_a_channel_of_a_session_opens_its_stream_at_most_once_and_is_over_when_it_has_answered(steps):
+    server = Server(secret=SECRET)
+    data = SharedSession(Caller(LATEST_HANDSHAKE), "s")
+    session = HttpSession(server, data, workers=Workers(server), retention=Retention())
+    channel = SessionChannel(session, Reader(), 1, can_stream=True)
+    assert channel._state == "unopened"
+    for step in steps:
+        channel.stream if step == "open" else channel.close()
+        assert channel._state == ("over" if "end" in steps[: steps.index(step) + 1] else "opened")
+    assert channel.stream is channel.opened
 
 
 class Link:

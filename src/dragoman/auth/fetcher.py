@@ -26,7 +26,7 @@ from dragoman.auth.urls import is_private
 from dragoman.errors import AuthError, InsecureUrl
 from dragoman.protocol.urls import host_of, origin_of, redacted
 from dragoman.protocol.versions import LATEST_STATELESS
-from dragoman.runtime.network import Network, SessionFactory, basic_authorization, pinned, proxy_for
+from dragoman.runtime.network import Network, SessionFactory, basic_authorization, pinned, proxy_for, read_body
 
 MAX_BYTES = 4 * 1024 * 1024
 REQUEST_SECONDS = 30.0
@@ -139,7 +139,7 @@ class Fetcher:
         """Post a JSON document; raises as `get` does."""
         return await self._send("POST", url, {"Content-Type": "application/json"}, msgspec.json.encode(value))
 
-    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> FetchedReply:
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], sent: bytes | None) -> FetchedReply:
         session, proxy = self._session, proxy_for(url, self._network)
         assert session is not None
         is_server = self._server is not None and origin_of(url) == origin_of(self._server)
@@ -150,7 +150,7 @@ class Fetcher:
                 async with session.request(
                     method,
                     url,
-                    data=body,
+                    data=sent,
                     headers={"Accept": "application/json", **headers},
                     allow_redirects=False,
                     proxy=proxy,
@@ -158,7 +158,7 @@ class Fetcher:
                     ssl=True if self._network.ssl is None else self._network.ssl,
                     middlewares=None if self._make_session is None else pinned(session, URL(url)),
                 ) as response:
-                    reply = FetchedReply(response.status, response.headers, _object(await _read(response, url)))
+                    body = await read_body(response, MAX_BYTES)
         except InsecureUrl:
             raise
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
@@ -171,9 +171,11 @@ class Fetcher:
             raise AuthError(f"{redacted(url)} cannot be asked ({type(error).__name__}); is it reachable?") from None
         finally:
             _current_check.reset(before)
+        if body is None:
+            raise AuthError(f"{redacted(url)} answered with more than {MAX_BYTES} bytes")
         if is_server and proxy is None and check.peer is not None and is_private(check.peer):
             self.in_private_network = True
-        return reply
+        return FetchedReply(response.status, response.headers, _object(body))
 
     def _own_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -181,16 +183,6 @@ class Fetcher:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=self._network.connect_timeout),
         )
-
-
-async def _read(response: aiohttp.ClientResponse, url: str) -> bytes:
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > MAX_BYTES:
-            response.close()
-            raise AuthError(f"{redacted(url)} answered with more than {MAX_BYTES} bytes")
-    return bytes(body)
 
 
 def _object(body: bytes) -> dict[str, Any] | None:

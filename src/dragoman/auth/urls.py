@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlunsplit
 
 from dragoman.errors import AuthError, InsecureRedirectUri, InsecureUrl, InvalidClientMetadataUrl
-from dragoman.protocol.urls import authority_of, host_of, is_loopback, origin_of, redacted, split
+from dragoman.protocol.urls import authority_of, host_of, is_localhost, is_loopback, origin_of, redacted, split
 
 _PRIVATE_IPV4 = (
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16"
@@ -36,7 +36,7 @@ def is_private(host: str) -> bool:
         name = (host if host.isascii() else host.encode("idna").decode("ascii")).lower().rstrip(".")
     except UnicodeError:
         return True
-    if name == "localhost" or name.endswith(".localhost"):
+    if is_localhost(name):
         return True
     address = _ip_address(name)
     if address is None:

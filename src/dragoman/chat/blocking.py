@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import aclosing, suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
 
 from dragoman.chat.chat import AsyncChat
 from dragoman.chat.replies import Chunk, PendingCall, Reply
@@ -26,17 +26,18 @@ from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
-    from typing import Self, TypeAlias, Unpack
-
     from dragoman.chat.content import Attachments
     from dragoman.chat.messages import Message, Model, ToolCall, Usage
     from dragoman.chat.options import ChatOptions
     from dragoman.chat.replies import ChatToolResult
     from dragoman.client.answer.sampling import PreferredModel, SamplerOptions, Sampling
+    from dragoman.client.extensions.skills import AsyncBoundSkill
     from dragoman.client.group.blocking import Clients
 
     ToolSource: TypeAlias = BoundTool | Client | Clients
     """A tool, or a client with tools."""
+    SkillSource: TypeAlias = Client | Clients
+    """A client with skills."""
 
 T = TypeVar("T")
 MAX_QUEUED_CHUNKS = 100
@@ -115,6 +116,20 @@ class Chat:
             TypeError: an argument is neither a tool nor a client, or belongs to the other kind of chat.
         """
         self._chat.with_tools(*[_BlockingSource(tool) for tool in tools])
+        return self
+
+    def with_skills(self, *clients: SkillSource) -> Self:
+        """Let the model load the skills of clients, by a tool `load_skill`, and read their files.
+
+        Example:
+            chat.with_tools(client).with_skills(client)
+
+        What a skill says is tagged with its server. The policy of the chat judges `server__skill`.
+
+        Raises:
+            TypeError: an argument is not a client, or belongs to the other kind of chat.
+        """
+        self._chat.with_skills(*[_BlockingSkills(client) for client in clients])
         return self
 
     def with_resource(
@@ -314,7 +329,7 @@ def _twin(given: Any) -> Any:
     """
     twin = getattr(given, "asynchronous", None)
     if twin is None:
-        raise TypeError(f"{given!r} is nothing of a blocking client; take it from a Client, or use AsyncChat")
+        raise TypeError(f"{given!r} does not belong to a blocking client; take it from a Client, or use AsyncChat")
     return twin
 
 
@@ -333,6 +348,19 @@ class _BlockingSource:
         if isinstance(given, BoundTool):
             return [given.asynchronous]
         return [tool.asynchronous for tool in await offload(given.tools)]
+
+
+class _BlockingSkills:
+    """The skills of a blocking client, for an `AsyncChat`."""
+
+    def __init__(self, given: Any) -> None:
+        if not callable(getattr(given, "skills", None)):
+            raise TypeError(f"{given!r} is no client")
+        _twin(given)
+        self._given = given
+
+    async def skills(self) -> list[AsyncBoundSkill]:
+        return [skill.asynchronous for skill in await offload(self._given.skills)]
 
 
 class _StreamReader:

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import msgspec
 
@@ -37,7 +37,7 @@ from dragoman.errors import NotFound, RoundLimit
 from dragoman.runtime.offload import offload
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from dragoman.chat.skills import AsyncSkillSource, ChatSkills
 
 MAX_ROUNDS = 25
 Fetch = Callable[[], Awaitable[list[Message]]]
@@ -75,6 +75,7 @@ class AsyncChat:
         self.usage = Usage()
         self._calls = ToolCalls(options)
         self._toolbox = Toolbox()
+        self._skills: ChatSkills | None = None
         self._tools: Mapping[str, ChatTool] = {}
         self._turns = Turns()
         self._fetches: list[Fetch] = []
@@ -122,6 +123,23 @@ class AsyncChat:
             TypeError: an argument is neither a tool nor a client, or belongs to the other kind of chat.
         """
         self._toolbox.add(tools)
+        return self
+
+    def with_skills(self, *clients: AsyncSkillSource) -> Self:
+        """Let the model load the skills of clients, by a tool `load_skill`, and read their files.
+
+        Example:
+            chat.with_tools(client).with_skills(client)
+
+        What a skill says is tagged with its server. The policy of the chat judges `server__skill`.
+
+        Raises:
+            TypeError: an argument is not a client, or belongs to the other kind of chat.
+        """
+        from dragoman.chat.skills import ChatSkills
+
+        self._skills = self._skills or ChatSkills()
+        self._skills.add(clients)
         return self
 
     def with_resource(
@@ -348,7 +366,10 @@ class AsyncChat:
 
     async def _answer(self) -> AsyncGenerator[Chunk, None]:
         """Get an answer of the model, and judge its tool calls."""
-        self._tools = self._calls.links.with_readers(await self._toolbox.list_tools())
+        tools = await self._toolbox.list_tools()
+        if self._skills is not None:
+            tools = await self._skills.with_tools(tools)
+        self._tools = self._calls.links.with_readers(tools)
         specs = [known.spec for known in self._tools.values()]
         answer = ModelAnswer()
         try:

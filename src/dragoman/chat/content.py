@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman import types
 from dragoman.chat.messages import Media, Message, Part, Text
-from dragoman.client.results import CallResult
+from dragoman.client.results import CallResult, repeated_texts
 
 MAX_RESULT_CHARACTERS = 50_000
 _BLOCKS = (*get_args(types.ContentBlock), types.UnknownContent)
@@ -87,17 +87,8 @@ def _repeats(blocks: list[Any], structured: Any) -> bool:
     """
     if structured is None or structured in ({}, []):
         return bool(blocks)
-    texts = [block.text for block in blocks if isinstance(block, types.TextContent)]
-    values = [_value(text) for text in texts]
     bare = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
-    return any(form in texts or form in values for form in (bare, {"result": bare})) or bare in (texts, values)
-
-
-def _value(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return text
+    return bool(repeated_texts(blocks, bare))
 
 
 def _cut_parts(parts: list[Part], max_characters: int) -> list[Part]:

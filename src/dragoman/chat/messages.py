@@ -162,10 +162,8 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The name of the model."""
-        ...
 
     def generate(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: ModelOptions
     ) -> AsyncIterator[Delta]:
         """Yield the answer to a conversation, piece by piece."""
-        ...

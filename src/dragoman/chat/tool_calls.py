@@ -47,15 +47,14 @@ class ToolCalls:
             await self._apply_policy(pending, pending.tool)
 
     async def _apply_policy(self, pending: PendingCall, known: ChatTool) -> None:
-        tool = known.tool
-        approval = Approval(
-            known.name, known.arguments(pending.call), tool=tool.definition, server=tool.server, id=pending.call.id
-        )
-        verdict = await self._policy.judge(known.names, tool, approval.arguments, trusted=tool.is_trusted)
+        tool, arguments = known.tool, known.arguments(pending.call)
+        judged = known.judged(arguments)
+        approval = Approval(known.name, arguments, tool=tool.definition, server=judged.server, id=pending.call.id)
+        verdict = await self._policy.judge(judged.names, tool, approval.arguments, trusted=tool.is_trusted)
         if verdict == "deny":
             pending.refusal = "This tool may not be called"
         else:
-            pending.is_allowed = verdict == "allow"
+            pending.is_allowed = verdict == "allow" or judged.is_approved
             pending.approval = approval
 
     async def make(self, pending: PendingCall, notify: Callable[[ToolCall], None], *, asks: bool) -> ChatToolResult:

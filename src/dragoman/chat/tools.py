@@ -12,6 +12,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from msgspec import Struct
+
 from dragoman import types
 from dragoman.chat.messages import ToolCall, ToolSpec
 from dragoman.client.bound import AsyncBoundTool
@@ -19,6 +21,7 @@ from dragoman.client.results import CallResult
 from dragoman.errors import DragomanError, ToolError
 from dragoman.schema.coerce import restore_arguments
 from dragoman.schema.naming import safe_name, tool_names
+from dragoman.types.memo import Recent
 
 
 class HasTools(Protocol):
@@ -37,6 +40,15 @@ MAX_KEPT_LINKS = 1_000
 _logger = logging.getLogger("dragoman.chat")
 
 
+class Judged(Struct, frozen=True):
+    """What the policy and a person judge of a call."""
+
+    names: tuple[str, ...]
+    server: str | None
+    is_approved: bool = False
+    """Whether a person need not be asked, because the same was approved before."""
+
+
 class ChatTool:
     """A tool that a model may call."""
 
@@ -44,10 +56,10 @@ class ChatTool:
         self.name = name
         self.tool = tool
 
-    @property
-    def names(self) -> tuple[str, str, str]:
-        """The names of the tool: for the model, on the server, and `server__tool`."""
-        return self.name, self.tool.name, f"{self.tool.server or ''}__{self.tool.name}"
+    def judged(self, arguments: types.Json) -> Judged:  # noqa: ARG002
+        """Return the names of the tool, for the model, on the server, and as `server__tool`, and its server."""
+        names = (self.name, self.tool.name, f"{self.tool.server or ''}__{self.tool.name}")
+        return Judged(names, self.tool.server)
 
     @property
     def spec(self) -> ToolSpec:
@@ -95,7 +107,8 @@ class Toolbox:
         for place, source in enumerate(self._sources):
             for tool in await self._tools_of(place, source):
                 alike = found.setdefault(tool.name, [])
-                if not any(tool.is_same_as(known) for known in alike):
+                # MUST (apps): a tool without "model" in its visibility is not in the list of the model.
+                if tool.ui.model_visible and not any(tool.is_same_as(known) for known in alike):
                     alike.append(tool)
                     tools.append(tool)
         self.size = len(tools)
@@ -126,7 +139,7 @@ class ResourceLinks:
 
     def __init__(self, mode: LinkMode) -> None:
         self._mode = mode
-        self._kept: dict[tuple[str, str], None] = {}
+        self._kept: Recent[tuple[str, str], None] = Recent(MAX_KEPT_LINKS)
         """The name of the tool that returned a link, and the URI; the oldest first."""
 
     async def receive(self, known: ChatTool, result: CallResult, timeout: float | None) -> CallResult:
@@ -144,10 +157,7 @@ class ResourceLinks:
 
     def _keep(self, tool: str, links: Sequence[types.ResourceLink]) -> None:
         for link in links:
-            self._kept.pop((tool, link.uri), None)
             self._kept[tool, link.uri] = None
-        while len(self._kept) > MAX_KEPT_LINKS:
-            del self._kept[next(iter(self._kept))]
 
     def with_readers(self, tools: Mapping[str, ChatTool]) -> dict[str, ChatTool]:
         """Return the tools, and a tool for each server that reads the linked resources."""

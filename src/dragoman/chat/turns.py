@@ -1,8 +1,9 @@
 """The turns of a conversation, one at a time, and the observers of a turn.
 
-A turn that begins while another is running is refused. Waiting instead was rejected: it would never end if the other
-turn is a stream that is no longer read. A turn that begins while another is being cancelled waits for the end of that
-one, because every call has a result only then.
+A conversation refuses a turn while another turn is running. While the other turn is being cancelled, the new turn
+waits for its end: only then does every tool call have a result.
+
+Rejected: to wait for a running turn. The other turn may be a stream that nobody reads any more, and would never end.
 
 Observers (`on_message`, `on_tool_call`, `on_tool_result`) are called by one task, in order and one at a time, while the
 turn is running. A slow observer delays the other observers and the end of the turn, but neither the model nor the

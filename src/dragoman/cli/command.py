@@ -23,7 +23,10 @@ from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.terminal import printable_line
 
-VERBS = ("run", "list", "call", "read", "prompt", "complete", "chat", "doctor", "init", "auth", "version")
+VERBS = (
+    *("run", "worker", "list", "call", "read", "prompt", "complete", "skill", "chat", "doctor", "init", "auth"),
+    "version",
+)
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -100,11 +103,7 @@ _CONNECTING = (
     _shared("--config", metavar="FILE", help="The file that names servers; else it is looked for."),
     _shared("--trust", is_flag=True, help="Trust the configuration file that is found here, and remember that."),
     _shared(
-        "--input",
-        type=named_value("="),
-        multiple=True,
-        metavar="ID=VALUE",
-        help="What ${input:ID} stands for in it.",
+        "--input", type=named_value("="), multiple=True, metavar="ID=VALUE", help="What ${input:ID} stands for in it."
     ),
     _shared(
         "--timeout", type=_seconds, metavar="SECONDS", help="Give up after so many seconds without a sign of life."

@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman import types
 from dragoman.cli.terminal import Terminal
-from dragoman.client.results import CallResult
+from dragoman.client.results import CallResult, repeated_texts
 
 MAX_NAMES = 10_000
 _SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "image/webp": ".webp"}
@@ -33,7 +33,7 @@ class Display:
         if self._terminal.settings.json:
             self._terminal.write_json(call_json(result))
             return
-        repeats = _repetitions(result)
+        repeats = repeated_texts(result.content, result.structured) if result.has_structured else []
         texts = [block for block in result.content if isinstance(block, types.TextContent)]
         if not result.has_structured or len(repeats) < len(texts):
             self.blocks(result.content)
@@ -92,26 +92,6 @@ class Display:
 def _suffix(mime_type: str | None) -> str:
     plain = (mime_type or "").partition(";")[0].strip().lower()
     return _SUFFIXES.get(plain) or mimetypes.guess_extension(plain) or ".bin"
-
-
-def _repetitions(result: CallResult) -> list[types.TextContent]:
-    """Return the texts that repeat the structured content, as a whole or item by item."""
-    whole = result.structured
-    if not result.has_structured:
-        return []
-    texts = [block for block in result.content if isinstance(block, types.TextContent)]
-    if isinstance(whole, list) and len(whole) == len(texts) and all(map(_equals, texts, whole)):
-        return texts
-    return [block for block in texts if _equals(block, whole) or _equals(block, {"result": whole})]
-
-
-def _equals(block: types.TextContent, value: Any) -> bool:
-    if block.text == value:
-        return True
-    try:
-        return bool(msgspec.json.decode(block.text) == value)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return False
 
 
 def call_json(result: CallResult) -> types.Json:

@@ -36,13 +36,12 @@ def exit_code(error: BaseException) -> int:
 
 def one_line(error: BaseException) -> str:
     """Return the cause and the remedy of an error as one line."""
-    if isinstance(error, errors.ServerCrashed):
-        cause = " ".join(str(error).partition("The last of its stderr:")[0].split())
-        lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
-        return f"{cause} It wrote: {lines[-1]} (--verbose shows all of it)" if lines else cause
     text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, errors.ServerCrashed):
+        lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
+        return f"{error.summary} It wrote: {lines[-1]} (--verbose shows all of it)" if lines else text
     if isinstance(error, errors.Timeout):
-        return text.replace("raise connect_timeout", "give it more with --timeout")
+        return text if error.option is None else f"{error.summary} If it needs longer, give it more with --timeout"
     if isinstance(error, errors.RpcError):
         return f"the server refused ({error.code}): {text}"
     return text if isinstance(error, errors.DragomanError) else f"{type(error).__name__}: {text}; --verbose shows where"
@@ -50,11 +49,7 @@ def one_line(error: BaseException) -> str:
 
 def error_json(error: BaseException, code: int) -> dict[str, object]:
     """Return an error as JSON."""
-    found: dict[str, object] = {
-        "kind": type(error).__name__,
-        "message": " ".join(str(error).split()),
-        "exitCode": code,
-    }
+    found: dict[str, object] = {"kind": type(error).__name__, "message": " ".join(str(error).split()), "exitCode": code}
     if isinstance(error, errors.RpcError):
         found["code"] = error.code
         if isinstance(error.data, dict | list | str | int | float):

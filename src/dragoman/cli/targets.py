@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from dragoman.cli.command import show_logs, usage_error
+from dragoman.cli.server_file import split_target
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
-from dragoman.cli.verbs.run import split_target
 from dragoman.errors import AuthError, AuthRequired
 from dragoman.runtime.terminal import is_terminal
 
@@ -176,7 +176,9 @@ def command_oauth(**options: Any) -> OAuth:
 
 async def _stored_login(url: str, options: dict[str, Any]) -> OAuth | None:
     def refuse_login(_: str) -> None:
-        raise AuthRequired(f"The login has expired; log in again: dragoman auth login {url}")
+        error = AuthRequired(f"The login has expired; log in again: dragoman auth login {url}")
+        error.has_remedy = True
+        raise error
 
     oauth = command_oauth(**options, redirect_handler=refuse_login)
     try:
@@ -225,7 +227,7 @@ async def connected(terminal: Terminal, resolved: ResolvedTarget, **handlers: An
 
 def with_remedy(error: AuthRequired, resolved: ResolvedTarget) -> AuthRequired:
     """Return the error of a server that requires credentials, with the remedy."""
-    if resolved.url is None or "dragoman auth login" in str(error):
+    if resolved.url is None or error.has_remedy:
         return error
     text = str(error).rstrip(".")
     return AuthRequired(

@@ -30,8 +30,16 @@ if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient as AsyncClient
     from dragoman.client.connect.endpoint import Target as Target
     from dragoman.client.connect.endpoint import register_transport as register_transport
+    from dragoman.client.extensions.contract import AnswerNext as AnswerNext
     from dragoman.client.extensions.contract import ClientExtension as ClientExtension
     from dragoman.client.extensions.contract import ExtendedRequest as ExtendedRequest
+    from dragoman.client.extensions.contract import ExtensionClient as ExtensionClient
+    from dragoman.client.extensions.contract import ExtensionHandler as ExtensionHandler
+    from dragoman.client.extensions.contract import ReceivedRequest as ReceivedRequest
+    from dragoman.client.extensions.tasks.handles import AsyncServerTasks as AsyncServerTasks
+    from dragoman.client.extensions.tasks.handles import AsyncTask as AsyncTask
+    from dragoman.client.extensions.tasks.handles import ServerTasks as ServerTasks
+    from dragoman.client.extensions.tasks.handles import Task as Task
     from dragoman.client.group.blocking import Clients as Clients
     from dragoman.client.group.blocking import GroupTool as GroupTool
     from dragoman.client.group.group import AsyncClients as AsyncClients
@@ -41,6 +49,7 @@ if TYPE_CHECKING:
     from dragoman.client.options import CallOptions as CallOptions
     from dragoman.client.options import ClientOptions as ClientOptions
     from dragoman.client.results import CallResult as CallResult
+    from dragoman.client.results import FurtherResult as FurtherResult
     from dragoman.protocol.extensions import ExtensionRow as ExtensionRow
     from dragoman.protocol.methods import Method as Method
     from dragoman.protocol.subscriptions import SubscriptionField as SubscriptionField
@@ -55,12 +64,14 @@ else:
             "bound": "AsyncBoundPrompt AsyncBoundResource AsyncBoundResourceTemplate AsyncBoundTool",
             "client": "AsyncClient",
             "answer.elicitation": "Accept Cancel Decline Elicitation ElicitationHandler ElicitationRequest",
-            "extensions.contract": "ClientExtension ExtendedRequest",
+            "extensions.contract": "AnswerNext ClientExtension ExtendedRequest ExtensionClient ExtensionHandler"
+            " ReceivedRequest",
+            "extensions.tasks.handles": "AsyncServerTasks AsyncTask ServerTasks Task",
             "group.group": "AsyncClients AsyncGroupTool",
             "group.blocking": "Clients GroupTool",
             "hear.notifications": "LogMessage ServerNotification",
             "options": "CallOptions ClientOptions",
-            "results": "CallResult",
+            "results": "CallResult FurtherResult",
             "answer.roots": "Roots",
             "answer.sampling": "Sampling SamplingHandler SamplingRequest",
             "connect.endpoint": "Target register_transport",

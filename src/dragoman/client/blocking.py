@@ -8,13 +8,12 @@ stopped then, within three seconds.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 
 from dragoman.client.bound import (
     AsyncBoundPrompt,
@@ -32,18 +31,17 @@ from dragoman.client.connect.endpoint import Target
 from dragoman.client.options import CallOptions, ClientOptions, reusable
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured
-from dragoman.errors import DragomanError
 from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from dragoman.client.extensions.skills import BoundSkill
+    from dragoman.client.extensions.tasks.handles import ServerTasks, Task
 
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")
 Twin = TypeVar("Twin", bound=Bound[Any])
-EXIT_SECONDS = 3.0
 _fork_lock = threading.Lock()
 
 
@@ -175,6 +173,9 @@ class Client(ClientProperties):
     discover = blocking(AsyncClient.discover)
     list_tools = blocking(AsyncClient.list_tools)
     call_tool = blocking(AsyncClient.call_tool)  # type: ignore[arg-type]  # mypy minds **unknown
+    call_tool_unfinished = blocking(AsyncClient.call_tool_unfinished)
+    view = blocking(AsyncClient.view)
+    call_from_app = blocking(AsyncClient.call_from_app)
     list_prompts = blocking(AsyncClient.list_prompts)
     get_prompt = blocking(AsyncClient.get_prompt)
     list_resources = blocking(AsyncClient.list_resources)
@@ -203,6 +204,39 @@ class Client(ClientProperties):
             NotFound: the server has nothing of that name.
         """
         return BoundTool(self, self._drive(AsyncClient.tool, name, refresh=refresh))
+
+    def skills(self) -> list[BoundSkill]:
+        """Return the skills that the server lists; nothing of them is fetched before they are loaded."""
+        from dragoman.client.extensions.skills import BoundSkill
+
+        return [BoundSkill(self, skill) for skill in self._drive(AsyncClient.skills)]
+
+    def skill(self, name: str) -> BoundSkill:
+        """Return a skill, by its name, or by the URI of its SKILL.md, which need not be listed.
+
+        Raises:
+            NotFound: the server has nothing of that name, or several skills.
+        """
+        from dragoman.client.extensions.skills import BoundSkill
+
+        return BoundSkill(self, self._drive(AsyncClient.skill, name))
+
+    @property
+    def tasks(self) -> ServerTasks:
+        """The tasks of the server, for a client with `tasks=True`: `list`, `get`, `result` and `cancel`."""
+        from dragoman.client.extensions.tasks.handles import ServerTasks
+
+        return ServerTasks(self, self._run)
+
+    def task(self, id: str, *, tool: str | None = None) -> Task:
+        """Return a task by its id, as `tasks.get` does."""
+        return self.tasks.get(id, tool=tool)
+
+    def start_tool(
+        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> Task:
+        """Call a tool with the options of `call_tool`, and return its task as soon as the server has made it."""
+        return self.tasks.start(tool, arguments, **options)
 
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
         """Return every prompt of the server, from the cached list while that is fresh."""
@@ -386,25 +420,10 @@ def _release(client: AsyncClient) -> None:
         loop.kept.discard(client)
 
 
-async def _stop(clients: list[AsyncClient]) -> None:
-    await asyncio.wait([asyncio.ensure_future(client.stop()) for client in clients], timeout=EXIT_SECONDS)
-
-
-def _stop_open_clients() -> None:
-    loop = existing_portal()
-    if loop is None or not loop.kept:
-        return
-    try:
-        outcome(loop.start(_stop(list(loop.kept))), EXIT_SECONDS + 1)
-    except (TimeoutError, RuntimeError, DragomanError):
-        return
-
-
 def _renew_lock() -> None:
     global _fork_lock
     _fork_lock = threading.Lock()
 
 
-atexit.register(_stop_open_clients)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack
 
 from dragoman import types
-from dragoman.client.results import CallResult, Structured
-from dragoman.errors import ValidationError
+from dragoman.client.results import CallResult, Structured, contents_bytes
 from dragoman.protocol.uritemplate import UriTemplate
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
-
     from dragoman.client.client import AsyncClient
     from dragoman.client.options import CallOptions
 
@@ -103,6 +100,13 @@ class ToolView(Described[types.Tool]):
     def output_schema(self) -> types.Json | None:
         """The JSON Schema of the structured content; None if the server gave none."""
         return self.definition.output_schema
+
+    @property
+    def ui(self) -> types.ToolUi:
+        """The app that shows the tool's results, and whether models and apps may call the tool."""
+        from dragoman.protocol.official.apps import tool_ui
+
+        return tool_ui(self.definition.meta)
 
     @property
     def annotations(self) -> types.ToolAnnotations:
@@ -199,7 +203,18 @@ class AsyncBoundPrompt(Bound[types.Prompt], PromptView):
         return await self._client.complete(types.PromptReference(self.name), argument, value, context)
 
 
-class ResourceView(Described[types.Resource]):
+class AppDocument(Described[D]):
+    """The definition of a resource or template, which may be the document of an app."""
+
+    @property
+    def ui(self) -> types.ResourceUi:
+        """What the document of an app needs of its host: origins, permissions, domain and border."""
+        from dragoman.protocol.official.apps import resource_ui
+
+        return resource_ui(self.definition.meta)
+
+
+class ResourceView(AppDocument[types.Resource]):
     """The definition of a resource."""
 
     @property
@@ -273,7 +288,7 @@ class AsyncBoundResource(Bound[types.Resource], ResourceView):
         self._edition += 1
 
 
-class ResourceTemplateView(Described[types.ResourceTemplate]):
+class ResourceTemplateView(AppDocument[types.ResourceTemplate]):
     """The definition of a resource template."""
 
     @property
@@ -355,15 +370,4 @@ def join_contents(contents: list[types.ResourceContents]) -> str | bytes:
     """
     if all(part.blob is None for part in contents):
         return "\n".join(part.text or "" for part in contents)
-    return b"".join(_as_bytes(part) for part in contents)
-
-
-def _as_bytes(part: types.ResourceContents) -> bytes:
-    from base64 import b64decode
-
-    if part.blob is None:
-        return (part.text or "").encode()
-    try:
-        return b64decode(part.blob)
-    except ValueError as error:
-        raise ValidationError(f"The blob of {part.uri} is no base64: {error}") from None
+    return b"".join(contents_bytes(part) for part in contents)

@@ -29,6 +29,7 @@ from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.schema.compile import compile_schema
 from dragoman.schema.peer_schemas import PeerSchema
+from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     from dragoman.client.session import ClientSession
@@ -73,7 +74,7 @@ class ListedTool:
         hints = self.tool.annotations
         return hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
 
-    def misfit(self, result: types.CallToolResult) -> ValidationError | None:
+    def violation(self, result: types.CallToolResult) -> ValidationError | None:
         """Return the first violation of the output schema in the structured content of a result, if there is one."""
         schema, structured = self.tool.output_schema, result.structured_content
         if schema is None or result.is_error:
@@ -120,7 +121,7 @@ class Catalog:
         """The tools that were listed, by name."""
         self.was_listed_for_result = False
         """Whether the tools were listed to compare a result with the schema of an unknown tool."""
-        self.linked: dict[str, types.Resource] = {}
+        self.linked: Recent[str, types.Resource] = Recent(MAX_LINKED)
         """The latest resources that results of tools linked to, by URI."""
         self._lists: dict[tuple[Kind, Hashable], _CachedList] = {}
         self._editions: Counter[Kind] = Counter()
@@ -207,10 +208,7 @@ class Catalog:
         for block in content:
             if type(block) is types.ResourceLink:
                 fields = {name: getattr(block, name) for name in types.Resource.__struct_fields__}
-                self.linked.pop(block.uri, None)
                 self.linked[block.uri] = types.Resource(**fields)
-                if len(self.linked) > MAX_LINKED:
-                    del self.linked[next(iter(self.linked))]
 
 
 class Lists:
@@ -227,10 +225,10 @@ class Lists:
         if not connection.offers(capability):
             return msgspec.convert({entries: []}, kind)
         params = {} if cursor is None else {"cursor": cursor}
-        extended = self._session.extensions.page_type(method, kind, entries, connection.version)
-        page = await self._session.request(method, params, extended, options)
+        extended: Any = self._session.table.page_type(method, connection.version)
+        page: P = await self._session.request(method, params, extended, options)
         if isinstance(page, types.ListToolsResult):
-            mirrors = connection.link.is_http and connection.version.stateless
+            mirrors = connection.link.is_http and connection.version.mirrors_headers
             page.tools = self._session.catalog.add_tools(page.tools, mirrors=mirrors)
         return page
 
@@ -242,7 +240,7 @@ class Lists:
         """
         session = self._session
         connection = await session.start()
-        is_stateless, changes = connection.version.stateless, f"{_METHODS[_PAGES[kind]][1]}_list_changed"
+        version, changes = connection.version, f"{_METHODS[_PAGES[kind]][1]}_list_changed"
 
         def stream() -> object | None:
             # The acknowledged filter identifies the stream: each `subscriptions/listen` request has another object.
@@ -251,10 +249,10 @@ class Lists:
 
         identity = await self._identity()
         if not refresh:
-            found = session.catalog.find(kind, identity, is_always_fresh=not is_stateless, stream=stream())
+            found = session.catalog.find(kind, identity, is_always_fresh=not version.has_cache_hints, stream=stream())
             if found is not None:
                 return found
-        if is_stateless and connection.offers(_METHODS[_PAGES[kind]][1], "list_changed"):
+        if version.listens and connection.offers(_METHODS[_PAGES[kind]][1], "list_changed"):
             session.subscriptions.stream.update(connection, **{changes: True})
         before, edition = stream(), session.catalog.edition(kind)
         items, ttl_ms = await self._fetch(kind)

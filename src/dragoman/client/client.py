@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Never, Protocol, Self, Unpack, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -17,27 +17,25 @@ from dragoman.client.catalog import MAX_PAGES, ListedTool, Lists, find
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.connect.finalizer import Finalizer
 from dragoman.client.extensions.installed import Extensions
+from dragoman.client.extensions.official import requested
 from dragoman.client.options import (
+    CallOptions,
     ClientOptions,
     OnProgress,
     RequestOptions,
+    as_text,
     check,
-    unknown_call_option,
+    resumption,
 )
 from dragoman.client.properties import ClientProperties
-from dragoman.client.results import CallResult, Structured, unwrap
+from dragoman.client.results import CallResult, FurtherResult, Structured, unwrap
 from dragoman.client.session import ClientSession
-from dragoman.errors import (
-    CapabilityNotAvailable,
-    DragomanError,
-    HeaderMismatch,
-    RpcError,
-    ToolError,
-    TransportError,
-)
+from dragoman.errors import CapabilityNotAvailable, DragomanError, HeaderMismatch, RpcError, ToolError, TransportError
 
 if TYPE_CHECKING:
-    from typing import Never, Self, Unpack
+    from dragoman.client.extensions.apps import AppView
+    from dragoman.client.extensions.skills import AsyncBoundSkill
+    from dragoman.client.extensions.tasks.handles import AsyncServerTasks, AsyncTask
 
 _logger = logging.getLogger("dragoman.client")
 
@@ -79,7 +77,7 @@ class AsyncClient(ClientProperties):
         self._approval_timeout = given.get("approval_timeout")
         self._approvals = Approvals()
         self._listing_tools: asyncio.Task[None] | None = None
-        self._session = ClientSession(target, given, Extensions(given.get("extensions")))
+        self._session = ClientSession(target, given, Extensions(requested(given)))
         self._lists = Lists(self._session, given.get("max_pages", MAX_PAGES))
         self._finalizer = Finalizer(self, self._session)
 
@@ -214,32 +212,79 @@ class AsyncClient(ClientProperties):
             TransportError: the connection was lost; the tool may have run.
             ValidationError: the structured content does not fit `result_type`, or the schema in a strict client.
         """
-        name, given = tool if isinstance(tool, str) else str(tool.name), dict(arguments or {})
-        params: dict[str, Any] = {"name": name, "arguments": given}
+        name = tool if isinstance(tool, str) else str(tool.name)
+        params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
         if unknown or input_responses is not None or request_state is not None:
-            params |= _resumption(input_responses, request_state, unknown)
-        if self._on_approval is not None:
-            params["arguments"] = await self._approved(self._on_approval, name, given)
+            params |= resumption(input_responses, request_state, unknown)
         options = RequestOptions(timeout, total_timeout, on_progress, progress_token, headers, meta)
-        options.is_repeatable = idempotent
-        try:
-            result = await self._call(name, params, options)
-        except HeaderMismatch:
-            options.is_repeatable = idempotent
-            # The server requires arguments of the tool in HTTP headers that the client does not know, or knows wrongly.
-            await self._lists.all("tools", refresh=True)
-            result = await self._call(name, params, options)
-        listed = self._session.catalog.tools.get(name)
-        if listed is None or listed.misfit(result) is not None:
+        outcome = await self._call(name, params, options, idempotent=idempotent, raise_on_error=raise_on_error)
+        return outcome if result_type is None else outcome.of_type(result_type)  # type: ignore[no-any-return]
+
+    async def call_tool_unfinished(
+        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> CallResult | FurtherResult:
+        """Call a tool as `call_tool` does, but do not let an extension finish a result of one of its types.
+
+        Example:
+            result = await client.call_tool_unfinished("render")
+            if isinstance(result, FurtherResult):
+                print(result.result_type, result.fields)
+
+        The options are those of `call_tool`, which also says what is raised.
+        """
+        given: dict[str, Any] = dict(options)
+        name = tool if isinstance(tool, str) else str(tool.name)
+        params = {"name": name, "arguments": dict(arguments or {})}
+        params |= resumption(given.pop("input_responses", None), given.pop("request_state", None))
+        policy = {"idempotent": given.pop("idempotent", None), "raise_on_error": given.pop("raise_on_error", True)}
+        return await self._call(name, params, RequestOptions(**given, finish=False), **policy)  # type: ignore[no-any-return]
+
+    async def _call(
+        self,
+        name: str,
+        params: dict[str, Any],
+        options: RequestOptions,
+        *,
+        idempotent: bool | None,
+        raise_on_error: bool,
+        result: Any = None,
+    ) -> Any:
+        """Return the `CallResult` of an approved call, or a `FurtherResult`; `result` is that of a call sent before."""
+        session, is_listed_again = self._session, False
+        if self._on_approval is not None and result is None:
+            params["arguments"] = await self._approved(self._on_approval, name, params["arguments"])
+        needs_list = session.extensions.tool_rows and name not in session.catalog.tools and result is None
+        if needs_list and session.extensions.reads_tools((await session.start()).version):
+            await self._list_tools_once()
+        while result is None:
+            connection = session.connections.latest
+            # A new connection clears the catalog, so the entries of a lost connection are not used.
+            listed = None if connection is None or connection.state != "alive" else session.catalog.tools.get(name)
+            options.mirrored, options.is_repeatable = None if listed is None else listed.plan, idempotent
+            if idempotent is None and listed is not None and self.trusted:
+                options.is_repeatable = listed.is_idempotent
+            try:
+                result = await session.request("tools/call", params, types.CallToolResult, options)
+            except HeaderMismatch:
+                # The server requires arguments of the tool in HTTP headers that the client does not know, or knows
+                # wrongly.
+                if is_listed_again:
+                    raise
+                is_listed_again = True
+                await self._lists.all("tools", refresh=True)
+        if type(result) is FurtherResult:
+            return result
+        listed = session.catalog.tools.get(name)
+        if listed is None or listed.violation(result) is not None:
             listed = await self._compared(name, listed, result)
         if listed is not None and listed.is_wrapped:
             unwrap(result)
-        outcome = CallResult.of(result)
+        outcome: CallResult[Any] = CallResult.of(result)
         if types.ResourceLink in map(type, outcome.content):
-            self._session.catalog.add_links(outcome.content)
+            session.catalog.add_links(outcome.content)
         if outcome.is_error and raise_on_error:
-            raise ToolError(self._session.with_advice(outcome.failure), outcome)
-        return outcome if result_type is None else outcome.of_type(result_type)
+            raise ToolError(session.with_advice(outcome.failure), outcome)
+        return outcome
 
     async def _approved(self, handler: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Ask the approval handler about a call, and return the approved arguments."""
@@ -247,17 +292,6 @@ class AsyncClient(ClientProperties):
         approval = Approval(name, arguments, tool=None if listed is None else listed.tool, server=self.server_name)
         await self._approvals.decide(handler, approval, self._approval_timeout)
         return dict(approval.arguments)
-
-    def _call(
-        self, name: str, params: dict[str, Any], options: RequestOptions
-    ) -> Coroutine[Any, Any, types.CallToolResult]:
-        connection = self._session.connections.latest
-        # A new connection clears the catalog, so the entries of a lost connection are not used.
-        listed = None if connection is None or connection.state != "alive" else self._session.catalog.tools.get(name)
-        options.mirrored = None if listed is None else listed.plan
-        if options.is_repeatable is None and listed is not None and self.trusted:
-            options.is_repeatable = listed.is_idempotent
-        return self._session.request("tools/call", params, types.CallToolResult, options)
 
     async def _compared(self, name: str, listed: ListedTool | None, result: types.CallToolResult) -> ListedTool | None:
         """Compare a result with the output schema of its tool, and return the tool; list the tools if that may help.
@@ -270,21 +304,21 @@ class AsyncClient(ClientProperties):
             await self._list_tools_once()
             catalog.was_listed_for_result = True
             listed = catalog.tools.get(name)
-        misfit = None if listed is None else listed.misfit(result)
-        if listed is None or misfit is None:
+        violation = None if listed is None else listed.violation(result)
+        if listed is None or violation is None:
             return listed
         if not listed.is_rechecked:
             await self._list_tools_once()
             listed.is_rechecked = True
             latest = catalog.tools.get(name)
             if latest is not None and latest is not listed:
-                latest_misfit = latest.misfit(result)
-                if latest_misfit is None:
+                latest_violation = latest.violation(result)
+                if latest_violation is None:
                     return latest
-                misfit = latest_misfit
+                violation = latest_violation
         if self._strict:
-            raise misfit
-        _logger.warning("%s", misfit)
+            raise violation
+        _logger.warning("%s", violation)
         return listed
 
     async def _list_tools_once(self) -> None:
@@ -299,6 +333,72 @@ class AsyncClient(ClientProperties):
             await self._lists.all("tools", refresh=False)
         except DragomanError as error:
             _logger.warning("The tools cannot be listed, to compare a result with its schema: %s", error)
+
+    # Tasks.
+
+    @property
+    def tasks(self) -> AsyncServerTasks:
+        """The tasks of the server, for a client with `tasks=True`: `list`, `get`, `result` and `cancel`."""
+        from dragoman.client.extensions.tasks.handles import AsyncServerTasks
+
+        return AsyncServerTasks(self, self._session.extensions, self._call)
+
+    async def task(self, id: str, *, tool: str | None = None) -> AsyncTask:
+        """Return a task by its id, as `tasks.get` does."""
+        return await self.tasks.get(id, tool=tool)
+
+    async def start_tool(
+        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> AsyncTask:
+        """Call a tool with the options of `call_tool`, and return its task as soon as the server has made it."""
+        return await self.tasks.start(tool, arguments, **options)
+
+    # Apps.
+
+    async def view(self, app: ToolLike) -> AppView:
+        """Read an app to show it: by its `ui://` URI, or by a tool whose results it shows.
+
+        Raises:
+            NotFound: the tool has no app.
+            ValidationError: the resource is not the document of an app.
+        """
+        from dragoman.client.extensions.apps import open_view
+
+        return await open_view(self, app)
+
+    async def call_from_app(
+        self, view: AppView, tool: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> CallResult:
+        """Call a tool for an app that is shown, with the options of `call_tool`.
+
+        Example:
+            result = await client.call_from_app(view, "refresh", {"city": "Oslo"}, raise_on_error=False)
+
+        Raises:
+            AppRefused: the app belongs to another server, or the tool is not visible to apps.
+        """
+        from dragoman.client.extensions.apps import require_app_visible
+
+        await require_app_visible(self, view, tool)
+        return await self.call_tool(tool, arguments, **options)
+
+    # Skills.
+
+    async def skills(self) -> list[AsyncBoundSkill]:
+        """Return the skills that the server lists; nothing of them is fetched before they are loaded."""
+        from dragoman.client.extensions.skills import list_skills
+
+        return await list_skills(self)
+
+    async def skill(self, name: str) -> AsyncBoundSkill:
+        """Return a skill, by its name, or by the URI of its SKILL.md, which need not be listed.
+
+        Raises:
+            NotFound: the server has nothing of that name, or several skills.
+        """
+        from dragoman.client.extensions.skills import find_skill
+
+        return await find_skill(self, name)
 
     # Prompts.
 
@@ -338,8 +438,8 @@ class AsyncClient(ClientProperties):
         Raises:
             RpcError: the server has no such prompt, or an argument is missing.
         """
-        texts = {key: _as_text(value) for key, value in (arguments or {}).items()}
-        params = {"name": name, "arguments": texts, **_resumption(input_responses, request_state)}
+        texts = {key: as_text(value) for key, value in (arguments or {}).items()}
+        params = {"name": name, "arguments": texts, **resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("prompts/get", params, types.GetPromptResult, options)
 
@@ -409,7 +509,7 @@ class AsyncClient(ClientProperties):
         Raises:
             RpcError: the server has no such resource.
         """
-        params = {"uri": uri, **_resumption(input_responses, request_state)}
+        params = {"uri": uri, **resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("resources/read", params, types.ReadResourceResult, options)
 
@@ -474,8 +574,7 @@ class AsyncClient(ClientProperties):
         Raises:
             TransportError: the notification could not be sent.
         """
-        connection = await self._session.start()
-        await connection.notify(method, connection.with_envelope(params or {}))
+        await self._session.notify(method, params or {})
 
     async def listen(self, /, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
         """Subscribe to notifications of extensions, and return the filter that the server acknowledged.
@@ -497,24 +596,3 @@ class AsyncClient(ClientProperties):
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Request log messages of this level and above."""
         await self._session.set_log_level(level)
-
-
-def _resumption(
-    input_responses: Mapping[str, Any] | None, request_state: str | None, unknown: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the parameters that resume a call which raised `InputNeeded`.
-
-    Raises:
-        TypeError: arguments of a tool were given as options.
-    """
-    if unknown:
-        raise unknown_call_option(unknown)
-    params = {
-        "inputResponses": None if input_responses is None else dict(input_responses),
-        "requestState": request_state,
-    }
-    return {key: value for key, value in params.items() if value is not None}
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
+import msgspec
 from msgspec import Struct
 
 from dragoman import types
@@ -54,6 +55,8 @@ class RequestOptions(Struct):
     """Whether the request may be sent again after the connection was lost; None decides by its method."""
     on_id: Callable[[types.RequestId], Any] | None = None
     """Called with the id of each request before it is sent."""
+    finish: bool = True
+    """Whether an extension finishes a result of one of its types."""
 
 
 class CallOptions(TypedDict, total=False):
@@ -110,6 +113,10 @@ class ClientOptions(TypedDict, total=False):
     """Declared besides those of the handlers; False hides one. A `ClientCapabilities` is declared unchanged."""
     extensions: Iterable[ClientExtension | Mapping[str, types.Json]] | Mapping[str, types.Json] | None
     """Extensions: objects of `ClientExtension`; or settings by id, which are only declared."""
+    apps: bool | Mapping[str, Any]
+    """Declare that this client shows apps; or the settings to declare, such as `{"mimeTypes": [...]}`."""
+    tasks: bool
+    """Let tools run as tasks, which outlive their request and the connection (False)."""
     on_approval: ApprovalHandler | None
     """Decides before each tool call whether the client may send it: takes an `Approval`."""
     approval_timeout: float | None
@@ -188,6 +195,10 @@ def check_value(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be an integer, not {value!r}")
     if name in _POSITIVE and value is not None and not value > 0:
         raise ValueError(f"{name} must be more than 0, not {value!r}")
+    if name == "apps" and not isinstance(value, bool | Mapping):
+        raise TypeError(f"apps must be True, or a mapping of settings, not {value!r}")
+    if name == "tasks" and not isinstance(value, bool):
+        raise TypeError(f"tasks must be True or False, not {value!r}")
     if name == "env":
         _check_env(value)
     if name == "log_level" and value not in get_args(types.LoggingLevel):
@@ -218,6 +229,28 @@ def unknown_call_option(unknown: Mapping[str, Any]) -> TypeError:
         f"call_tool has no option {name!r}. Give the arguments of a tool as a dictionary,"
         f" call_tool(tool, {{{name!r}: ...}}), or call the tool itself: client.tool(...)({name}=...)"
     )
+
+
+def as_text(value: Any) -> str:
+    """Return an argument of a prompt as text: a value that is not text as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def resumption(
+    input_responses: Mapping[str, Any] | None, request_state: str | None, unknown: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the parameters that resume a call which raised `InputNeeded`.
+
+    Raises:
+        TypeError: arguments of a tool were given as options.
+    """
+    if unknown:
+        raise unknown_call_option(unknown)
+    params = {
+        "inputResponses": None if input_responses is None else dict(input_responses),
+        "requestState": request_state,
+    }
+    return {key: value for key, value in params.items() if value is not None}
 
 
 def seconds(given: float | None, variable: str, default: float) -> float:

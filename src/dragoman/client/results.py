@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -28,10 +29,18 @@ COMPLETE, INPUT_REQUIRED = "complete", "input_required"
 
 
 class FurtherResult(Struct):
-    """A result whose type belongs to an extension."""
+    """A result whose type belongs to an extension; `fields` are its fields."""
 
     result_type: str
     raw: Raw
+
+    def __repr__(self) -> str:
+        return f"<FurtherResult of the type {self.result_type!r}>"
+
+    @property
+    def fields(self) -> types.Json:
+        """The fields of the result, as the server sent them."""
+        return msgspec.json.decode(self.raw, type=types.Json)
 
 
 def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult | FurtherResult:
@@ -53,6 +62,22 @@ def read(raw: Raw, kind: type[R], method: str) -> R | types.InputRequiredResult 
     if result.result_type not in (None, COMPLETE):
         return _unfinished(raw) or FurtherResult(result.result_type, raw)
     return result  # type: ignore[no-any-return]
+
+
+def contents_bytes(contents: types.ResourceContents) -> bytes:
+    """Return the contents of a resource as bytes.
+
+    Raises:
+        ValidationError: the blob is not base64.
+    """
+    from base64 import b64decode
+
+    if contents.blob is None:
+        return (contents.text or "").encode()
+    try:
+        return b64decode(contents.blob)
+    except ValueError as error:
+        raise ValidationError(f"The blob of {contents.uri} is no base64: {error}") from None
 
 
 def unwrap(result: types.CallToolResult) -> None:
@@ -92,6 +117,21 @@ def _unfinished(raw: Raw) -> types.InputRequiredResult | FurtherResult | None:
     except ValidationError:
         return None
     return None if result_type in (None, COMPLETE) else FurtherResult(result_type, raw)
+
+
+def repeated_texts(content: Iterable[Any], structured: Any) -> list[types.TextContent]:
+    """Return the texts that repeat the structured content: as the value, as its JSON, wrapped, or item by item."""
+    texts = [block for block in content if isinstance(block, types.TextContent)]
+    if isinstance(structured, list) and len(structured) == len(texts) and all(map(_says, texts, structured)):
+        return texts
+    return [block for block in texts if _says(block, structured) or _says(block, {"result": structured})]
+
+
+def _says(block: types.TextContent, value: Any) -> bool:
+    try:
+        return bool(block.text == value or msgspec.json.decode(block.text) == value)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
 
 
 class CallResult(Struct, Generic[Structured], frozen=True):

@@ -1,9 +1,11 @@
-"""ClientSession: sends the requests of one client, over a connection that it replaces when it is lost.
+"""ClientSession: sends the requests of one client. The session outlives its connection and replaces a lost one.
 
 In the stateless era the result of a request may be `input_required`. The client's handlers then answer the questions,
-and the request is sent again with the answers, at most ten times. The total time-out of a request covers everything:
-waiting for a connection, the rounds of input, the handlers, and repetitions. A request returns after the notifications
-that came before its answer are delivered to the callbacks, at the latest half a second after its answer.
+and the session sends the request again with the answers, at most ten times. The total time-out of a request covers
+everything: the wait for a connection, the rounds of input, the handlers, and repetitions.
+
+The server may send notifications before the answer to a request. The callbacks receive these notifications first. Then
+the request returns. It waits for slow callbacks at most half a second.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import Version
+from dragoman.runtime.tasks import keep_until_done
 
 if TYPE_CHECKING:
     from dragoman.client.extensions.installed import Extensions
@@ -96,6 +99,7 @@ class ClientSession:
         """How many connections in a row ended soon after they were made."""
         self._has_log_level = False
         """Whether `set_log_level` was called."""
+        extensions.bind(self)  # an extension may use the client at once
 
     # The contract `ConnectionOwner`: the connection calls these methods.
 
@@ -115,7 +119,10 @@ class ClientSession:
         """Return the result of a request of the server, or a function to await for the result."""
         if request.method in self.extensions.served and self.connections.latest is not None:
             self.extensions.require_served(request.method, self.connections.latest)
-        return self.handlers.answer(request.method, request.params)
+        return self._answer(request.method, request.params)
+
+    def _answer(self, method: str, params: bytes | Raw) -> Any:
+        return self.extensions.around(method, params, self.handlers.answer(method, params))
 
     def connection_lost(self, connection: ServerConnection, error: Exception) -> None:
         """Connect again at once if the client has subscriptions; otherwise the next request connects."""
@@ -135,16 +142,14 @@ class ClientSession:
             _logger.warning("The connection to the server cannot be made again: %s", error)
 
     def _start_task(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        keep_until_done(asyncio.get_running_loop().create_task(work), self._background)
 
     async def _prepare(self, connection: ServerConnection, is_reconnected: bool) -> None:  # noqa: FBT001
         """Renew the subscriptions and the log level on a new connection."""
-        self.handlers.meet(connection.server_info)
+        self.handlers.use_server_name(connection.server_info)
         self.catalog.forget_all()
         self._connected_at = asyncio.get_running_loop().time()
-        if connection.version.stateless:
+        if connection.version.listens:
             self.subscriptions.stream.open(connection)
         else:
             await self._renew_handshake_state(connection)
@@ -303,7 +308,7 @@ class ClientSession:
 
     async def _input_response(self, question: types.InputRequest) -> Any:
         method, params = str(type(question).__struct_config__.tag), question.params
-        answer = self.handlers.answer(method, b"{}" if params is None else jsonrpc.encode(params))
+        answer = self._answer(method, b"{}" if params is None else jsonrpc.encode(params))
         return await answer() if callable(answer) else answer
 
     def _filled(self, options: RequestOptions) -> RequestOptions:
@@ -320,7 +325,7 @@ class ClientSession:
     def with_advice(self, failure: str) -> str:
         """Add a remedy to an error text, if the server failed because it cannot send requests in this version."""
         connection = self.connections.latest
-        if connection is None or not connection.version.stateless:
+        if connection is None or not connection.version.asks_in_results:
             return failure
         was_asked, connection.server_requests.refused_stateless = connection.server_requests.refused_stateless, False
         if not was_asked and not _CANNOT_ASK.search(failure):
@@ -329,6 +334,11 @@ class ClientSession:
             f"{failure} (the server wanted to ask this client, and cannot in {connection.version.name}: connect with"
             ' mode="handshake")'
         )
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification."""
+        connection = await self.start()
+        await connection.notify(method, connection.with_envelope(params))
 
     def send_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Send a request in the background, and log its failure."""

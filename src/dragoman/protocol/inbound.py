@@ -44,10 +44,6 @@ class Rejection(Struct, frozen=True):
     request: jsonrpc.Request | None = None
     """The rejected request, if the body was one."""
 
-    def body(self) -> bytes:
-        """Return the JSON-RPC error response."""
-        return jsonrpc.encode_error(self.id, self.error, null_id=self.null_id)
-
 
 class SessionMessages(Struct, frozen=True):
     """Messages of the handshake era, to be received by their session."""

@@ -276,7 +276,7 @@ def decode_error(data: bytes | Raw) -> RpcError:
     return RpcError.of(error.code, error.message, error.data)
 
 
-def _diagnose(data: bytes, misfit: msgspec.ValidationError) -> Invalid:
+def _diagnose(data: bytes, mismatch: msgspec.ValidationError) -> Invalid:
     """Return the `Invalid` for JSON that is no message, with the id if it can be read."""
     try:
         _any.decode(data)
@@ -289,7 +289,7 @@ def _diagnose(data: bytes, misfit: msgspec.ValidationError) -> Invalid:
     with suppress(KeyError, msgspec.DecodeError):
         id = _request_id.decode(parts["id"])
     is_response = "method" not in parts and ("result" in parts or "error" in parts)
-    return Invalid(id, InvalidRequest(f"Not a JSON-RPC 2.0 message: {misfit}"), answer=not is_response)
+    return Invalid(id, InvalidRequest(f"Not a JSON-RPC 2.0 message: {mismatch}"), answer=not is_response)
 
 
 def decode_batch(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Batch | Invalid | None:

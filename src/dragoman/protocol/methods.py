@@ -22,10 +22,23 @@ from dragoman.protocol.versions import (
     V2025_11_25,
     V2026_07_28,
     Version,
+    as_version,
 )
 from dragoman.types.decoding import decoders
 
 Side = Literal["client", "server"]
+
+
+def name_versions(row: Struct) -> None:
+    """Replace the names of versions in `since` and `until` of a row by the versions.
+
+    Raises:
+        DefinitionError: there is no version of that name.
+    """
+    for field in ("since", "until"):
+        given = getattr(row, field)
+        if isinstance(given, str):
+            msgspec.structs.force_setattr(row, field, as_version(given))
 
 
 class Method(Struct, frozen=True, kw_only=True):
@@ -36,8 +49,9 @@ class Method(Struct, frozen=True, kw_only=True):
     result: type[types.Result] | None = None
     """None for a notification."""
     sender: tuple[Side, ...] = ("client",)
-    since: Version = V2024_11_05
-    until: Version | None = None
+    since: Version | str = V2024_11_05
+    """The first version that has the method; the name of a version becomes the version."""
+    until: Version | str | None = None
     capability: tuple[str, ...] = ()
     """The capability that the receiver must have declared, as a path into its capabilities."""
     name_from: str | None = None
@@ -51,6 +65,9 @@ class Method(Struct, frozen=True, kw_only=True):
     declared: tuple[str, ...] = ()
     """The capability that the sender must have declared, as a path into its capabilities."""
 
+    def __post_init__(self) -> None:
+        name_versions(self)
+
     @property
     def is_notification(self) -> bool:
         """Whether the method has no result."""
@@ -58,7 +75,7 @@ class Method(Struct, frozen=True, kw_only=True):
 
     def exists_in(self, version: Version) -> bool:
         """Whether a version has this method."""
-        return self.since <= version and (self.until is None or version <= self.until)
+        return self.since <= version and (self.until is None or version <= self.until)  # type: ignore[operator]
 
     def decode_params(self, params: bytes | Raw) -> Any:
         """Return the typed parameters.
@@ -148,6 +165,9 @@ METHODS: tuple[Method, ...] = (
         "notifications/subscriptions/acknowledged", types.SubscriptionsAcknowledgedNotificationParams, **_STATELESS
     ),
 )
+
+METHOD_NAMES = frozenset(method.name for method in METHODS)
+"""The names of all methods of the protocol itself."""
 
 
 def offered(

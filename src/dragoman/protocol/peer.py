@@ -9,15 +9,15 @@
 A batch gets one response, in the order of its requests, when the last request is finished. Methods that send return the
 bytes to write, or None if there is nothing to write. The transport adds the newline.
 
-A served request is accepted, may be cancelled, and is finished. The value in the first table is its state, the function
-that settles the response:
+A served request has the states accepted, cancelled and finished. The first table maps the id of a request to the
+function that settles its response. The function stands for the state:
 
     None                  accepted; the response is written unchanged
     `_Batch.settle`       accepted in a batch; the batch collects the response
     `_settle_handshake`   an accepted `initialize`, which cannot be cancelled
     `_SettleCancelled`    cancelled; the response is dropped
 
-`finish` removes the request from the table.
+`finish` ends the request: it removes the id from the table.
 
 Rejected: a separate set of cancelled ids. The set and the table had to agree, and every response needed two lookups.
 """
@@ -35,7 +35,7 @@ from dragoman import types
 from dragoman.errors import InternalError, InvalidRequest, ParseError, RpcError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
-from dragoman.protocol.lines import LineDecoder, Oversized
+from dragoman.protocol.lines import LineDecoder
 from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
 
 CANCELLED = "notifications/cancelled"
@@ -166,25 +166,15 @@ class Peer:
         """The waiters of this side's requests that wait for a response."""
         return list(self._waiting.values())
 
-    def receive(self, chunk: bytes) -> list[Event]:
-        """Return the events of a chunk of the stream."""
-        return list(self.events(chunk))
-
-    def events(self, chunk: bytes) -> Iterator[Event]:
-        """Yield the events of a chunk of the stream, which may end anywhere.
+    def events(self, chunk: bytes | None) -> Iterator[Event]:
+        """Yield the events of a chunk of the stream, which may end anywhere; None is the end of the stream.
 
         The generator accepts each message after the caller has handled the previous event. So the caller can finish a
-        request, which frees its id, or set the version, before the next message is accepted.
+        request, which frees its id, or set the version, before the next message is accepted. An unterminated last line
+        counts as a message.
         """
-        return self._events(self._lines.receive(chunk))
-
-    def receive_end(self) -> list[Event]:
-        """Return the events of an unterminated last line at the end of the stream."""
-        return list(self._events(self._lines.finish()))
-
-    def _events(self, lines: list[bytes | Oversized]) -> Iterator[Event]:
         limits, served = self._limits, self._served
-        for line in lines:
+        for line in self._lines.finish() if chunk is None else self._lines.receive(chunk):
             if not isinstance(line, bytes):
                 yield self._refuse(None, ParseError(f"A message must not have more than {limits.message_bytes} bytes"))
                 continue

@@ -67,13 +67,7 @@ class EventId(Struct, frozen=True):
         return None if found is None else EventId(found[1], int(found[2]))
 
 
-def encode(
-    data: bytes,
-    *,
-    id: str | None = None,
-    event: str | None = "message",
-    retry: int | None = None,
-) -> bytes:
+def encode(data: bytes, *, id: str | None = None, event: str | None = "message", retry: int | None = None) -> bytes:
     """Return one event; each line of the data becomes a data field."""
     head = b""
     if event is not None:

@@ -2,8 +2,10 @@
 
 A client sends a filter that names the notifications it asks for. The server honours the part of the filter that it can
 serve. The first message of a subscription is the acknowledgement, with the honoured filter. Every message carries the
-subscription id, which is the id of the listen request. Notifications wait in a bounded queue until the stream has room.
-A notification that equals a queued one is not queued again: it only tells the client to read again.
+subscription id, which is the id of the listen request.
+
+Notifications wait in a bounded queue until the stream has room. The queue holds each change once: the client reads the
+changed list or resource again after one notification, so a second notification would add nothing.
 """
 
 from __future__ import annotations
@@ -50,10 +52,7 @@ CORE_FIELDS = (
         name="resources_list_changed", method=RESOURCES_CHANGED, capability=("resources", "list_changed")
     ),
     SubscriptionField(
-        name="resource_subscriptions",
-        method=RESOURCE_UPDATED,
-        capability=("resources", "subscribe"),
-        covers_below=True,
+        name="resource_subscriptions", method=RESOURCE_UPDATED, capability=("resources", "subscribe"), covers_below=True
     ),
 )
 
@@ -95,10 +94,7 @@ class Subscription:
     """
 
     def __init__(
-        self,
-        id: types.RequestId,
-        honoured: types.SubscriptionFilter,
-        fields: Iterable[SubscriptionField] = CORE_FIELDS,
+        self, id: types.RequestId, honoured: types.SubscriptionFilter, fields: Iterable[SubscriptionField] = CORE_FIELDS
     ) -> None:
         self.id = id
         self._honoured = honoured

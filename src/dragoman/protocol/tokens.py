@@ -3,6 +3,11 @@
 A token is base64url(tag + payload). The tag is HMAC-SHA256 over the purpose and the payload. A token is signed and not
 encrypted: its holder can read it. The first key of a ring seals, and every key opens, so keys can be rotated. The
 caller gives the time and the random nonce, because this module reads no clock.
+
+`KeyRing.encrypt` is for values that a store keeps. It encrypts, then authenticates: the value is combined by XOR with
+the output of SHAKE-256 over a key and the nonce, and HMAC-SHA256 covers the purpose, the nonce and the result. The
+standard library has no cipher. Rejected: a dependency on `cryptography`, which would be the largest one of a server
+that encrypts nothing else.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import find_version
 
 _TAG_BYTES = 32
+NONCE_BYTES = 16
 _CLOCK_SKEW = 60
 _MIN_KEY_BYTES = 16
 
@@ -57,10 +63,31 @@ class KeyRing:
         genuine = any(hmac.compare_digest(tag, _tag(key, purpose, payload)) for key in self._keys)
         return payload if genuine else None
 
+    def encrypt(self, purpose: str, value: bytes, nonce: bytes) -> bytes:
+        """Return the value encrypted and authenticated; the nonce is random, used once, and has `NONCE_BYTES` bytes."""
+        key = self._keys[0]
+        hidden = nonce + _masked(key, nonce, value)
+        return _tag(key, f"encrypted {purpose}", hidden) + hidden
+
+    def decrypt(self, purpose: str, data: bytes) -> bytes | None:
+        """Return the value that a key of this ring encrypted for the purpose, else None."""
+        tag, hidden = data[:_TAG_BYTES], data[_TAG_BYTES:]
+        for key in self._keys:
+            if hmac.compare_digest(tag, _tag(key, f"encrypted {purpose}", hidden)):
+                return _masked(key, hidden[:NONCE_BYTES], hidden[NONCE_BYTES:])
+        return None
+
 
 def _tag(key: bytes, purpose: str, payload: bytes) -> bytes:
     label = purpose.encode("utf-8", "surrogatepass")
     return hmac.digest(key, len(label).to_bytes(4, "big") + label + payload, "sha256")
+
+
+def _masked(key: bytes, nonce: bytes, value: bytes) -> bytes:
+    """Return the value combined by XOR with a stream that only the holder of the key can make."""
+    # The key of the stream differs from the key of the tag, so that neither says anything about the other.
+    stream = hashlib.shake_256(hmac.digest(key, b"dragoman stream key", "sha256") + nonce).digest(len(value))
+    return (int.from_bytes(value, "big") ^ int.from_bytes(stream, "big")).to_bytes(len(value), "big")
 
 
 def _from_base64(text: str) -> bytes | None:

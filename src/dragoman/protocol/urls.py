@@ -84,6 +84,12 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{authority_of(parts)}"
 
 
+def is_localhost(host: str) -> bool:
+    """Tell whether a host is the name localhost or a name below it, which need not lead to this machine."""
+    name = host.lower().rstrip(".")
+    return name == "localhost" or name.endswith(".localhost")
+
+
 def is_loopback(host: str) -> bool:
     """Tell whether a host is this machine: localhost, 127.0.0.0/8 or ::1."""
     if host.lower().rstrip(".") == "localhost":

@@ -12,12 +12,24 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from dragoman.errors import DefinitionError
+
 
 class Version(Struct, frozen=True, order=True, kw_only=True, cache_hash=True):
     """The behaviour of one protocol version on the wire."""
 
     name: str
     stateless: bool = False
+    """Each request carries its version, capabilities and log level: there are no handshake and no session."""
+    asks_in_results: bool = False
+    """A server asks by `input_required` results; in other versions it sends requests, and clients send responses."""
+    listens: bool = False
+    """`subscriptions/listen` replaces the standalone stream and `resources/subscribe`."""
+    has_cache_hints: bool = False
+    mirrors_headers: bool = False
+    """Over HTTP, headers repeat the method and parts of the params."""
+    cancels_by_closing: bool = False
+    """Over HTTP, closing a response cancels the request; in other versions a client can resume the response."""
     batches: bool = False
     """A JSON array of messages is a valid message."""
     omits_unknown_id: bool = False
@@ -43,6 +55,11 @@ V2025_11_25 = Version(
 V2026_07_28 = Version(
     name="2026-07-28",
     stateless=True,
+    asks_in_results=True,
+    listens=True,
+    has_cache_hints=True,
+    mirrors_headers=True,
+    cancels_by_closing=True,
     omits_unknown_id=True,
     any_structured_content=True,
     resource_not_found=-32602,
@@ -64,6 +81,19 @@ _BY_NAME = {version.name: version for version in VERSIONS}
 def find_version(name: str | None) -> Version | None:
     """Return the version with that name, if there is one."""
     return _BY_NAME.get(name) if name is not None else None
+
+
+def as_version(given: Version | str) -> Version:
+    """Return a version that is given by itself or by its name.
+
+    Raises:
+        DefinitionError: there is no version of that name.
+    """
+    if isinstance(given, Version):
+        return given
+    if given not in _BY_NAME:
+        raise DefinitionError(f"There is no protocol version {given!r}; there are {', '.join(version_names(VERSIONS))}")
+    return _BY_NAME[given]
 
 
 def handshake_versions(versions: Iterable[Version]) -> tuple[Version, ...]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from inspect import isawaitable
-from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from dragoman.config import is_async
@@ -50,24 +49,13 @@ async def resolved(value: Any) -> Any:
     return value
 
 
-def then(outcome: Any, make: Callable[[Any], Any]) -> Any:
-    """Apply a function to an outcome: at once, or in a coroutine if the outcome is a coroutine."""
-    return _apply_later(outcome, make) if isinstance(outcome, CoroutineType) else make(outcome)
-
-
-async def _apply_later(outcome: Any, make: Callable[[Any], Any]) -> Any:
-    return make(await resolved(outcome))
-
-
 def _offloaded(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     from dragoman.runtime.offload import offload
 
     return offload(function, *args, **kwargs)
 
 
-def blocking(
-    method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Any, P], R]:
+def blocking(method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
     """Return the blocking twin of an async method.
 
     Example:

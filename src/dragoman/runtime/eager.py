@@ -12,7 +12,7 @@ A task of the runner is in one of these states:
 
 Items wait for a turn of the loop in four cases:
 
-- the spare task is older than a moment, so the loop has had no turn for that long;
+- the spare task is older than `MAX_SPARE_SECONDS`, so the loop has had no turn for that long;
 - this runner is running a first step;
 - the current task is itself in such a first step, so the stack would grow;
 - the caller handles an exception, which would become the `__context__` of later exceptions.

@@ -25,11 +25,20 @@ Secret = str | bytes | Iterable[str | bytes] | None
 
 def key_ring(secret: Secret = None) -> KeyRing:
     """Return the key ring for a secret; of several secrets, the first seals and all can open."""
-    given = os.environ.get(_VARIABLE) if secret is None else secret
+    given = _given(secret)
     if not given:
         return _machine_ring()
     secrets = [given] if isinstance(given, str | bytes) else list(given)
     return KeyRing(*(_key(each) for each in secrets))
+
+
+def has_secret(secret: Secret) -> bool:
+    """Tell whether the author or the environment gives a secret; otherwise the keys are those of this machine."""
+    return bool(_given(secret))
+
+
+def _given(secret: Secret) -> Secret:
+    return os.environ.get(_VARIABLE) if secret is None else secret
 
 
 def _key(secret: str | bytes) -> bytes:

@@ -23,7 +23,7 @@ from urllib.request import getproxies, proxy_bypass
 from msgspec import Struct
 
 from dragoman.errors import InsecureUrl
-from dragoman.protocol.urls import is_loopback, port_of
+from dragoman.protocol.urls import is_localhost, is_loopback, port_of
 
 if TYPE_CHECKING:
     import aiohttp
@@ -79,7 +79,7 @@ def proxy_for(url: str, network: Network) -> str | None:
         return network.proxy
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if not host or is_loopback(host) or host.endswith(".localhost"):
+    if not host or is_loopback(host) or is_localhost(host):
         return None
     proxies = getproxies()
     found = proxies.get(parts.scheme) or proxies.get("all")
@@ -100,6 +100,20 @@ def netrc_authorization(host: str) -> str | None:
 def basic_authorization(user: str, password: str) -> str:
     """Return the Authorization header of a user and a password."""
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")
+
+
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
+    """Return the body of a response; None if it has more than `limit` bytes."""
+    if (response.content_length or 0) > limit:
+        return None
+    content, size = response.content, 0
+    pieces: list[bytes] = []
+    while not content.at_eof():
+        pieces.append(await content.readany())
+        size += len(pieces[-1])
+        if size > limit:
+            return None
+    return b"".join(pieces)
 
 
 def pinned(session: aiohttp.ClientSession, url: URL) -> tuple[Any, ...]:

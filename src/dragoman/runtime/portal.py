@@ -1,7 +1,8 @@
 """The portal: one event loop in a daemon thread, in which blocking callers run coroutines.
 
 All callers share the loop, so that a connection stays on one loop even if many threads call. The portal starts at its
-first use. A forked child starts a new portal. A daemon thread never delays the exit.
+first use. A forked child starts a new portal. A daemon thread never delays the exit. Objects in `kept` are stopped at
+the exit.
 
 A forked child has a copy of its parent's loop, selector and sockets. Both processes share the selector, so a child that
 closed the copies would unregister the parent's sockets. The copies therefore must live as long as the child. Nothing
@@ -12,6 +13,7 @@ refer to the portal, and the portal refers to the objects in `kept`.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
 import threading
@@ -23,6 +25,8 @@ from dragoman.errors import DragomanError
 
 T = TypeVar("T")
 SLICE_SECONDS = 1.0
+EXIT_SECONDS = 3.0
+"""The seconds that objects in `kept` have to stop at the exit of the interpreter."""
 _logger = logging.getLogger("dragoman.runtime")
 
 
@@ -33,7 +37,7 @@ class Portal:
         self.loop = asyncio.new_event_loop()
         self.process = os.getpid()
         self.kept: set[Any] = set()
-        """Objects that must live as long as the loop, also in a forked child."""
+        """Objects that must live as long as the loop, also in a forked child; `stop` ends them at the exit."""
         self.thread = threading.Thread(target=self._run, name="dragoman portal", daemon=True)
         self.thread.start()
 
@@ -166,10 +170,26 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     raise DragomanError("A blocking call was made inside a running event loop; await its asynchronous twin there")
 
 
+async def _stop(kept: list[Any]) -> None:
+    await asyncio.wait([asyncio.ensure_future(one.stop()) for one in kept], timeout=EXIT_SECONDS)
+
+
+def _stop_kept() -> None:
+    """Stop the objects that live in the loop; the interpreter would end its thread without asking them."""
+    found = existing_portal()
+    if found is None or not found.kept:
+        return
+    try:
+        outcome(found.start(_stop(list(found.kept))), EXIT_SECONDS + 1)
+    except (TimeoutError, RuntimeError, DragomanError):
+        return
+
+
 def _renew_lock() -> None:
     global _starting
     _starting = threading.Lock()
 
 
+atexit.register(_stop_kept)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)

@@ -71,6 +71,13 @@ def retrieve_exception(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
+def keep_until_done(task: asyncio.Task[T], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
+    """Keep a reference to a task in a set until the task is done: the loop itself keeps only a weak one."""
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
+
+
 async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
     """Cancel a task, and wait until it is done, whatever its outcome."""
     task.cancel()

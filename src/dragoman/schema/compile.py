@@ -15,7 +15,7 @@ from typing import Any, Self
 from msgspec import Struct
 
 from dragoman.errors import DefinitionError, ValidationError
-from dragoman.schema.walk import REFERENCES, mapping, shortened, subschemas
+from dragoman.schema.walk import COMPOSED, MEMBERS, REFERENCES, mapping, shortened, subschemas
 from dragoman.types import Json
 
 MAX_DEPTH = 64
@@ -24,8 +24,8 @@ MAX_VIOLATIONS = 100
 MAX_VIOLATION_LENGTH = 500
 MASK = "the value"
 """Replaces a value in a message that must not show it."""
-_OBJECT_KEYWORDS = frozenset({"properties", "required", "additionalProperties", "patternProperties", "propertyNames"})
-_TYPE_KEYWORDS = frozenset({"type", "$ref", "oneOf", "anyOf", "allOf", "not", "if", "const", "enum"})
+_TYPE_KEYWORDS = COMPOSED - {"$dynamicRef", "dependentSchemas"} | {"type"}
+"""Keywords that may say of which type a value is."""
 
 
 class Violation(Struct, frozen=True):
@@ -167,7 +167,7 @@ class OutputSchema(_Schema):
 
     def __init__(self, document: Json) -> None:
         super().__init__(document)
-        if document.keys() & _OBJECT_KEYWORDS and not document.keys() & _TYPE_KEYWORDS:
+        if document.keys() & MEMBERS and not document.keys() & _TYPE_KEYWORDS:
             super().__init__({"type": "object", **document})
 
     def misfit(self, value: object) -> ValidationError | None:

@@ -21,8 +21,6 @@ from dragoman.types import Json
 
 MAX_OPENAI_DESCRIPTION = 1024
 
-_COMPOSITIONS = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "dependentSchemas")
-_DROPPED = frozenset({"$schema", "$comment", "nullable", "additionalItems", "type", "required", "items", "prefixItems"})
 _DEFINITION = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 
 
@@ -115,7 +113,7 @@ def _lenient(schema: Any, alias: Callable[[str], str]) -> Json:
 
 
 def _must_inline(schema: Json, alias: Callable[[str], str]) -> bool:
-    if any(key in schema for key in _COMPOSITIONS):
+    if walk.COMPOSED & schema.keys():
         return True
     references = walk.References(schema)
     for part in walk.objects(schema):
@@ -167,7 +165,7 @@ def _tidy(schema: Any, alias: Callable[[str], str]) -> Json:
     if named := walk.types_of(schema):
         tidied["type"] = named[0] if len(named) == 1 else named
     for key, value in schema.items():
-        if key not in _DROPPED and (kept := _tidied(key, value, alias)) is not None:
+        if key not in walk.VARYING and (kept := _tidied(key, value, alias)) is not None:
             tidied[key] = kept
     for limit, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(schema.get(limit), bool):
@@ -212,7 +210,7 @@ def _tidy_items(tidied: Json, schema: Json, alias: Callable[[str], str]) -> Json
 
 _SCALARS = ("string", "number", "integer", "boolean")
 _ABOUT_TYPES = frozenset().union(*walk.OF_TYPE.values())
-_LIMITS = walk.LIMITS | {"uniqueItems", "pattern", "format", "enum"}
+_LIMITS = walk.LIMITS | walk.OF_TYPE["string"] | {"uniqueItems", "enum"}
 _OF_WHOLE_TREE = ("description", "title", "default")
 
 
@@ -354,7 +352,7 @@ def _without_documentation_of(tree: Json, one: Json) -> Json:
 
 
 _STRICT = _Dialect(
-    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "pattern"},
+    walk.OF_TYPE["number"] - {"format"} | {"minItems", "maxItems", "pattern"},
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"},
     strict=True,
 )

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 from dragoman.errors import DefinitionError
+from dragoman.schema.walk import OF_TYPE
 from dragoman.types import Json
 
 _FORMATS = ("email", "uri", "date", "date-time")
 _KEYWORDS: dict[str, frozenset[str]] = {
-    "string": frozenset({"minLength", "maxLength", "format", "default", "enum", "enumNames", "oneOf"}),
+    "string": OF_TYPE["string"] - {"pattern"} | {"default", "enum", "enumNames", "oneOf"},
     "number": frozenset({"minimum", "maximum", "default"}),
     "integer": frozenset({"minimum", "maximum", "default"}),
     "boolean": frozenset({"default"}),
-    "array": frozenset({"items", "minItems", "maxItems", "default"}),
+    "array": OF_TYPE["array"] - {"uniqueItems"} | {"default"},
 }
 _DOCUMENTATION = frozenset({"type", "title", "description"})
 

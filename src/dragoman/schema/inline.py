@@ -21,17 +21,6 @@ MAX_VARIANTS = 16
 MAX_NOTE_LENGTH = 300
 
 _TEXTS = frozenset({"description", "title", "format", "pattern"})
-_ONLY_AS_TEXT = (
-    "not",
-    "propertyNames",
-    "patternProperties",
-    "contains",
-    "minContains",
-    "maxContains",
-    "dependentRequired",
-    "contentEncoding",
-    "contentMediaType",
-)
 
 
 def inline(schema: Any) -> Json:
@@ -66,7 +55,7 @@ def merge(one: Json, other: Json) -> Json:
     for key, value in other.items():
         merged[key] = _merged_keyword(key, merged[key], value) if key in merged else value
     if "type" in one and "type" in other and not merged["type"]:
-        return with_note(merged | {"type": one["type"]}, "what is said of its type contradicts itself")
+        return with_note(merged | {"type": one["type"]}, "its types contradict each other")
     if ("additionalProperties" in one) != ("additionalProperties" in other):
         closed, open = (one, other) if "additionalProperties" in one else (other, one)
         if not open.get("properties", {}).keys() <= closed.get("properties", {}).keys():
@@ -194,7 +183,7 @@ class _Inliner:
         return tree
 
     def _conditions(self, tree: Json, schema: Json, trail: tuple[str, ...]) -> Json:
-        for key in _ONLY_AS_TEXT:
+        for key in walk.INEXPRESSIBLE:
             if key in schema:
                 tree = with_note(tree, in_words(key, schema[key]))
         dependent = walk.mapping(schema, "dependentSchemas") | walk.mapping(schema, "dependencies")

@@ -38,6 +38,19 @@ OF_EVERY_MEMBER = frozenset({"patternProperties", "additionalProperties", "uneva
 OF_ITEMS = frozenset({"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"})
 """Keywords whose subschemas apply to the items of an array."""
 
+CHOICES = ("enum", "const")
+COMPOSED = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", *CHOICES})
+"""Keywords with which a schema says more than the members, items and limits of one type."""
+MEMBERS = frozenset({"properties", "required", "additionalProperties", "patternProperties", "propertyNames"})
+"""Keywords about the names and values of members."""
+INEXPRESSIBLE = (
+    *("not", "propertyNames", "patternProperties", "contains", "minContains", "maxContains", "dependentRequired"),
+    *("contentEncoding", "contentMediaType"),
+)
+"""Keywords that a tree of `inline` holds only as text."""
+VARYING = frozenset({"$schema", "$comment", "nullable", "additionalItems", "type", "required", "items", "prefixItems"})
+"""Keywords that differ between drafts, or that the APIs of models refuse."""
+
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 ANCHORS = ("$anchor", "$dynamicAnchor")
 

@@ -7,6 +7,7 @@ from dragoman.runtime.lazy import lazy
 if TYPE_CHECKING:
     from dragoman.protocol.extensions import ExtensionRow as ExtensionRow
     from dragoman.protocol.methods import Method as Method
+    from dragoman.protocol.recording import Recording as Recording
     from dragoman.protocol.subscriptions import SubscriptionField as SubscriptionField
     from dragoman.schema.compile import InputSchema as InputSchema
     from dragoman.schema.compile import OutputSchema as OutputSchema
@@ -23,12 +24,19 @@ if TYPE_CHECKING:
     from dragoman.server.define.tools import tool as tool
     from dragoman.server.dispatch.middleware import CallNext as CallNext
     from dragoman.server.dispatch.middleware import Middleware as Middleware
+    from dragoman.server.extensions.contract import AnyDefinition as AnyDefinition
+    from dragoman.server.extensions.contract import ExtensionHandler as ExtensionHandler
+    from dragoman.server.extensions.contract import NextCall as NextCall
+    from dragoman.server.extensions.contract import Outcome as Outcome
     from dragoman.server.extensions.contract import ServerExtension as ServerExtension
+    from dragoman.server.extensions.contract import Wanted as Wanted
+    from dragoman.server.extensions.tasks.options import TaskOptions as TaskOptions
     from dragoman.server.http.views import HttpReply as HttpReply
     from dragoman.server.log_handler import LogHandler as LogHandler
     from dragoman.server.per_request import asgi as asgi
     from dragoman.server.request.context import BlockingContext as BlockingContext
     from dragoman.server.request.context import Context as Context
+    from dragoman.server.request.detached import DetachedCall as DetachedCall
     from dragoman.server.request.http_request import Auth as Auth
     from dragoman.server.request.http_request import HttpRequest as HttpRequest
     from dragoman.server.request.questions import Elicit as Elicit
@@ -37,6 +45,12 @@ if TYPE_CHECKING:
     from dragoman.server.request.questions import InputRequired as InputRequired
     from dragoman.server.request.questions import ListRoots as ListRoots
     from dragoman.server.request.questions import Sample as Sample
+    from dragoman.server.request.state import BlockingHandlerState as BlockingHandlerState
+    from dragoman.server.request.state import HandlerState as HandlerState
+    from dragoman.server.request.state import StateKey as StateKey
+    from dragoman.server.request.tool_task import BlockingToolTask as BlockingToolTask
+    from dragoman.server.request.tool_task import OfferedTask as OfferedTask
+    from dragoman.server.request.tool_task import ToolTask as ToolTask
     from dragoman.server.server import Server as Server
     from dragoman.server.serving import HttpOptions as HttpOptions
 else:
@@ -46,8 +60,12 @@ else:
             "serving": "HttpOptions",
             "request.context": "BlockingContext Context",
             "dispatch.middleware": "CallNext Middleware",
-            "extensions.contract": "ServerExtension",
+            "extensions.contract": "AnyDefinition ExtensionHandler NextCall Outcome ServerExtension Wanted",
+            "extensions.tasks.options": "TaskOptions",
+            "request.detached": "DetachedCall",
             "request.http_request": "Auth HttpRequest",
+            "request.state": "BlockingHandlerState HandlerState StateKey",
+            "request.tool_task": "BlockingToolTask OfferedTask ToolTask",
             "log_handler": "LogHandler",
             "per_request": "asgi",
             "define.prompts": "Prompt prompt",
@@ -61,6 +79,7 @@ else:
             ".protocol.extensions": "ExtensionRow",
             ".protocol.subscriptions": "SubscriptionField",
             ".protocol.methods": "Method",
+            ".protocol.recording": "Recording",
             ".schema.compile": "InputSchema OutputSchema",
         },
     )

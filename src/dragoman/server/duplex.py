@@ -39,9 +39,10 @@ from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subsc
 from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
-from dragoman.server.dispatch.runner import Answer, open_notification, refusal, run, run_notification, run_refused
+from dragoman.server.dispatch.opening import open_call, open_notification
+from dragoman.server.dispatch.runner import Answer, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session, wants_log
+from dragoman.server.request.call import ELICITATION_COMPLETE, MAX_STATE_KEYS, Call, Session, SessionValues, wants_log
 from dragoman.transports.contract import FunctionSink, Sink
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class DuplexConnection:
 
     lacks_standalone_stream = False
     takes_parts = True
+    end_error = None
 
     def __init__(self, server: Server, sink: Sink) -> None:
         self._server = server
@@ -93,7 +95,7 @@ class DuplexConnection:
         self._runner.run(self._last_events())
 
     def _last_events(self) -> Iterator[Event | None]:
-        yield from self._peer.receive_end()
+        yield from self._peer.events(None)
         yield None
 
     def _end(self) -> None:
@@ -239,12 +241,8 @@ class DuplexConnection:
                 return self._receive_notification(event)
             self._receive(event)
             return None
-        server, session = self._server, self._session
-        try:
-            request = eras.open(event, server.offer, session.caller)
-        except BaseException as error:
-            return self._refuse(event, error)
-        call = Call(request, session, self, server, server.server_context, self._loop)
+        server = self._server
+        call = open_call(event, self._session, self, server, server.server_context, self._loop)
         answer: Any = run(call)
         if type(answer) is CoroutineType:
             self._running[event.id] = call
@@ -268,10 +266,9 @@ class DuplexConnection:
     def _receive_notification(self, message: jsonrpc.Notification) -> Coroutine[Any, Any, None] | None:
         server = self._server
         server.notified(message.method)
-        request = open_notification(server, message, self._session.caller)
-        if request is None:
+        call = open_notification(message, self._session, self, server, server.server_context, self._loop)
+        if call is None:
             return None
-        call = Call(request, self._session, self, server, server.server_context, self._loop)
         self._running[call] = call
         return self._run_notification(call)
 
@@ -300,17 +297,6 @@ class DuplexConnection:
         finally:
             self._running.pop(id, None)
 
-    def _refuse(self, message: jsonrpc.Request, error: BaseException) -> Coroutine[Any, Any, None] | None:
-        """Refuse a request that cannot be opened; middleware, if there is any, runs first."""
-        server, session = self._server, self._session
-        if server.middleware_chain is None:
-            self._reply(message.id, refusal(server, error, message.id))
-            return None
-        request = eras.refused_request(message, server.offer, session.caller)
-        call = Call(request, session, self, server, server.server_context, self._loop)
-        self._running[message.id] = call
-        return self._finish(call, run_refused(call, error))
-
     def _reply(self, id: types.RequestId, answer: Answer) -> None:
         data = self._peer.finish(id, answer)
         if type(data) is bytes:
@@ -326,11 +312,20 @@ class DuplexConnection:
 class _DuplexSession(Session):
     """The session of a connection; `begin` also sets the version of the connection's `Peer`."""
 
-    __slots__ = ("_peer",)
+    __slots__ = ("_peer", "_values")
 
     def __init__(self, peer: Peer) -> None:
         super().__init__()
         self._peer = peer
+        self._values: SessionValues | None = None
+
+    def kept_values(self, server: Server) -> SessionValues:  # noqa: ARG002
+        """Return the values of this session, which end with the connection."""
+        if self._values is None:
+            from dragoman.stores.memory import Memory
+
+            self._values = SessionValues(Memory().state("session", max_values=MAX_STATE_KEYS))
+        return self._values
 
     def begin(self, caller: eras.Caller) -> None:
         super().begin(caller)

@@ -6,6 +6,7 @@ import logging
 from typing import Any, Protocol
 
 from dragoman import types
+from dragoman.server.request.facts import RequestFacts
 
 
 class _Target(Protocol):
@@ -22,7 +23,7 @@ class LogHandler(logging.Handler):
     def __init__(self, target: _Target, level: int = logging.NOTSET) -> None:
         super().__init__(level)
         # `log` of a context waits for the loop, and the loop may wait for the lock that logging holds during `emit`.
-        self._send = getattr(target, "_send_log", target.log)
+        self._send = target._send_log if isinstance(target, RequestFacts) else target.log
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record."""

@@ -52,20 +52,22 @@ class _PerRequestService:
     def __init__(self, factory: Factory, guard: Guard) -> None:
         self._factory = factory
         self._guard = guard
+        self._nobody = Server()
+        """Refuses a request that has no server of its own."""
         self._open: set[HttpService] = set()
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
         refused = self._guard.refuse(exchange.headers, exchange.bound_to, exchange.http_version)
         if refused is not None:
-            await exchange.reply(refused.status, refused.body(), JSON_HEADERS)
+            await exchange.reply(refused.status, refusal(self._nobody, refused.error), JSON_HEADERS)
             return
         try:
             server = await invoke(self._factory, HttpRequest.of(exchange.scope))
             if not isinstance(server, Server):
                 raise DefinitionError(f"The function must return a Server, not {server!r}")  # noqa: TRY301
         except Exception as error:
-            failure = refusal(Server(), error, place="the function that builds the server of a request")
+            failure = refusal(self._nobody, error, place="the function that builds the server of a request")
             await exchange.reply(HTTPStatus.INTERNAL_SERVER_ERROR, failure, JSON_HEADERS)
             return
         service = HttpService(server, guard=self._guard)
@@ -74,6 +76,11 @@ class _PerRequestService:
             await service.serve(exchange)
         finally:
             self._open.discard(service)
+            if server.lifecycle is not None:
+                await server.lifecycle.end(service)
+
+    async def start(self) -> None:
+        """Do nothing: each request begins to serve its own server."""
 
     async def close(self, seconds: float | None = None) -> None:
         """End the open exchanges gracefully: subscriptions at once, requests when they are done or the time is up."""

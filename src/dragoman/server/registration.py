@@ -1,17 +1,17 @@
-"""`Registration`: the part of `Server` that registers tools, prompts, resources, methods, hooks and middleware."""
+"""`Registration`: the part of `Server` that registers tools, prompts, resources, methods, hooks and extensions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, Unpack, cast, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
-from dragoman.protocol.methods import METHODS, Method
-from dragoman.schema.compile import InputSchema, OutputSchema
+from dragoman.protocol.methods import METHOD_NAMES, Method
+from dragoman.runtime.callables import refuse_unknown
 from dragoman.server.define.binding import Hook
-from dragoman.server.define.definition import P, R, decorated, options_among
+from dragoman.server.define.definition import P, R, decorated, lists_options
 from dragoman.server.define.prompts import Prompt, PromptOptions
 from dragoman.server.define.resources import Resource, ResourceOptions, ResourceTemplate, resource
 from dragoman.server.define.tools import Tool, ToolOptions
@@ -19,6 +19,17 @@ from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.dispatch.middleware import Chain, Middleware
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dragoman.server.extensions.apps import AppOptions, Html
+    from dragoman.server.extensions.contract import ServerExtension
+    from dragoman.server.extensions.installed import Extensions, InstalledExtensions
+    from dragoman.server.extensions.skill_files import Skill
+    from dragoman.server.extensions.skills import Skills
+    from dragoman.server.server import Server
+
+E = TypeVar("E", bound="ServerExtension")
 Function = TypeVar("Function", bound=Callable[..., object])
 OwnMiddleware = TypeVar("OwnMiddleware", bound=Middleware)
 OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
@@ -43,6 +54,8 @@ class Registration:
         """One function that runs a request within all middleware and hooks; None if there are none."""
         self.handlers = dict(HANDLERS)
         """Maps each method of the protocol, of the extensions and of `server.method` to its handler."""
+        self.installed: InstalledExtensions | None = None
+        """The extensions of the server; None if it has none."""
         self.own_methods: tuple[Method, ...] = ()
         """The rows of the methods that `server.method` registered; they need no capability."""
 
@@ -52,23 +65,9 @@ class Registration:
     def tool(
         self, given_name: str | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    @lists_options(ToolOptions, Tool)
     def tool(
-        self,
-        given: Callable[P, R] | str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        input_schema: InputSchema | types.Json | None = None,
-        output_schema: OutputSchema | types.Json | None = None,
-        annotations: types.ToolAnnotations | types.Json | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
-        scopes: Sequence[str] = (),
-        wrap_result: bool = True,
-        **further: object,
+        self, given: Callable[P, R] | str | None = None, /, **further: object
     ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
         """Register a function as a tool.
 
@@ -83,7 +82,7 @@ class Registration:
             DefinitionError: the function cannot be a tool; the message says why.
             ToolNotUnique: the server already has a tool of this name.
         """
-        return decorated(self._define_tool, given, options_among(locals(), ToolOptions) | further)
+        return decorated(self._define_tool, given, further)
 
     def _define_tool(self, function: Callable[P, R], **options: Any) -> Tool[P, R]:
         return self.add_tool(Tool.define(function, **options))
@@ -94,18 +93,9 @@ class Registration:
     def prompt(
         self, given_name: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+    @lists_options(PromptOptions, Prompt)
     def prompt(
-        self,
-        given: Callable[P, R] | str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        arguments: Iterable[types.PromptArgument | types.Json] | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
+        self, given: Callable[P, R] | str | None = None, /, **options: Any
     ) -> Prompt[P, R] | Callable[[Callable[P, R]], Prompt[P, R]]:
         """Register a function as a prompt.
 
@@ -117,26 +107,15 @@ class Registration:
         Raises:
             DefinitionError: the function cannot be a prompt; the message says why.
         """
-        return decorated(self._define_prompt, given, options_among(locals(), PromptOptions))
+        refuse_unknown("prompt()", options, PromptOptions.__annotations__)
+        return decorated(self._define_prompt, given, options)
 
     def _define_prompt(self, function: Callable[P, R], **options: Any) -> Prompt[P, R]:
         return self.add_prompt(Prompt.define(function, **options))
 
+    @lists_options(ResourceOptions, Resource, ResourceTemplate)
     def resource(
-        self,
-        uri: str,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        annotations: types.Annotations | types.Json | None = None,
-        size: int | None = None,
-        meta: types.Json | None = None,
-        icons: Iterable[types.Icon | types.Json] = (),
-        inline: bool = False,
-        unsafe_paths: bool = False,
+        self, uri: str, /, **options: Unpack[ResourceOptions]
     ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
         """Register a function that reads a resource, or a resource template if the URI has variables.
 
@@ -147,7 +126,7 @@ class Registration:
         Raises:
             DefinitionError: the URI or the function's parameters cannot be served.
         """
-        make = resource(uri, **options_among(locals(), ResourceOptions))
+        make = resource(uri, **options)
 
         def register(function: Callable[P, R]) -> Resource[P, R] | ResourceTemplate[P, R]:
             made = make(function)
@@ -170,7 +149,7 @@ class Registration:
         Raises:
             MethodAlreadyDefined: the protocol, an extension or this server already has a method of this name.
         """
-        if name in self.handlers or any(name == known.name for known in METHODS):
+        if name in self.handlers or name in METHOD_NAMES:
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
 
         def register(function: Function) -> Function:
@@ -258,6 +237,114 @@ class Registration:
         self.middlewares = (*self.middlewares, function)
         self.registry.changed()
         return function
+
+    def extension(self, kind: type[E]) -> E:
+        """Return the extension of a class that the server has; without one, the server installs `kind()`.
+
+        Example:
+            server.extension(Quotes).change("paint", 15)
+
+        Raises:
+            DefinitionError: the extension conflicts with another, or with a method that the author registered.
+        """
+        found = None if self.installed is None else self.installed.find(kind)
+        if found is None:
+            found = kind()
+            self._install([found])
+            found.bind(cast("Server", self))
+            self.registry.changed()
+        return found
+
+    def _install(self, extensions: Extensions) -> None:
+        """Add extensions to the server; `Server` overrides this."""
+
+    def add_app(
+        self, uri: str, html: Html, **options: Unpack[AppOptions]
+    ) -> Resource[..., object] | ResourceTemplate[..., object]:
+        """Register an app: an HTML document that a host shows for the results of tools.
+
+        Example:
+            server.add_app("ui://clock/app.html", Path("clock.html"), csp=Csp(connect=["https://time.example.com"]))
+
+            @server.tool(ui="ui://clock/app.html")
+            def now() -> str: ...
+
+        `html` is the document, a file that has it, or a function that returns it, as the function of a resource does.
+        The options are those of `AppOptions`.
+
+        Raises:
+            DefinitionError: the URI does not begin with `ui://`, an option does not fit, or there is no such file.
+        """
+        from dragoman.server.extensions.apps import Apps, ui_resource
+
+        self.extension(Apps)
+        return self.add_resource(ui_resource(uri, html, **options))
+
+    def add_skills(self, folder: str | Path, *, prefix: str = "") -> None:
+        """Register every skill below a folder: each folder with a SKILL.md is one.
+
+        Example:
+            server.add_skills("skills")
+
+        The folder is looked at again at each `skills/list`. `prefix` is a path before the paths of the skills, such as
+        "acme/billing".
+
+        Raises:
+            DefinitionError: a skill breaks a rule; the message names its path, and no skill is registered.
+        """
+        self.extension(_skills()).add_folder(folder, prefix, is_skill=False)
+
+    def add_skill(self, skill: str | Path | Skill, *, prefix: str = "") -> None:
+        """Register one skill: a folder with a SKILL.md, or a `Skill` that was made in Python.
+
+        Example:
+            server.add_skill("skills/pdf-processing")
+
+        Raises:
+            DefinitionError: the skill breaks a rule, or the server has a skill of this name.
+        """
+        self.extension(_skills()).add_skill(skill, prefix)
+
+    @overload
+    def skill(self, function: Function, /) -> Function: ...
+    @overload
+    def skill(
+        self,
+        given_name: str | None = None,
+        /,
+        *,
+        description: str | None = None,
+        prefix: str = "",
+        fields: types.Json | None = None,
+    ) -> Callable[[Function], Function]: ...
+    def skill(
+        self,
+        given: Function | str | None = None,
+        /,
+        *,
+        description: str | None = None,
+        prefix: str = "",
+        fields: types.Json | None = None,
+    ) -> Function | Callable[[Function], Function]:
+        """Register a function that makes the files of a skill for each request.
+
+        Example:
+            @server.skill("refunds")
+            async def refunds(path: str, ctx: Context) -> str | None:
+                \"\"\"How to refund a payment.\"\"\"
+                return await handbook(ctx.principal) if path == "SKILL.md" else None
+
+        The function takes the path of the file, or nothing. For "SKILL.md" it returns the text that follows the
+        frontmatter, which is made of the name, the description (by default the docstring) and `fields`. For a file that
+        does not exist it returns None. Clients cannot verify such a skill, and ask for approval at each use.
+
+        Raises:
+            DefinitionError: the name or the description breaks a rule, or the server has a skill of this name.
+        """
+        skills = self.extension(_skills())
+        if callable(given):
+            return skills.add_function(given, None, description, prefix, fields)
+        return lambda function: skills.add_function(function, given, description, prefix, fields)
 
     def renew(self) -> None:
         """Derive the lists and the capabilities again; an extension calls this after it changed its part of them."""
@@ -361,3 +448,9 @@ class Registration:
         tables: tuple[dict[str, Any], ...] = (self.registry.templates, self.registry.resources)
         found = next((table for table in tables if definition in table or definition in table.values()), tables[1])
         self.registry.remove(found, definition)
+
+
+def _skills() -> type[Skills]:
+    from dragoman.server.extensions.skills import Skills
+
+    return Skills

@@ -50,20 +50,24 @@ class Registry:
     ) -> None:
         self.entry_of: Callable[[str, Definition[..., Any], Version], Any] | None = None
         """Returns the entry of a definition in a list; set if the server has extensions, which may add fields."""
+        self.forget: Callable[[Definition[..., Any]], None] | None = None
+        """Called with each definition that was removed; set if the server has extensions."""
         self._require_servable = require_servable
         self._notify = notify
         self.tools: dict[str, AnyTool] = {}
         self.prompts: dict[str, AnyPrompt] = {}
         self.resources: dict[str, AnyResource] = {}
         self.templates: dict[str, AnyTemplate] = {}
-        self.listings = {
-            method: Listing(result, partial(self._entries, method, name)) for name, (method, result) in LISTS.items()
-        }
+        self.listings = {method: Listing(result, partial(self._entries, method)) for method, result in LISTS.values()}
         self._page_size: PageSize = None
 
-    def _entries(self, method: str, name: str, version: Version) -> list[Any]:
+    def _entries(self, method: str, version: Version) -> list[Any]:
+        return self.entries(method, self.listed(method), version)
+
+    def listed(self, method: str) -> list[Any]:
+        """Return the definitions in the list of a method."""
         # `list` copies the table in one step, because another thread may register at the same time.
-        return self.entries(method, list(getattr(self, _table(name)).values()), version)
+        return list(getattr(self, _TABLES[method]).values())
 
     def entries(self, method: str, definitions: Iterable[Definition[..., Any]], version: Version) -> list[Any]:
         """Return the entries of definitions in the list of a method, for a protocol version."""
@@ -132,10 +136,20 @@ class Registry:
         if ("resources" not in lists and fresh.resources) or ("resource_templates" not in lists and fresh.templates):
             raise DefinitionError("A URI with variables belongs to `resource_templates`, and any other to `resources`")
         for name in lists:
-            setattr(self, _table(name), getattr(fresh, _table(name)))
+            removed, table = getattr(self, _table(name)), getattr(fresh, _table(name))
+            setattr(self, _table(name), table)
+            self._forget_all(removed, table)
         for definition in self.definitions():
             self._watch(definition)
         self.changed()
+
+    def _forget_all(self, removed: dict[str, Any], table: dict[str, Any]) -> None:
+        """Forget the definitions of a table that another table replaced."""
+        for key, definition in removed.items():
+            if self.forget is not None and table.get(key) is not definition:
+                self.forget(definition)
+                if key in table and self._require_servable is not None:
+                    self._require_servable(table[key])  # again: an extension may know the two by their common name
 
     def definitions(self) -> list[Definition[..., Any]]:
         """Return all registered definitions."""
@@ -149,8 +163,11 @@ class Registry:
             DefinitionError: the definition is not registered.
         """
         name = next((known for known, definition in table.items() if definition is key), key)
-        if table.pop(name, None) is None:
+        removed = table.pop(name, None)
+        if removed is None:
             raise DefinitionError(f"{key!r} is not registered")
+        if self.forget is not None:
+            self.forget(removed)
         self.changed()
 
     def changed(self) -> None:
@@ -192,6 +209,9 @@ class Registry:
 
 def _table(name: str) -> str:
     return "templates" if name == "resource_templates" else name
+
+
+_TABLES = {method: _table(name) for name, (method, _) in LISTS.items()}
 
 
 def _several(given: Any, option: str) -> Iterable[Any]:

@@ -9,6 +9,7 @@ It derives them again after each change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -20,9 +21,8 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, encode
-from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
 from dragoman.runtime.callables import invoke
-from dragoman.server.audience import Audience, NotificationListener, server_notifications
+from dragoman.server.audience import Notifying
 from dragoman.server.declaration import (
     Declaration,
     GivenCapabilities,
@@ -33,18 +33,29 @@ from dragoman.server.declaration import (
 )
 from dragoman.server.define.definition import Definition, options_among
 from dragoman.server.define.tools import Tool
+from dragoman.server.dispatch.lifecycle import Lifecycle, WithLifecycle
 from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, wants_log
-from dragoman.server.settings import ServerSettings, checked_cache_hints, checked_configuration, checked_limits
+from dragoman.server.request.call import Call
+from dragoman.server.settings import (
+    ServerSettings,
+    checked_cache_hints,
+    checked_configuration,
+    checked_limits,
+    checked_state_key,
+    checked_store,
+    require_secret,
+    sealed_store,
+)
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.duplex import DuplexConnection
-    from dragoman.server.extensions.installed import Extensions, InstalledExtensions
-    from dragoman.server.http.views import Headers, HttpReply
+    from dragoman.server.extensions.installed import Extensions
+    from dragoman.server.http.views import Headers, HttpReply, ViewService
     from dragoman.server.request.http_request import Auth
+    from dragoman.server.request.state import StateKey
     from dragoman.server.serving import Http, HttpOptions
     from dragoman.stores import Store
     from dragoman.transports.contract import Sink
@@ -52,7 +63,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
-class Server(ServerIdentity, Registration):
+class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -70,12 +81,21 @@ class Server(ServerIdentity, Registration):
     functions to register. `server_context` is any object; handlers read it as `ctx.server_context`. `ttl_ms` and
     `cache_scope` are the cache hints of results that have none. `extensions` are objects of
     `dragoman.server.ServerExtension`, or a dict that maps the id of an extension to its settings; the server only
-    declares the extensions of a dict. `secret` seals request states and session ids. `strict_arguments` refuses
-    arguments that a tool does not have. `max_message_bytes` limits the size of a message on every transport.
+    declares the extensions of a dict. `secret` seals request states, session ids and what the store keeps. `store` is
+    what the processes of the server share, by default a `dragoman.stores.Local`. `state_key` is a function of the
+    `Context` that says whose `ctx.user_state` a request uses. `strict_arguments` refuses arguments that a tool does
+    not have. `max_message_bytes` limits the size of a message on every transport.
 
     Raises:
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
     """
+
+    _key_ring: KeyRing | None = None
+    _views: ViewService | None = None
+    _notification_offer: eras.Offer | None = None
+    """The offer that opens notifications of clients; None if no extension handles a notification."""
+    _is_checked = False
+    _warned = False
 
     def __init__(
         self,
@@ -99,6 +119,8 @@ class Server(ServerIdentity, Registration):
         cache_scope: types.CacheScope | None = None,
         extensions: Extensions | None = None,
         secret: str | bytes | Iterable[str | bytes] | None = None,
+        store: Store | None = None,
+        state_key: StateKey | None = None,
         strict_arguments: bool = False,
         max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
     ) -> None:
@@ -112,14 +134,13 @@ class Server(ServerIdentity, Registration):
         self.settings = self._merged(self._configuration)
         """The configuration of this server, merged over the defaults of the process."""
         Registration.__init__(self, Registry(self._require_servable, self._derive))
-        self.audience = Audience()
+        Notifying.__init__(self)
         self._background: set[Any] = set()
         self._secret = secret
-        self._key_ring: KeyRing | None = None
+        self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
         self._declaration = Declaration(capabilities)
-        self.installed: InstalledExtensions | None = None if extensions is None else self._install(extensions)
-        """The extensions of the server; None if the author gave none."""
-        self._warned = False
+        if extensions is not None:
+            self._install(extensions)
         self.cache_hints = checked_cache_hints(ttl_ms, cache_scope)
         self._require_pinned_version(self.settings)
         self._deriving = Lock()
@@ -127,8 +148,6 @@ class Server(ServerIdentity, Registration):
         """The inputs of the current offer; `_derive` makes a new offer only if they changed."""
         self.offer: eras.Offer
         """The versions and methods that the server serves."""
-        self._notification_offer: eras.Offer | None = None
-        """The offer that opens notifications of clients; None if no extension handles a notification."""
         if self.installed is not None:
             self.installed.bind(self)
         self.registry.page_size = page_size
@@ -142,13 +161,28 @@ class Server(ServerIdentity, Registration):
         counts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in held.items() if count]
         return f"<Server {self.name!r} {self.version}: {', '.join(counts) or 'nothing'}>"
 
-    def _install(self, extensions: Extensions) -> InstalledExtensions:
+    def _install(self, extensions: Extensions) -> None:
         from dragoman.server.extensions.installed import InstalledExtensions
 
-        installed = InstalledExtensions(extensions)
+        installed = InstalledExtensions(extensions, self.installed)
+        ProtocolTable.of(installed.rows, self.own_methods)  # refuses a method that the author registered
+        if self.settings.pinned is not None:
+            installed.require_carried(self.settings.pinned)
+        self.installed = installed
         self.handlers |= installed.handlers
-        self.registry.entry_of = installed.entry
-        return installed
+        self.registry.entry_of, self.registry.forget = installed.entry, installed.forget
+        if installed.serving and self.lifecycle is None:
+            self.lifecycle = Lifecycle(self, lambda: [] if self.installed is None else self.installed.managers(self))
+
+    def check(self) -> None:
+        """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
+
+        Raises:
+            DefinitionError: an extension refuses a definition, such as a tool whose app is not registered.
+        """
+        if self.installed is not None and not self._is_checked:
+            self.installed.check()
+            self._is_checked = True
 
     @property
     def instructions(self) -> str | None:
@@ -197,9 +231,14 @@ class Server(ServerIdentity, Registration):
 
     def _require_servable(self, definition: Definition[..., Any]) -> None:
         self.settings.require_definition_carried(definition)
+        if isinstance(definition, Tool) and (options := definition.official_options):
+            from dragoman.server.extensions.official import extensions_of
+
+            for kind in extensions_of(options):
+                self.extension(kind)
         if self.installed is not None:
-            self.installed.define_tool(definition)
-        elif isinstance(definition, Tool):
+            self.installed.define(definition)
+        else:
             definition.require_options_known(())
 
     def _require_pinned_version(self, settings: ServerSettings) -> None:
@@ -215,6 +254,7 @@ class Server(ServerIdentity, Registration):
         A lock guards this method, because any thread may register a definition.
         """
         with self._deriving:
+            self._is_checked = False
             self.settings = self._merged(self._configuration)
             self.middleware_chain = composed(self.middlewares, self.settings)
             completes = self.completer is not None or self.registry.completes
@@ -285,6 +325,25 @@ class Server(ServerIdentity, Registration):
             self._key_ring = key_ring(self._secret)
         return self._key_ring
 
+    @cached_property
+    def store(self) -> Store:
+        """What the processes of this server share; the engine that the author gave sees no plain text.
+
+        Raises:
+            ConfigError: the store reaches other machines, and the server has no secret.
+        """
+        self.require_shared_secret()
+        with self._deriving:
+            return sealed_store(self._engine, self.key_ring)
+
+    def require_shared_secret(self) -> None:
+        """Refuse a store that reaches other machines if the keys of the server are those of one machine.
+
+        Raises:
+            ConfigError: the server has no secret.
+        """
+        require_secret(self._engine, self._secret)
+
     def has_method(self, name: str) -> bool:
         """Tell whether the author registered a method of this name with `server.method`."""
         return any(method.name == name for method in self.own_methods)
@@ -308,87 +367,15 @@ class Server(ServerIdentity, Registration):
     def _run_in_background(self, function: Callable[[], Any], notification: str) -> None:
         import asyncio
 
+        from dragoman.runtime.tasks import keep_until_done
+
         async def run() -> None:
             try:
                 await invoke(function)
             except Exception as error:
                 self.report(error, None, {"notification": notification})
 
-        task = asyncio.get_running_loop().create_task(run())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
-    def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
-        """Send a log message, from any thread, to every client whose log level includes it.
-
-        Example:
-            server.log("warning", {"disk": "full"}, "storage")
-
-        Raises:
-            ValueError: there is no such level.
-            ValidationError: the data cannot be JSON.
-        """
-        wants_log(self, level, None)
-        encode(data)
-        self._tell_each("notifications/message", lambda member: member.log(level, data, logger))
-
-    def notify_tools_list_changed(self) -> None:
-        """Notify every client, from any thread, that the tools changed."""
-        self._tell(TOOLS_CHANGED)
-
-    def notify_prompts_list_changed(self) -> None:
-        """Notify every client, from any thread, that the prompts changed."""
-        self._tell(PROMPTS_CHANGED)
-
-    def notify_resources_list_changed(self) -> None:
-        """Notify every client, from any thread, that the resources changed."""
-        self._tell(RESOURCES_CHANGED)
-
-    def notify_resource_updated(self, uri: str) -> None:
-        """Notify every client that subscribed to a resource, from any thread, that the resource was updated."""
-        self._tell(RESOURCE_UPDATED, uri)
-
-    def notify(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Send a notification of an extension, from any thread, to the clients that subscribed to it.
-
-        Example:
-            server.notify("notifications/prices", "apple", {"item": "apple", "price": 3})
-
-        Every process of the server notifies its clients that subscribed to the subject, or to all subjects. Without a
-        subject, the server also notifies the clients of the handshake era that declared the extension.
-
-        Raises:
-            DefinitionError: no extension of the server has such a notification.
-            ValidationError: the parameters cannot be JSON.
-        """
-        if not server_notifications(self, method):
-            raise DefinitionError(f"No extension of the server {self.name!r} has the notification {method!r}")
-        given = {} if params is None else params
-        encode(given)
-        self._tell_each(method, lambda member: member.notify_change(method, subject, given))
-
-    def notify_elicitation_complete(self, elicitation_id: str) -> None:
-        """Notify a client, from any thread, that its user completed a url elicitation (2025-11-25).
-
-        Example:
-            @app.get("/signed-in")
-            def signed_in(state: str):
-                server.notify_elicitation_complete(state)
-
-        Only the client that received this id, from `ctx.elicit_url` or `UrlElicitationRequired`, receives the
-        notification, and receives it once.
-        """
-        self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
-
-    def _tell(self, method: str, uri: str | None = None) -> None:
-        self._tell_each(method, lambda member: member.notify_change(method, uri))
-
-    def _tell_each(self, notification: str, tell: Callable[[NotificationListener], None]) -> None:
-        for member in self.audience.members():
-            try:
-                tell(member)
-            except Exception as error:
-                self.report(error, None, {"notification": notification})
+        keep_until_done(asyncio.get_running_loop().create_task(run()), self._background)
 
     def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
         """Report an error to the exception reporter, or to the log if there is none; this method raises nothing."""
@@ -404,10 +391,12 @@ class Server(ServerIdentity, Registration):
             connection.receive(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\\n')
 
         The caller passes received bytes to `receive`. The server writes messages with `send`, a function or a `Sink`.
+        A server whose extensions have a `serving` hook must be within `server.serving()` meanwhile.
         """
         from dragoman.server.duplex import DuplexConnection
         from dragoman.transports.contract import FunctionSink
 
+        self.check()
         return DuplexConnection(self, FunctionSink(send) if callable(send) else send)
 
     @overload
@@ -423,12 +412,14 @@ class Server(ServerIdentity, Registration):
         HTTP takes `host`, `port`, `workers` and the options of `asgi`; stdio takes none.
 
         Raises:
-            DefinitionError: there is no such transport, or an option has an invalid value.
+            DefinitionError: there is no such transport, an option has an invalid value, or `check` fails.
             TypeError: the transport has no such option.
             DragomanError: an event loop runs in this thread.
+            ConfigError: the store of the server reaches other machines, and the server has no `secret`.
         """
         from dragoman.server.serving import run
 
+        self.check()
         run(self, transport, options)
 
     def asgi(
@@ -444,7 +435,6 @@ class Server(ServerIdentity, Registration):
         allowed_origins: str | Iterable[str] | None = None,
         max_subscriptions: int | None = 10_000,
         auth: Auth | None = None,
-        store: Store | None = None,
     ) -> AsgiApp:
         """Return an ASGI application that serves Streamable HTTP; serve it alone or mount it.
 
@@ -456,14 +446,15 @@ class Server(ServerIdentity, Registration):
         `session_idle_timeout` is the number of seconds after which an idle session expires. `max_event_bytes` bounds
         the events that the server keeps for clients that resume their streams. `allowed_hosts` are the values of
         `Host` to serve beside loopback names, and `allowed_origins` the origins of web pages that may send requests.
-        `auth` verifies the sender of a request (see `Auth`). `store` connects the processes that serve the same
-        server; by default it connects those of one machine.
+        `auth` verifies the sender of a request (see `Auth`).
 
         Raises:
             DefinitionError: an option has an invalid value.
+            ConfigError: the store of the server reaches other machines, and the server has no `secret`.
         """
         from dragoman.server.serving import HttpOptions, asgi_app
 
+        self.check()
         return asgi_app(self, options_among(locals(), HttpOptions))
 
     def wsgi(
@@ -484,15 +475,19 @@ class Server(ServerIdentity, Registration):
         """
         from dragoman.server.http.views import wsgi_app
 
+        self.check()
         return wsgi_app(self, path, allowed_hosts, allowed_origins, server_context)
 
     async def handle_http_async(
         self, method: str, headers: Headers, body: bytes | str, server_context: object = None
     ) -> HttpReply:
         """Answer one HTTP request in an asynchronous view, as `handle_http` does in a blocking one."""
-        from dragoman.server.http.views import answer_view
+        if self._views is None:
+            from dragoman.server.http.views import ViewService
 
-        return await answer_view(self, method, headers, body, server_context)
+            self._views = ViewService(self)
+        self.check()
+        return await self._views.answer(method, headers, body, server_context)
 
     def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: object = None) -> HttpReply:
         """Answer one HTTP request in a blocking view of a web framework, without streams and sessions.
@@ -515,6 +510,7 @@ class Server(ServerIdentity, Registration):
         """Return the response to one JSON-RPC message; None if the message has no response."""
         from dragoman.server.serving import answer_message
 
+        self.check()
         # A lone surrogate becomes bytes that are not UTF-8. The decoder then refuses the message with a parse error.
         data = body.encode(errors="surrogatepass") if isinstance(body, str) else body
         return await answer_message(self, data, server_context)

@@ -11,15 +11,15 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dragoman.errors import DefinitionError, DragomanError
-from dragoman.protocol import eras, jsonrpc
+from dragoman.protocol import jsonrpc
 from dragoman.runtime.callables import did_you_mean
-from dragoman.server.dispatch.runner import open_notification, refusal, run_notification, run_refused, whole_answer
-from dragoman.server.request.call import NO_CHANNEL, Call, Session
+from dragoman.server.dispatch.opening import open_call, open_notification
+from dragoman.server.dispatch.runner import refusal, run_notification, whole_answer
+from dragoman.server.request.call import NO_CHANNEL, Session
 
 if TYPE_CHECKING:
     from dragoman.server.request.http_request import Auth
     from dragoman.server.server import Server
-    from dragoman.stores import Store
     from dragoman.transports.http.asgi import AsgiApp
 
 Http = Literal["http", "streamable-http", "streamable_http"]
@@ -54,8 +54,6 @@ class HttpOptions(TypedDict, total=False):
     """The greatest number of subscriptions (10,000); None: no limit."""
     auth: Auth | None
     """Verifies the sender of a request."""
-    store: Store | None
-    """Connects the processes that serve the same server."""
 
 
 _TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamablehttp": "http"}
@@ -73,11 +71,13 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
         DefinitionError: there is no such transport, or an option has an invalid value.
         TypeError: the transport has no such option.
         DragomanError: an event loop runs in this thread.
+        ConfigError: the store reaches other machines, and the server has no secret.
     """
     name = _transport_name(transport)
     given: dict[str, Any] = dict(options)
     _refuse_unknown(name, given)
     _refuse_running_loop(name)
+    server.require_shared_secret()
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
@@ -183,18 +183,19 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
 
     Raises:
         DefinitionError: an option has an invalid value.
+        ConfigError: the store reaches other machines, and the server has no secret.
     """
     check_options(options)
+    server.require_shared_secret()
     from dragoman.server.http.head import Guard
     from dragoman.server.http.service import HttpService
     from dragoman.server.http.sessions import Sessions
     from dragoman.server.http.workers import Workers
     from dragoman.server.request.http_request import documents_of
-    from dragoman.stores import Local
     from dragoman.transports.http.asgi import AsgiApp
 
     path, auth = options["path"], options["auth"]
-    workers = Workers(server, options["store"] or Local(), path=path)
+    workers = Workers(server, path=path, joins=True)
     sessions = Sessions(
         server,
         workers=workers,
@@ -218,26 +219,18 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
 
 async def answer_message(server: Server, body: bytes, server_context: Any) -> bytes | None:
     """Return the response to one message without a connection and session; None if the message has no response."""
+    if server.lifecycle is not None:
+        await server.lifecycle.begin_until_the_loop_ends()
     message = jsonrpc.decode(body, server.limits)
     context = server.server_context if server_context is None else server_context
+    origin = Session(), NO_CHANNEL, server, context, asyncio.get_running_loop()
     if isinstance(message, jsonrpc.Request):
-        try:
-            request = eras.open(message, server.offer)
-        except BaseException as error:
-            if server.middleware_chain is None:
-                return refusal(server, error, message.id)
-            call = _call(server, eras.refused_request(message, server.offer), context)
-            return await run_refused(call, error)  # type: ignore[return-value]
-        return await whole_answer(_call(server, request, context))
-    if isinstance(message, jsonrpc.Notification):
-        opened = open_notification(server, message, None)
-        if opened is not None:
-            await run_notification(_call(server, opened, context))
+        call = open_call(message, *origin)
+        call.task = asyncio.current_task()
+        return await whole_answer(call)
+    if isinstance(message, jsonrpc.Notification) and (noted := open_notification(message, *origin)) is not None:
+        noted.task = asyncio.current_task()
+        await run_notification(noted)
     if isinstance(message, jsonrpc.Invalid) and message.answer:
         return refusal(server, message.error, message.id)
     return None
-
-
-def _call(server: Server, request: eras.McpRequest, server_context: Any) -> Call:
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    return Call(request, Session(), NO_CHANNEL, server, server_context, loop, task=task)

@@ -7,19 +7,24 @@ lacks, because the server could not send that field.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 from msgspec import UNSET, Struct
 
 from dragoman.config import Configuration
-from dragoman.errors import DefinitionError
+from dragoman.errors import ConfigError, DefinitionError
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.protocol.versions import VERSIONS, Version, find_version, version_names
 
 if TYPE_CHECKING:
+    from dragoman.protocol.tokens import KeyRing
+    from dragoman.runtime.keys import Secret
     from dragoman.server.define.definition import Definition
+    from dragoman.stores import Store
+
+F = TypeVar("F")
+_STORE_METHODS = ("bus", "log", "state", "tasks", "now", "close")
 
 
 class ServerSettings(Struct, frozen=True):
@@ -78,10 +83,7 @@ class ServerSettings(Struct, frozen=True):
         Raises:
             DefinitionError: the version lacks a field, which the message names.
         """
-        given = definition.definition
-        if getattr(definition, "output_schema", None) is None and getattr(given, "output_schema", None) is not None:
-            # The schema was derived from the return annotation, so the pinned version may drop it without an error.
-            given = msgspec.structs.replace(given, output_schema=None)
+        given: Any = definition.without_derived_parts()
         kind = type(given).__name__
         kind = "resource template" if kind == "ResourceTemplate" else kind.lower()
         self.require_carried(f"The {kind} {given.name!r}", given)
@@ -142,3 +144,50 @@ def checked_cache_hints(ttl_ms: int | None, cache_scope: str | None) -> tuple[in
     if cache_scope not in (None, "public", "private"):
         raise DefinitionError(f'cache_scope must be "public" or "private", not {cache_scope!r}')
     return ttl_ms, cache_scope
+
+
+def checked_store(store: Store | None) -> Store | None:
+    """Return the store that an author gave; None stands for the default.
+
+    Raises:
+        DefinitionError: the object is not a store.
+    """
+    lacking = [name for name in _STORE_METHODS if not callable(getattr(store, name, None))]
+    if store is not None and (lacking or not hasattr(store, "reach") or isinstance(store, type)):
+        raise DefinitionError(f"store must be a store, such as dragoman.stores.Local(), not {store!r}")
+    return store
+
+
+def checked_state_key(function: F) -> F:
+    """Return the `state_key` that an author gave.
+
+    Raises:
+        DefinitionError: it is not a function.
+    """
+    if function is not None and not callable(function):
+        raise DefinitionError(f"state_key must be a function of the Context that returns a text, not {function!r}")
+    return function
+
+
+def require_secret(store: Store | None, secret: Secret) -> None:
+    """Refuse a store that reaches other machines if the keys of the server are in a file of this machine.
+
+    Raises:
+        ConfigError: there is no secret.
+    """
+    if store is not None and store.reach == "network":
+        from dragoman.runtime.keys import has_secret
+
+        if not has_secret(secret):
+            raise ConfigError(
+                "A store that other machines share needs a secret that they share too: set DRAGOMAN_SECRET to the same"
+                " value on every machine, or give the Server a secret"
+            )
+
+
+def sealed_store(store: Store | None, ring: KeyRing) -> Store:
+    """Return a store whose engine sees no plain text; the default engine is `Local`."""
+    from dragoman.stores import Local
+    from dragoman.stores.sealed import SealedStore
+
+    return SealedStore(Local() if store is None else store, ring)

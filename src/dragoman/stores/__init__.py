@@ -1,4 +1,4 @@
-"""Stores: state and messages that the workers of one server share.
+"""Stores: messages, events, values and tasks that the processes of one server share.
 
 Each name is imported at its first use.
 """
@@ -10,16 +10,23 @@ from dragoman.runtime.lazy import lazy
 if TYPE_CHECKING:
     from dragoman.stores.contract import Bus as Bus
     from dragoman.stores.contract import EventLog as EventLog
+    from dragoman.stores.contract import Reach as Reach
+    from dragoman.stores.contract import Revised as Revised
     from dragoman.stores.contract import State as State
     from dragoman.stores.contract import Store as Store
-    from dragoman.stores.local.bus import Local as Local
+    from dragoman.stores.contract import TaskPhase as TaskPhase
+    from dragoman.stores.contract import TaskRecord as TaskRecord
+    from dragoman.stores.contract import Tasks as Tasks
+    from dragoman.stores.local.store import Local as Local
     from dragoman.stores.memory import Memory as Memory
+    from dragoman.stores.redis.store import Redis as Redis
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "contract": "Bus EventLog State Store",
-            "local.bus": "Local",
+            "contract": "Bus EventLog Reach Revised State Store TaskPhase TaskRecord Tasks",
+            "local.store": "Local",
             "memory": "Memory",
+            "redis.store": "Redis",
         },
     )

@@ -1,9 +1,32 @@
-"""The contracts of a store: `Store`, `Bus`, `EventLog` and `State`. Implement them for a database or a broker."""
+"""The contracts of a store: `Store`, `Bus`, `EventLog`, `State` and `Tasks`. Implement them for an engine of your own.
+
+A server keeps in its store what must reach beyond one process: messages between workers, the events of streams, small
+values, and tasks. The values are bytes that mean nothing to an engine. The server seals them before the engine sees
+them (`stores/sealed.py`), so an engine needs no encryption of its own. Namespaces, keys and names of streams are short
+texts of letters and digits.
+
+`dragoman.testing.check_store` is the proof that an engine keeps these contracts.
+
+A method that needs the engine raises `StoreUnavailable` if the engine cannot be reached, and never waits for it without
+a bound. The engine reconnects by itself, so a later call may succeed. A method that returns has been acknowledged: the
+other processes that the store reaches see its effect.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable
+from typing import Literal, NamedTuple, Protocol
+
+MAX_LOG_EVENTS = 1000
+MAX_LOG_BYTES = 16 * 1024 * 1024
+LOG_SECONDS = 3600.0
+"""A log expires so many seconds after its last event."""
+
+Reach = Literal["process", "machine", "network"]
+"""How far a store reaches: this process, the processes of one machine, or every machine with the address."""
+
+TaskPhase = Literal["ready", "running", "parked", "finished"]
+"""Where a task stands: a worker may claim it; a worker has claimed it; it waits for an answer; it has ended."""
 
 
 class Bus(Protocol):
@@ -15,11 +38,18 @@ class Bus(Protocol):
         ...
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
-        """Join the group. The bus calls `receive` with each message and sends its return value back as the reply."""
+        """Join the group. The bus calls `receive` with each message and sends its return value back as the reply.
+
+        Raises:
+            StoreUnavailable: the engine cannot be reached now; the bus joins by itself when it can.
+        """
         ...
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:
-        """Send a message to every other process, or to the process `to`, and return the replies that come in time."""
+        """Send a message to every other process, or to the process `to`, and return the replies that come in time.
+
+        The messages of one sender arrive in the order in which they were published.
+        """
         ...
 
     async def close(self) -> None:
@@ -28,45 +58,213 @@ class Bus(Protocol):
 
 
 class EventLog(Protocol):
-    """The events of one stream, for clients that resume it. The log is bounded and drops its oldest events."""
+    """The events of one stream, numbered by the stream, for clients that resume it in any process.
 
-    @property
-    def size(self) -> int:
-        """How many bytes of events the log holds in the memory of this process; 0 if it keeps them elsewhere."""
-        ...
+    A log has at most about `MAX_LOG_EVENTS` events and `MAX_LOG_BYTES` bytes (twice as many are tolerated), and drops
+    its oldest events. It expires `LOG_SECONDS` after its last event.
+    """
 
     def append(self, sequence: int, event: bytes) -> None:
-        """Add an event; sequence numbers ascend."""
+        """Add an event without waiting. Numbers ascend; the events of one turn of the loop are written together."""
         ...
 
-    async def after(self, sequence: int) -> bytes:
-        """Return the kept events after a sequence number, joined."""
+    async def flush(self) -> None:
+        """Wait until every appended event is written, so that other processes can read it.
+
+        Raises:
+            StoreUnavailable: the events could not be written; they are dropped.
+        """
         ...
+
+    async def after(self, sequence: int) -> list[tuple[int, bytes]]:
+        """Return the kept events after a number, in order, each with its number; this handle sees what it appended."""
+        ...
+
+    async def delete(self) -> None:
+        """Delete every event of the log."""
+        ...
+
+
+class Revised(NamedTuple):
+    """A value and its revision. Revisions of a key ascend; a key that is deleted and set again gets a new revision."""
+
+    value: bytes
+    revision: int
 
 
 class State(Protocol):
-    """Small values by key. Each value has a time to live and survives restarts. The number of values is bounded."""
+    """Small values by key, each with a time to live. A namespace has at most the number of values that was asked for.
 
-    async def get(self, key: str) -> bytes | None:
+    The clock of the store decides when a value expires.
+    """
+
+    async def get(self, key: str) -> Revised | None:
         """Return the value of a key, unless there is none or it has expired."""
         ...
 
-    async def set(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Keep a value for `ttl` seconds; other processes see it when this returns."""
+    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
+        """Set a value that lives `ttl` seconds, or until it is deleted, and return its revision.
+
+        Raises:
+            StoreFull: the key is new, and the namespace is full.
+        """
+        ...
+
+    async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
+        """Set a value if the key still has a revision, and return the new one; None if the revision differs.
+
+        The revision 0 stands for a key without a value.
+
+        Raises:
+            StoreFull: the key is new, and the namespace is full.
+        """
+        ...
+
+    async def delete(self, key: str) -> bool:
+        """Delete a value; tell whether there was one."""
+        ...
+
+
+class TaskRecord(NamedTuple):
+    """A task as the store keeps it."""
+
+    id: str
+    value: bytes
+    revision: int
+    """Ascends with each change of the value or the phase; `update` and `finish` name the revision that they change."""
+    phase: TaskPhase
+    token: int
+    """The fencing token of the newest claim; 0 before the first. Tokens of a task ascend and are never reused."""
+    created_at: float
+    expires_at: float | None
+    was_lost: bool = False
+    """Whether this record comes from a `claim` that took a running task from a holder whose lease had run out."""
+
+
+class Tasks(Protocol):
+    """The tasks of one server. A task has one holder at a time, which has a lease and a fencing token.
+
+        ready    --claim-->            running    the store makes a new token
+        running  --release-->          ready
+        running  --lease runs out-->   running    `claim` gives it to another holder, with a new token and `was_lost`
+        running  --update-->           parked, running
+        parked   --update-->           ready
+        any      --finish-->           finished   final: no later change succeeds
+
+    A change with a token that is not the newest is refused, so a holder that was paused cannot overwrite the work of
+    its successor. An expired task does not exist any more. The server asks only for the changes that are drawn above,
+    so an engine does not compare the phase of an `update` with the one before.
+    """
+
+    async def create(
+        self, id: str, value: bytes, *, owner: str, ttl: float | None = None, lease: float | None = None
+    ) -> TaskRecord:
+        """Add a task of an owner; it is ready, or with `lease` seconds already claimed by the caller.
+
+        Raises:
+            StoreFull: the owner, or the namespace, has too many tasks; expired tasks do not count.
+            StoreError: there is a task with this id.
+        """
+        ...
+
+    async def get(self, id: str) -> TaskRecord | None:
+        """Return a task; None if there is none, or it has expired."""
+        ...
+
+    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskRecord]:
+        """Return the tasks of an owner in the order of their creation, those after the task `after`.
+
+        The list is empty if the owner has no task `after`.
+        """
+        ...
+
+    async def update(
+        self,
+        id: str,
+        value: bytes,
+        *,
+        revision: int,
+        token: int | None = None,
+        phase: TaskPhase | None = None,
+        ttl: float | None = None,
+    ) -> TaskRecord | None:
+        """Change the value of a task, and its phase; return None if that is refused.
+
+        The change is refused if the task has ended or has another revision, or if a given token is not the newest.
+        `ttl` sets the time to live anew, counted from the creation of the task.
+        """
+        ...
+
+    async def claim(self, lease: float) -> TaskRecord | None:
+        """Give the caller a ready task, or a running task whose lease has run out, for `lease` seconds."""
+        ...
+
+    async def renew(self, id: str, token: int, lease: float) -> bool:
+        """Extend a lease to `lease` seconds from now; False if the task is not running, or the token not the newest.
+
+        A holder whose lease ran out keeps the task if nobody else has claimed it.
+        """
+        ...
+
+    async def release(self, id: str, token: int) -> bool:
+        """Give a running task back, so that another holder can claim it at once; False as in `renew`."""
+        ...
+
+    async def finish(
+        self, id: str, value: bytes, *, revision: int | None = None, token: int | None = None
+    ) -> TaskRecord | None:
+        """End a task with its last value; refused, with None, as in `update`."""
+        ...
+
+    def watch(self, id: str) -> AsyncGenerator[None, None]:
+        """Yield once when the watch has begun, and after each change of the revision of a task.
+
+        Changes in quick succession may yield once, and it may yield without a change. A change that comes while the
+        caller is busy is yielded afterwards. The caller closes the generator (`contextlib.aclosing`).
+        """
+        ...
+
+    async def wait(self, timeout: float) -> None:
+        """Return when a task may have become ready, at the latest after `timeout` seconds; may return too early.
+
+        No task is missed between two calls of one handle: the first call returns at once, and a later call returns at
+        once if a task became ready since the call before. A lease that runs out wakes nobody.
+        """
+        ...
+
+    async def sweep(self) -> int:
+        """Delete expired tasks and return their number."""
         ...
 
 
 class Store(Protocol):
-    """Makes the buses, event logs and states that the workers of a server share."""
+    """Makes the buses, logs, states and tasks that the processes of a server share."""
+
+    @property
+    def reach(self) -> Reach:
+        """How far the store reaches."""
+        ...
 
     def bus(self, group: str) -> Bus:
         """Return a new, unopened bus to the processes that name the same group."""
         ...
 
-    def event_log(self, stream: str) -> EventLog:
-        """Return the empty log of a new stream."""
+    def log(self, stream: str) -> EventLog:
+        """Return the log of a stream."""
         ...
 
-    def state(self, namespace: str) -> State:
+    def state(self, namespace: str, *, max_values: int = 100_000) -> State:
         """Return the values of a namespace."""
+        ...
+
+    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> Tasks:
+        """Return the tasks of a namespace."""
+        ...
+
+    async def now(self) -> float:
+        """Return the time of the store in seconds since the epoch; this clock decides leases and expiry."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections, threads and files; a later use opens them again."""
         ...

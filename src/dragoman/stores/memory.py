@@ -1,41 +1,73 @@
-"""A store in the memory of one process."""
+"""A store in the memory of one process.
+
+Expired values, logs and tasks count as absent. They are dropped when there are twice as many entries as after the last
+time, so that a sweep costs a constant time per entry.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple, TypeVar
 
-MAX_EVENTS = 1000
-MAX_BYTES = 16 * 1024 * 1024
-MAX_VALUES = 100_000
+from dragoman.errors import StoreFull
+from dragoman.stores.changes import Changes, Listener
+from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, Revised
+from dragoman.stores.table import TableTasks, TaskTable
+from dragoman.stores.transitions import KeptTask
+
+Found = TypeVar("Found")
+MAX_LOGS_BYTES = 256 * 1024 * 1024
+"""All logs together; beyond it, the log that was idle for longest is dropped."""
+MIN_SWEPT = 1000
 
 
 class Memory:
-    """A store in the memory of this process; other workers do not see its content.
+    """A store in the memory of this process; other processes do not see its content.
 
     Example:
-        app = server.asgi(store=stores.Memory())
+        server = Server("shop", store=Memory())
+
+    `clock` returns seconds since the epoch; it decides leases and expiry.
     """
 
-    def __init__(self) -> None:
-        self._states: dict[str, MemoryState] = {}
+    reach: Literal["process"] = "process"
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._logs = _Logs(clock)
+        self._values = _Values(clock)
+        self._tables: dict[str, _MemoryTable] = {}
 
     def __repr__(self) -> str:
-        return f"<Memory store: {len(self._states)} namespaces>"
+        return f"<Memory store: {len(self._values.entries)} values, {len(self._logs.logs)} logs>"
 
     def bus(self, group: str) -> MemoryBus:  # noqa: ARG002
         """Return a bus without other processes."""
         return MemoryBus()
 
-    def event_log(self, stream: str) -> MemoryLog:  # noqa: ARG002
-        """Return an empty log."""
-        return MemoryLog()
+    def log(self, stream: str) -> MemoryLog:
+        """Return the log of a stream."""
+        return MemoryLog(self._logs, stream)
 
-    def state(self, namespace: str) -> MemoryState:
-        """Return the values of a namespace; they end with this process."""
-        return self._states.setdefault(namespace, MemoryState())
+    def state(self, namespace: str, *, max_values: int = 100_000) -> MemoryState:
+        """Return the values of a namespace."""
+        return MemoryState(self._values, namespace, max_values)
+
+    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> MemoryTasks:
+        """Return the tasks of a namespace."""
+        table = self._tables.setdefault(namespace, _MemoryTable(self._clock))
+        return MemoryTasks(table, max_tasks, max_per_owner)
+
+    async def now(self) -> float:
+        """Return the time of the clock."""
+        return self._clock()
+
+    async def close(self) -> None:
+        """Do nothing: the content ends with the object."""
 
 
 class MemoryBus:
@@ -55,42 +87,235 @@ class MemoryBus:
         """Do nothing."""
 
 
-class MemoryLog:
-    """Events in a queue, bounded in number and in bytes; the newest event is always kept."""
+class _Events:
+    """The events of one stream; the newest event is always kept."""
 
-    def __init__(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
-        self._events: deque[tuple[int, bytes]] = deque()
+    def __init__(self) -> None:
+        self.events: deque[tuple[int, bytes]] = deque()
         self.size = 0
-        self._max_events = max_events
-        self._max_bytes = max_bytes
+        self.expires_at = 0.0
+
+    def append(self, sequence: int, event: bytes) -> None:
+        self.events.append((sequence, event))
+        self.size += len(event)
+        while len(self.events) > 1 and (len(self.events) > MAX_LOG_EVENTS or self.size > MAX_LOG_BYTES):
+            self.size -= len(self.events.popleft()[1])
+
+
+class _Logs:
+    """The logs of a store; the log with the newest event is the last."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.logs: OrderedDict[str, _Events] = OrderedDict()
+        self._clock = clock
+        self._size = 0
+
+    def append(self, stream: str, sequence: int, event: bytes) -> None:
+        log = self.logs.setdefault(stream, _Events())
+        before = log.size
+        log.append(sequence, event)
+        log.expires_at = self._clock() + LOG_SECONDS
+        self._size += log.size - before
+        self.logs.move_to_end(stream)
+        while len(self.logs) > 1 and (self._size > MAX_LOGS_BYTES or self._is_expired(next(iter(self.logs.values())))):
+            self.delete(next(iter(self.logs)))
+
+    def after(self, stream: str, sequence: int) -> list[tuple[int, bytes]]:
+        log = self.logs.get(stream)
+        if log is None or self._is_expired(log):
+            return []
+        return [(number, event) for number, event in log.events if number > sequence]
+
+    def delete(self, stream: str) -> None:
+        log = self.logs.pop(stream, None)
+        self._size -= 0 if log is None else log.size
+
+    def _is_expired(self, log: _Events) -> bool:
+        return log.expires_at <= self._clock()
+
+
+class MemoryLog:
+    """The log of one stream."""
+
+    def __init__(self, logs: _Logs, stream: str) -> None:
+        self._logs = logs
+        self._stream = stream
 
     def append(self, sequence: int, event: bytes) -> None:
         """Add an event, and drop the oldest ones beyond the limits."""
-        self._events.append((sequence, event))
-        self.size += len(event)
-        while len(self._events) > 1 and (len(self._events) > self._max_events or self.size > self._max_bytes):
-            self.size -= len(self._events.popleft()[1])
+        self._logs.append(self._stream, sequence, event)
 
-    async def after(self, sequence: int) -> bytes:
-        """Return the events after a sequence that are still kept."""
-        return b"".join(event for number, event in self._events if number > sequence)
+    async def flush(self) -> None:
+        """Do nothing: an event is kept when `append` returns."""
+
+    async def after(self, sequence: int) -> list[tuple[int, bytes]]:
+        """Return the kept events after a number."""
+        return self._logs.after(self._stream, sequence)
+
+    async def delete(self) -> None:
+        """Delete every event."""
+        self._logs.delete(self._stream)
+
+
+class _Entry(NamedTuple):
+    value: bytes
+    revision: int
+    expires_at: float | None
+
+
+class _Values:
+    """The values of all namespaces, by namespace and key."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.entries: dict[tuple[str, str], _Entry] = {}
+        self.counts: dict[str, int] = {}
+        self._revisions = itertools.count(1)
+        self._sweep_at = MIN_SWEPT
+
+    def get(self, name: tuple[str, str]) -> _Entry | None:
+        entry = self.entries.get(name)
+        return None if entry is None or self._is_expired(entry) else entry
+
+    def set(self, name: tuple[str, str], value: bytes, ttl: float | None, max_values: int) -> int:
+        if self.get(name) is None:
+            self._make_room(name, max_values)
+        expires_at = None if ttl is None else self.clock() + ttl
+        self.entries[name] = entry = _Entry(value, next(self._revisions), expires_at)
+        return entry.revision
+
+    def delete(self, name: tuple[str, str]) -> bool:
+        entry = self.entries.pop(name, None)
+        if entry is None:
+            return False
+        self.counts[name[0]] -= 1
+        if not self.counts[name[0]]:
+            del self.counts[name[0]]
+        return not self._is_expired(entry)
+
+    def _make_room(self, name: tuple[str, str], max_values: int) -> None:
+        namespace = name[0]
+        self.delete(name)
+        if self.counts.get(namespace, 0) >= max_values or len(self.entries) >= self._sweep_at:
+            for expired in [name for name, entry in self.entries.items() if self._is_expired(entry)]:
+                self.delete(expired)
+            self._sweep_at = max(MIN_SWEPT, 2 * len(self.entries))
+        if self.counts.get(namespace, 0) >= max_values:
+            raise StoreFull(f"The namespace has {max_values} values already; delete some, or give them a shorter ttl")
+        self.counts[namespace] = self.counts.get(namespace, 0) + 1
+
+    def _is_expired(self, entry: _Entry) -> bool:
+        return entry.expires_at is not None and entry.expires_at <= self.clock()
 
 
 class MemoryState:
-    """Values in a dictionary. Beyond MAX_VALUES, the oldest value is dropped."""
+    """The values of one namespace."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, values: _Values, namespace: str, max_values: int) -> None:
+        self._values = values
+        self._namespace = namespace
+        self._max_values = max_values
+
+    async def get(self, key: str) -> Revised | None:
+        """Return the value of a key."""
+        entry = self._values.get((self._namespace, key))
+        return None if entry is None else Revised(entry.value, entry.revision)
+
+    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
+        """Set the value of a key."""
+        return self._values.set((self._namespace, key), value, ttl, self._max_values)
+
+    async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
+        """Set the value of a key if the key still has a revision."""
+        entry = self._values.get((self._namespace, key))
+        if (0 if entry is None else entry.revision) != revision:
+            return None
+        return self._values.set((self._namespace, key), value, ttl, self._max_values)
+
+    async def delete(self, key: str) -> bool:
+        """Delete the value of a key."""
+        return self._values.delete((self._namespace, key))
+
+
+class _MemoryTable:
+    """The tasks of one namespace in the order of their creation."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.changes = Changes()
         self._clock = clock
-        self._values: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._tasks: dict[str, KeptTask] = {}
+        self._owners: Counter[str] = Counter()
+        self._revisions = itertools.count(1)
 
-    async def get(self, key: str) -> bytes | None:
-        """Return the value of a key, unless there is none or it has expired."""
-        expires_at, value = self._values.get(key, (0.0, None))
-        return value if expires_at > self._clock() else None
+    @property
+    def now(self) -> float:
+        return self._clock()
 
-    async def set(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Keep a value for `ttl` seconds."""
-        self._values[key] = self._clock() + ttl, value
-        self._values.move_to_end(key)
-        if len(self._values) > MAX_VALUES:
-            self._values.popitem(last=False)
+    def next_revision(self) -> int:
+        return next(self._revisions)
+
+    def find(self, id: str) -> KeptTask | None:
+        task = self._tasks.get(id)
+        return None if task is None or task.is_expired(self.now) else task
+
+    def claimable(self) -> KeptTask | None:
+        now = self.now
+        claimable = (task for task in self._tasks.values() if task.phase == "ready" or task.is_lost(now))
+        return next((task for task in claimable if not task.is_expired(now)), None)
+
+    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[KeptTask]:
+        owned = iter([task for task in self._tasks.values() if task.owner == owner and not task.is_expired(self.now)])
+        if after is not None:
+            # The search leaves the iterator behind the task, or at its end.
+            any(task.id == after for task in owned)
+        return itertools.islice(owned, limit)
+
+    def count(self, owner: str | None) -> int:
+        return len(self._tasks) if owner is None else self._owners[owner]
+
+    def add(self, task: KeptTask) -> None:
+        self._remove(task.id)
+        self._owners[task.owner] += 1
+        self.keep(task)
+
+    def keep(self, task: KeptTask) -> None:
+        self._tasks[task.id] = task
+        self.changes.report([task.id, None] if task.phase == "ready" else [task.id])
+
+    def keep_lease(self, task: KeptTask) -> None:
+        self._tasks[task.id] = task
+
+    def sweep(self) -> int:
+        expired = [task.id for task in self._tasks.values() if task.is_expired(self.now)]
+        for id in expired:
+            self._remove(id)
+        self.changes.report(expired)
+        return len(expired)
+
+    def _remove(self, id: str) -> None:
+        task = self._tasks.pop(id, None)
+        if task is not None:
+            self._owners[task.owner] -= 1
+            if not self._owners[task.owner]:
+                del self._owners[task.owner]
+
+
+class MemoryTasks(TableTasks):
+    """The tasks of one namespace."""
+
+    def __init__(self, table: _MemoryTable, max_tasks: int, max_per_owner: int) -> None:
+        super().__init__(max_tasks, max_per_owner)
+        self._table = table
+
+    async def _step(
+        self,
+        work: Callable[[TaskTable], Found],
+        missing: Found,  # noqa: ARG002
+        *,
+        reads: bool = False,  # noqa: ARG002
+        size: int | None = None,  # noqa: ARG002
+    ) -> Found:
+        return work(self._table)
+
+    async def _listen(self, id: str | None) -> Listener:
+        return self._table.changes.listen(id)

@@ -1,4 +1,4 @@
-"""Test helpers: connected clients, wire peers, scripted models, and checks of schemas and transports.
+"""Test helpers: connected clients, wire peers, scripted models, and checks of schemas, stores and transports.
 
 Each name is imported on first use.
 """
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dragoman.testing.scripted import ScriptedModel as ScriptedModel
     from dragoman.testing.scripted import ScriptedRequest as ScriptedRequest
     from dragoman.testing.snapshots import assert_schemas_unchanged as assert_schemas_unchanged
+    from dragoman.testing.stores.check import check_store as check_store
     from dragoman.testing.transports import check_transport as check_transport
     from dragoman.testing.wire import WirePeer as WirePeer
 else:
@@ -21,6 +22,7 @@ else:
             "connecting": "connected",
             "scripted": "ScriptedModel ScriptedRequest",
             "snapshots": "assert_schemas_unchanged",
+            "stores.check": "check_store",
             "transports": "check_transport",
             "wire": "WirePeer",
         },

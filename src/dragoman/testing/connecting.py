@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from dragoman.client.client import AsyncClient
 from dragoman.client.connect.endpoint import Target
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from dragoman.client.options import ClientOptions
 
 ERAS = ("handshake", "stateless")

@@ -45,6 +45,7 @@ class WirePeer:
         self.received: list[types.Json] = []
         self._capabilities = capabilities or {}
         self._timeout = timeout
+        self._serving = server.serving()
         self._connection = server.connect(self._receive)
         self._waiting: dict[Any, asyncio.Future[types.Json]] = {}
         self._arrived = asyncio.Event()
@@ -55,6 +56,7 @@ class WirePeer:
         return f"<WirePeer {version}: {len(self.received)} messages received>"
 
     async def __aenter__(self) -> WirePeer:
+        await self._serving.__aenter__()
         if self.version is not None and not self.version.stateless:
             introduction = {
                 "protocolVersion": self.version.name,
@@ -70,7 +72,10 @@ class WirePeer:
     ) -> None:
         self._connection.receive_end()
         self._connection.close()
-        await asyncio.wait_for(self._connection.drain(), self._timeout)
+        try:
+            await asyncio.wait_for(self._connection.drain(), self._timeout)
+        finally:
+            await self._serving.__aexit__(None, None, None)
 
     async def request(self, method: str, params: types.Json | None = None, *, id: object = None) -> types.Json:
         """Send a request, wait for its response, and return the complete message of the response."""

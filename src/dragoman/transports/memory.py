@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Protocol, cast
 
 from dragoman.errors import ConnectError
@@ -29,14 +29,20 @@ class MemoryConnection(Protocol):
 
 
 class MemoryTransport:
-    """A transport to a server of this process.
+    """A transport to a server of this process; `serving` makes the context in which the server serves.
 
     Example:
-        transport = MemoryTransport(server.connect)
+        transport = MemoryTransport(server.connect, server.serving)
     """
 
-    def __init__(self, connect: Callable[[Sink], MemoryConnection]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[Sink], MemoryConnection],
+        serving: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    ) -> None:
         self._connect = connect
+        self._serving = serving
+        self._context: AbstractAsyncContextManager[None] = nullcontext()
         self._connection: MemoryConnection | None = None
         self._sent = 0
 
@@ -44,10 +50,15 @@ class MemoryTransport:
         """Connect.
 
         Raises:
-            ConnectError: the transport is connected already.
+            ConnectError: the transport is connected already, or the server cannot begin to serve.
         """
         if self._connection is not None:
             raise ConnectError("The transport is open already; close it first")
+        self._context = self._serving()
+        try:
+            await self._context.__aenter__()
+        except Exception as error:
+            raise ConnectError(f"The server of this process cannot begin to serve: {error}") from error
         # The result of `receive` is not used: a server in this process does not wait for room.
         self._connection = self._connect(FunctionSink(cast("Callable[[bytes], None]", receive)))
 
@@ -70,6 +81,9 @@ class MemoryTransport:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await connection.drain()
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await connection.drain()
+            finally:
+                await self._context.__aexit__(None, None, None)

@@ -7,6 +7,7 @@ Example:
 """
 
 from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from dragoman.types.capabilities import ClientCapabilities as ClientCapabilities
 from dragoman.types.capabilities import ElicitationCapability as ElicitationCapability
@@ -98,12 +99,6 @@ from dragoman.types.sampling import ModelPreferences as ModelPreferences
 from dragoman.types.sampling import Root as Root
 from dragoman.types.sampling import SamplingMessage as SamplingMessage
 from dragoman.types.sampling import ToolChoice as ToolChoice
-from dragoman.types.tasks import CreateTaskResult as CreateTaskResult
-from dragoman.types.tasks import ListTasksResult as ListTasksResult
-from dragoman.types.tasks import RelatedTaskMetadata as RelatedTaskMetadata
-from dragoman.types.tasks import Task as Task
-from dragoman.types.tasks import TaskMetadata as TaskMetadata
-from dragoman.types.tasks import TaskRequestParams as TaskRequestParams
 from dragoman.types.tools import CallToolRequestParams as CallToolRequestParams
 from dragoman.types.tools import CallToolResult as CallToolResult
 from dragoman.types.tools import ListToolsResult as ListToolsResult
@@ -125,4 +120,70 @@ from dragoman.types.wire import RequestId as RequestId
 from dragoman.types.wire import Result as Result
 from dragoman.types.wire import Role as Role
 
+_LATER = {
+    "apps": ("AppPermissions", "Csp", "ResourceUi", "ToolUi", "UiVisibility"),
+    "skills": (
+        "GetSkillRequestParams",
+        "GetSkillResult",
+        "ListSkillsResult",
+        "ReadDirectoryRequestParams",
+        "ReadDirectoryResult",
+        "Skill",
+        "SkillResource",
+    ),
+    "tasks": (
+        "CreatedTask",
+        "CreateTaskResult",
+        "DetailedTask",
+        "ListTasksResult",
+        "RelatedTaskMetadata",
+        "Task",
+        "TaskMetadata",
+        "TaskRequestParams",
+        "TaskStatus",
+        "UpdateTaskRequestParams",
+    ),
+}
+"""The modules of extensions, with their types. Most programs need none of them, so they are imported on first use."""
 __all__ = [name for name, value in vars().items() if not (name.startswith("_") or isinstance(value, _ModuleType))]
+
+if _TYPE_CHECKING:
+    from dragoman.types.apps import AppPermissions as AppPermissions
+    from dragoman.types.apps import Csp as Csp
+    from dragoman.types.apps import ResourceUi as ResourceUi
+    from dragoman.types.apps import ToolUi as ToolUi
+    from dragoman.types.apps import UiVisibility as UiVisibility
+    from dragoman.types.skills import GetSkillRequestParams as GetSkillRequestParams
+    from dragoman.types.skills import GetSkillResult as GetSkillResult
+    from dragoman.types.skills import ListSkillsResult as ListSkillsResult
+    from dragoman.types.skills import ReadDirectoryRequestParams as ReadDirectoryRequestParams
+    from dragoman.types.skills import ReadDirectoryResult as ReadDirectoryResult
+    from dragoman.types.skills import Skill as Skill
+    from dragoman.types.skills import SkillResource as SkillResource
+    from dragoman.types.tasks import CreatedTask as CreatedTask
+    from dragoman.types.tasks import CreateTaskResult as CreateTaskResult
+    from dragoman.types.tasks import DetailedTask as DetailedTask
+    from dragoman.types.tasks import ListTasksResult as ListTasksResult
+    from dragoman.types.tasks import RelatedTaskMetadata as RelatedTaskMetadata
+    from dragoman.types.tasks import Task as Task
+    from dragoman.types.tasks import TaskMetadata as TaskMetadata
+    from dragoman.types.tasks import TaskRequestParams as TaskRequestParams
+    from dragoman.types.tasks import TaskStatus as TaskStatus
+    from dragoman.types.tasks import UpdateTaskRequestParams as UpdateTaskRequestParams
+else:
+    __all__ += [name for names in _LATER.values() for name in names]
+
+    def __getattr__(name: str) -> object:
+        if name in _LATER["apps"]:
+            from dragoman.types import apps
+
+            return getattr(apps, name)
+        if name in _LATER["skills"]:
+            from dragoman.types import skills
+
+            return getattr(skills, name)
+        if name in _LATER["tasks"]:
+            from dragoman.types import tasks
+
+            return getattr(tasks, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -61,7 +61,7 @@ def _unreadable(error: Exception) -> str:
     return str(error)
 
 
-def _misfit(error: msgspec.ValidationError, path: str) -> ValidationError:
+def _mismatch(error: msgspec.ValidationError, path: str) -> ValidationError:
     """Return the error of msgspec with its path from the root."""
     text = str(error)
     if found := re.search(_AT, text):
@@ -73,29 +73,29 @@ def _read(data: bytes | Raw, kind: Any, path: str, dropped: list[Dropped]) -> An
     try:
         return decoders[kind].decode(data)
     except msgspec.ValidationError as error:
-        misfit = _misfit(error, path)
+        mismatch = _mismatch(error, path)
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        return _repair_union(data, get_args(kind), path, dropped, misfit)
+        return _repair_union(data, get_args(kind), path, dropped, mismatch)
     if _is_struct(kind):
-        return _repair_struct(_parts(data, dict[str, Raw], misfit), kind, path, dropped)
+        return _repair_struct(_parts(data, dict[str, Raw], mismatch), kind, path, dropped)
     if origin is list:
-        return _repair_list(_parts(data, list[Raw], misfit), get_args(kind)[0], path, dropped)
+        return _repair_list(_parts(data, list[Raw], mismatch), get_args(kind)[0], path, dropped)
     if origin is dict:
-        parts = _parts(data, dict[str, Raw], misfit)
+        parts = _parts(data, dict[str, Raw], mismatch)
         return {key: _read(part, get_args(kind)[1], f'{path}["{key}"]', dropped) for key, part in parts.items()}
-    raise misfit
+    raise mismatch
 
 
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
-def _parts(data: bytes | Raw, kind: type[T], misfit: ValidationError) -> T:
+def _parts(data: bytes | Raw, kind: type[T], mismatch: ValidationError) -> T:
     try:
         return cast("T", decoders[kind].decode(data))
     except msgspec.ValidationError:
-        raise misfit from None
+        raise mismatch from None
 
 
 def _repair_struct(parts: dict[str, Raw], kind: type[Struct], path: str, dropped: list[Dropped]) -> Struct:
@@ -130,25 +130,25 @@ def _repair_list(parts: list[Raw], kind: Any, path: str, dropped: list[Dropped])
 
 
 def _repair_union(
-    data: bytes | Raw, arms: tuple[Any, ...], path: str, dropped: list[Dropped], misfit: ValidationError
+    data: bytes | Raw, arms: tuple[Any, ...], path: str, dropped: list[Dropped], mismatch: ValidationError
 ) -> Any:
     tagged = [arm for arm in arms if _is_struct(arm) and arm.__struct_config__.tag]
     parts = _object(data) if tagged else None
     if parts is None:
         others = [arm for arm in arms if arm not in (NoneType, UnsetType, *tagged)]
         if len(others) != 1:
-            raise misfit
+            raise mismatch
         return _read(data, others[0], path, dropped)
     known, before = _known(parts, tagged), len(dropped)
     try:
         if known is None:
-            raise misfit
+            raise mismatch
         return _read(data, known, path, dropped)
     except ValidationError:
         if not issubclass(tagged[0], Block):
             raise
         del dropped[before:]
-        return UnknownContent(_parts(data, dict[str, Any], misfit))
+        return UnknownContent(_parts(data, dict[str, Any], mismatch))
 
 
 def _object(data: bytes | Raw) -> dict[str, Raw] | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dragoman.types.tasks import TaskMetadata
+from msgspec import UNSET, Raw, UnsetType
+
 from dragoman.types.wire import Json, Number, Params, Result, Wire
 
 
@@ -84,7 +85,8 @@ class ElicitRequestParams(Params):
     requested_schema: Json | None = None
     url: str | None = None
     elicitation_id: str | None = None
-    task: TaskMetadata | None = None
+    task: Raw | UnsetType = UNSET
+    """Stays encoded until an extension for tasks decodes it (2025-11-25)."""
 
 
 class ElicitResult(Result):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET, Raw, UnsetType
+
 from dragoman.types.content import SamplingMessageContentBlock, TextContent
-from dragoman.types.tasks import TaskMetadata
 from dragoman.types.tools import Tool
 from dragoman.types.wire import Json, Number, Params, Result, Role, Wire, WithMeta
 
@@ -51,7 +52,8 @@ class CreateMessageRequestParams(Params):
     metadata: Json | None = None
     tools: list[Tool] | None = None
     tool_choice: ToolChoice | None = None
-    task: TaskMetadata | None = None
+    task: Raw | UnsetType = UNSET
+    """Stays encoded until an extension for tasks decodes it (2025-11-25)."""
 
 
 class CreateMessageResult(Result):

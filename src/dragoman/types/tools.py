@@ -7,7 +7,6 @@ from typing import Any, Literal
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.types.content import ContentBlock
-from dragoman.types.tasks import TaskMetadata
 from dragoman.types.wire import Json, Named, PaginatedResult, Params, Result, Wire
 
 
@@ -49,7 +48,8 @@ class CallToolRequestParams(Params):
     arguments: Raw | UnsetType = UNSET
     input_responses: dict[str, Raw] | None = None
     request_state: str | None = None
-    task: TaskMetadata | None = None
+    task: Raw | UnsetType = UNSET
+    """Stays encoded until an extension for tasks decodes it (2025-11-25)."""
 
 
 class CallToolResult(Result):

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from dragoman.protocol.lines import LineDecoder
@@ -135,6 +136,8 @@ def resident_bytes(process: int) -> int:
 
 
 class Service:
+    serving = staticmethod(nullcontext)
+
     def connect(self, sink: Sink) -> Commands:
         return Commands(sink)
 

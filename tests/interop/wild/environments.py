@@ -1,4 +1,8 @@
-"""The environments of the peers: one for each set of Python packages, and one folder of npm packages."""
+"""The environments of the peers: one for each set of Python packages, and two folders of npm packages.
+
+The folder `host` has the Inspector, the AppBridge and a Chromium. Its lock replaces vite, which only the web page of
+the Inspector needs, by a package of a few lines.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 FOLDER = ROOT / ".venv" / "wild"
 INSTALL_SECONDS = 600
+HOST = HERE / "host"
 PEERS: dict[str, Any] = tomllib.loads((HERE / "peers.toml").read_text(encoding="utf-8"))
 
 
@@ -30,8 +35,9 @@ def install() -> None:
     """Set every environment up that is not as the list says."""
     for name, packages in PEERS["environments"].items():
         _once(FOLDER / name / "ready", "\n".join(packages), lambda name=name, packages=packages: _make(name, packages))
-    lock = (HERE / "package-lock.json").read_text(encoding="utf-8")
-    _once(HERE / "node_modules" / ".ready", lock, _install_npm_packages)
+    for folder in (HERE, HOST):
+        lock = (folder / "package-lock.json").read_text(encoding="utf-8")
+        _once(folder / "node_modules" / ".ready", lock, lambda folder=folder: _install_npm_packages(folder))
 
 
 def _once(mark: Path, wanted: str, make: Any) -> None:
@@ -46,9 +52,9 @@ def _make(name: str, packages: list[str]) -> None:
     _run([sys.executable, "-m", "pip", "--python", python(name), "install", "--quiet", *packages])
 
 
-def _install_npm_packages() -> None:
+def _install_npm_packages(folder: Path) -> None:
     npm = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    _run([node(), npm, "ci", "--prefix", HERE, "--ignore-scripts", "--silent"])
+    _run([node(), npm, "ci", "--prefix", folder, "--ignore-scripts", "--silent"])
 
 
 def _run(command: list[Any]) -> None:

@@ -133,7 +133,7 @@ def broken(base):
     ("settings", "breaks", "said"),
     [
         ({"server_metadata": None}, None, "publishes no metadata"),
-        ({}, "_metadata", r"cannot be had: .* status 500"),
+        ({}, "_metadata", r"are not available: .* status 500"),
         ({"metadata_at": None}, "_metadata", r"cannot be found out: .* status 500"),
         ({}, "_resource_metadata", None),
     ],

@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from dragoman.cli.verbs.run_reload import snapshot
 from scenarios.command_line import DEADLINE, PING, PONG, RunningCommand, dragoman, environment, words, written
 from scenarios.http_crew import free_port
 
@@ -104,3 +105,10 @@ def test_a_server_that_is_run_loads_nothing_of_the_other_verbs(tmp_path):
     names = {block["text"] for block in loaded} | set(loaded[0]["text"].strip("[]").replace('"', "").split(","))
     assert "dragoman" in names
     assert not names & {"click", "rich", "aiohttp", "uvicorn"}
+
+
+def test_a_skill_is_watched_as_python_files_are(tmp_path):
+    (tmp_path / "skills" / "pdf").mkdir(parents=True)
+    for name in ("service.py", "skills/pdf/SKILL.md", "skills/pdf/FORMS.md"):
+        (tmp_path / name).write_text("")
+    assert snapshot(tmp_path).keys() == {str(tmp_path / "service.py"), str(tmp_path / "skills/pdf/SKILL.md")}

@@ -329,3 +329,19 @@ def test_a_file_is_served_over_http_until_a_signal_ends_it(tmp_path, options, pa
 def test_what_cannot_be_served_over_http_is_said_in_one_line(tmp_path):
     finished = dragoman("run", "--http", "--workers", "0", written(tmp_path, ONE_SERVER))
     assert (finished.code, finished.err) == (1, "dragoman: workers must be at least 1, not 0\n")
+
+
+@pytest.mark.covers("WRK-14")
+@pytest.mark.parametrize("options", [[], ["--http", "--port", "0"]])
+def test_a_store_of_many_machines_without_a_secret_is_refused_in_one_line(tmp_path, options):
+    source = """
+        from dragoman import Server, stores
+
+        server = Server("one", store=stores.Redis("redis://127.0.0.1:1"))
+    """
+    finished = dragoman("run", *options, written(tmp_path, source), input=PING)
+    assert finished.code == 1
+    assert finished.err == (
+        "dragoman: A store that other machines share needs a secret that they share too: set DRAGOMAN_SECRET to the"
+        " same value on every machine, or give the Server a secret\n"
+    )

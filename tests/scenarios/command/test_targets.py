@@ -82,8 +82,8 @@ def test_a_configuration_that_does_not_say_it_is_a_wrong_usage(tmp_path, servers
         ("big.toml", '[mcp_servers.a]\ncommand = "x"\ntimeout = DIGITS\n', "an integer with too many digits"),
         ("big.yaml", "mcpServers: {a: {command: x, timeout: DIGITS}}", "an integer with too many digits"),
         ("deep.toml", "a = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
-        ("home.json", '{"mcpServers": {"a": {"command": "x", "cwd": "~nosuchuser/x"}}}', "a user that there is not"),
-        ("env.json", '{"mcpServers": {"a": {"command": "x", "envFile": "~nosuchuser/x"}}}', "a user that there is not"),
+        ("home.json", '{"mcpServers": {"a": {"command": "x", "cwd": "~nosuchuser/x"}}}', "a user that does not"),
+        ("env.json", '{"mcpServers": {"a": {"command": "x", "envFile": "~nosuchuser/x"}}}', "a user that does not"),
     ],
 )
 def test_a_configuration_that_cannot_be_read_is_a_wrong_usage(tmp_path, name, text, complaint):
@@ -94,9 +94,9 @@ def test_a_configuration_that_cannot_be_read_is_a_wrong_usage(tmp_path, name, te
 
 
 @pytest.mark.covers("CMD-08", "CMD-16")
-def test_a_file_of_a_user_that_there_is_not_is_a_wrong_usage(tmp_path):
+def test_a_file_of_a_user_that_does_not_exist_is_a_wrong_usage(tmp_path):
     finished = dragoman("list", home=tmp_path, cwd=tmp_path, DRAGOMAN_CONFIG="~nosuchuser/mcp.json")
-    assert (finished.code, "DRAGOMAN_CONFIG begins with the home folder" in finished.err) == (2, True)
+    assert (finished.code, "DRAGOMAN_CONFIG names a user that does not exist" in finished.err) == (2, True)
 
 
 @pytest.mark.covers("CMD-08")

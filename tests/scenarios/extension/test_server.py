@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from dragoman import Configuration, Server, configure, types
+from dragoman import AsyncClient, Configuration, Server, configure, types
+from dragoman.auth import Identity
+from dragoman.client import ClientExtension
 from dragoman.errors import MissingCapability
 from dragoman.server import ExtensionRow, Method, ServerExtension
 from dragoman.testing import WirePeer
@@ -139,6 +141,43 @@ async def test_entries_have_its_fields_also_page_by_page_and_for_some_only():
     assert [tool["price"] for tool in listed] == [12, 2, 3]
 
 
+@pytest.mark.covers("EXS-05")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("changes", [False, True])
+async def test_entries_keep_its_fields_through_middleware(changes, era):
+    module, seen = shown(), []
+
+    @module.server.middleware
+    async def rename(ctx, call_next):
+        page = await call_next()
+        if isinstance(page, types.ListToolsResult):
+            seen.append([getattr(tool, "price", None) for tool in page.tools])
+            if changes:
+                page.tools[0].title = "Painting"
+        return page
+
+    async with WirePeer(module.server, era, capabilities=DECLARED) as peer:
+        first, second = (await peer.request("tools/list"))["result"]["tools"]
+    assert (first.get("title"), first["price"], second.get("price")) == ("Painting" if changes else None, 12, None)
+    assert seen == [[12, None]]
+
+
+@pytest.mark.covers("EXS-05")
+async def test_entries_keep_its_fields_for_callers_with_scopes_and_middleware():
+    module = shown()
+    module.server.tool(name="secret", scopes=["admin"], price=7)(lambda: "secret")
+
+    @module.server.middleware
+    async def change(ctx, call_next):
+        page = await call_next()
+        page.tools[0].title = "Painting"
+        return page
+
+    peer = HttpPeer(serve(module.server, auth=lambda request: Identity("ann", frozenset())), STATELESS)
+    listed = (await peer.request("tools/list")).json["result"]["tools"]
+    assert [(tool["name"], tool.get("price")) for tool in listed] == [("paint", 12), ("raise_prices", None)]
+
+
 async def subscribed(peer: WirePeer, wanted: types.Json) -> types.Json:
     peer.start("subscriptions/listen", {"notifications": wanted}, id="s")
     return (await peer.receive())["params"]["notifications"]
@@ -190,6 +229,90 @@ async def test_in_the_handshake_era_only_what_has_no_subject_is_told_to_who_decl
         assert [message["params"] for message in peer.received if message["method"] == CHANGED] == heard
 
 
+class Library(ServerExtension):
+    """An extension that the server alone declares, as that of skills."""
+
+    rows = (
+        ExtensionRow(
+            id=ID,
+            one_sided=True,
+            methods=(
+                Method(name="books/list", result=types.Result),
+                Method(name="notifications/books", sender=("server",)),
+            ),
+            result_types={"loan": ("tools/call",)},
+        ),
+    )
+
+    def handlers(self):
+        return {"books/list": self.list}
+
+    async def list(self, ctx, params):
+        return {"books": ["Emma"]}
+
+    async def around_call(self, ctx, call_next):
+        return {"resultType": "loan", "book": "Emma"}
+
+
+@pytest.mark.covers("EXS-02")
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_extension_that_clients_do_not_declare_serves_every_client(era):
+    server = Server(extensions=[Library()])
+    server.tool(name="paint")(lambda color: color)
+    async with WirePeer(server, era) as peer:
+        assert (await peer.request("books/list"))["result"]["books"] == ["Emma"]
+        assert (await peer.request("tools/call", paint()))["result"]["book"] == "Emma"
+        if era == "stateless":
+            told = (await peer.request("server/discover"))["result"]
+        else:
+            told = peer.initialized["result"]
+            server.notify("notifications/books", params={"book": "Emma"})
+            assert (await peer.receive())["params"] == {"book": "Emma"}
+        assert told["capabilities"]["extensions"] == {ID: {}}
+
+
+@pytest.mark.parametrize("mode", ["stateless", "handshake"])
+async def test_our_client_uses_it_without_declaring_it(mode):
+    class Reading(ClientExtension):
+        rows = Library.rows
+        heard: ClassVar[list[Any]] = []
+
+        def notifications(self):
+            return {"notifications/books": self.heard.append}
+
+        async def finish(self, request, result):
+            return {"content": [{"type": "text", "text": result["book"]}]}
+
+        def result_type(self, method, result):
+            return "loan" if "book" in result else None
+
+    declared = []
+    server = Server(extensions=[Library()])
+    server.tool(name="paint")(lambda color: color)
+
+    @server.middleware
+    async def note(ctx, call_next):
+        declared.append(ctx.client.extension(ID))
+        return await call_next()
+
+    async with AsyncClient(server, mode=mode, extensions=[Reading()]) as client:
+        assert client.capabilities.extension(ID) == {}
+        assert (await client.request("books/list"))["books"] == ["Emma"]
+        assert (await client.call_tool("paint", {"color": "red"})).text == "Emma"
+        if mode == "handshake":
+            server.notify("notifications/books", params={"book": "Emma"})
+            await client.ping()
+            assert Reading.heard == [{"book": "Emma"}]
+    assert set(declared) == {None}
+
+
+def painting(extension: ServerExtension) -> Server:
+    """Return a server with an extension, and with the tool that it answers for."""
+    server = Server(extensions=[extension])
+    server.tool(name="paint")(lambda color: f"The house is {color}.")
+    return server
+
+
 class Free(ServerExtension):
     """Answers every call as it is told to."""
 
@@ -228,18 +351,18 @@ class Free(ServerExtension):
 async def test_a_result_that_may_not_answer_is_an_internal_error(answer, declared, era, caplog):
     extension = Free()
     extension.answer = answer
-    response = await asked(Server(extensions=[extension]), "tools/call", paint(), era, **declared)
+    response = await asked(painting(extension), "tools/call", paint(), era, **declared)
     failed = response.get("error", {}).get("code") == -32603 or response["result"]["isError"]
     assert failed
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     if isinstance(answer, types.Result | dict):
-        assert (await asked(Server(extensions=[extension]), "free/do", {}, era))["error"]["code"] == -32603
+        assert (await asked(painting(extension), "free/do", {}, era))["error"]["code"] == -32603
 
 
 @pytest.mark.covers("EXS-06")
 async def test_a_dict_answers_as_well_and_other_results_need_no_declaration():
     extension = Free()
-    server = Server(extensions=[extension])
+    server = painting(extension)
     extension.answer = {"resultType": "quote", "price": 3}
     result = (await asked(server, "tools/call", paint(), "stateless"))["result"]
     assert (result["resultType"], result["price"]) == ("quote", 3)
@@ -406,7 +529,7 @@ async def test_what_a_client_declared_is_read_from_the_context():
             heard.append((ctx.client.extension(ID), ctx.client.extension("com.example/none")))
             raise MissingCapability({"extensions": {"com.example/none": {}}})
 
-    error = (await asked(Server(extensions=[Listening()]), "tools/call", paint(), "stateless"))["error"]
+    error = (await asked(painting(Listening()), "tools/call", paint(), "stateless"))["error"]
     assert (error["code"], heard) == (-32021, [({}, None)])
 
 

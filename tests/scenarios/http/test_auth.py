@@ -10,7 +10,7 @@ from dragoman.server import HttpRequest
 from dragoman.server.http.service import HttpService
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.workers import Workers
-from dragoman.stores import Local
+from dragoman.stores import Local, Store
 from dragoman.transports.http.asgi import AsgiApp
 from scenarios.http_peer import BATCHING, BRISK, NEWEST, SECRET, STATELESS, Exchange, HttpPeer, live, serve
 from scenarios.http_travels import City, text
@@ -39,8 +39,8 @@ def unreadable(request: HttpRequest) -> str:
     raise PermissionError(13, "Permission denied", "/secret/place")
 
 
-def office() -> Server:
-    server = Server("office", secret=SECRET)
+def office(store: Store | None = None) -> Server:
+    server = Server("office", secret=SECRET, store=store)
 
     @server.tool
     async def whoami(ctx: Context) -> str:
@@ -164,8 +164,8 @@ async def refused_everywhere(thief: User) -> None:
 async def test_the_session_of_another_is_404_on_every_worker(tmp_path: Path, thief):
     apps = []
     for _ in range(2):
-        server = office()
-        workers = Workers(server, Local(tmp_path))
+        server = office(Local(tmp_path))
+        workers = Workers(server, joins=True)
         sessions = Sessions(server, workers=workers)
         service = HttpService(server, workers=workers, sessions=sessions, auth=by_header)
         apps.append(AsgiApp(service, pace=BRISK))

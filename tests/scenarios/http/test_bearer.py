@@ -35,7 +35,7 @@ class Office:
     """A server whose tools take scopes, and what they did."""
 
     def __init__(self, **options: Any) -> None:
-        self.server = server = Server("office", secret=SECRET, **options)
+        self.server = server = Server("office", secret=SECRET, store=Memory(), **options)
         self.done: list[str] = []
 
         @server.tool
@@ -68,7 +68,7 @@ class Office:
             return "deleted"
 
     def serve(self, auth: Any = None, **options: Any) -> AsgiApp:
-        return self.server.asgi(auth=auth or door(), store=Memory(), **options)
+        return self.server.asgi(auth=auth or door(), **options)
 
 
 def door(verifier: Any = USERS.get, **options: Any) -> Bearer:
@@ -447,7 +447,7 @@ async def test_handlers_know_who_calls_and_what_they_may_do():
 @pytest.mark.covers("BEAR-13")
 async def test_where_nobody_is_verified_scopes_say_nothing():
     office = Office()
-    app = office.server.asgi(store=Memory())
+    app = office.server.asgi()
     visitor = Visitor(app, None)
     assert await listed(visitor) == EVERYTHING
     assert text(await visitor.call("write").end()) == "written"

@@ -6,8 +6,8 @@ import pytest
 
 from dragoman import BlockingContext, Context, Server
 from dragoman.protocol.sse import EventId
+from dragoman.server.http import streams
 from dragoman.stores import Memory
-from dragoman.stores.memory import MemoryLog
 from dragoman.testing import WirePeer
 from scenarios.http_peer import BATCHING, DEADLINE, NEWEST, OLDER, SECRET, STATELESS, HttpPeer, serve
 from scenarios.http_travels import Gate, text
@@ -147,17 +147,11 @@ async def test_without_http_nothing_happens():
         assert answer["result"]["content"][0]["text"] == "waited"
 
 
-class Small(Memory):
-    """Keeps few bytes of each stream."""
-
-    def event_log(self, stream: str) -> MemoryLog:
-        return MemoryLog(max_bytes=3000)
-
-
 @pytest.mark.covers("SHT-49")
-async def test_what_is_kept_for_one_who_comes_back_is_bounded_in_bytes():
+async def test_what_is_kept_for_one_who_comes_back_is_bounded_in_bytes(monkeypatch):
+    monkeypatch.setattr(streams, "MAX_LOG_BYTES", 3000)
     go_on, is_done = asyncio.Event(), asyncio.Event()
-    server = Server(secret=SECRET)
+    server = Server(secret=SECRET, store=Memory())
 
     @server.tool
     async def flood(ctx: Context) -> str:
@@ -168,7 +162,7 @@ async def test_what_is_kept_for_one_who_comes_back_is_bounded_in_bytes():
         is_done.set()
         return "flooded"
 
-    app = server.asgi(store=Small(), allowed_hosts=["*"])
+    app = server.asgi(allowed_hosts=["*"])
     peer = HttpPeer(app)
     await peer.initialize()
     exchange = peer.call("flood", token="t")

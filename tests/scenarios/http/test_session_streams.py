@@ -121,13 +121,34 @@ async def test_a_stream_that_is_resumed_while_its_post_is_open_is_read_by_the_ne
 
 
 @pytest.mark.covers("SHT-41")
-@pytest.mark.parametrize("id", ["nonsense", "", "other-7", "0000-1-3"])
-async def test_an_event_id_that_is_not_kept_is_400_and_the_session_lives_on(id):
+@pytest.mark.parametrize("id", ["nonsense", "", "other-7", "0000-1.-3"])
+async def test_an_event_id_that_is_none_is_400_and_the_session_lives_on(id):
     peer = await session(travels())
     exchange = await peer.send("GET", headers={"last-event-id": id}).end()
     assert exchange.status == 400
     assert "Last-Event-ID" in exchange.json["error"]["message"]
     assert (await peer.request("tools/list")).status == 200
+
+
+@pytest.mark.covers("SHT-41")
+async def test_the_response_of_a_request_that_is_not_kept_any_more_is_an_error():
+    peer = await session(travels())
+    resumed = await (await peer.listen(last_event_id="0000-1.ImNhbGwi-3")).end()
+    (error,) = resumed.said
+    assert (error["id"], error["error"]["code"]) == ("call", -32603)
+    assert error["error"]["message"].endswith("the request may have run")
+
+
+@pytest.mark.covers("SHT-41", "SHT-12")
+async def test_a_stream_by_get_goes_on_though_what_was_missed_is_not_kept():
+    server = travels()
+    peer = await session(server)
+    resumed = await peer.listen(last_event_id="0000-1-3")
+    server.notify_tools_list_changed()
+    await resumed.events(1)
+    assert resumed.all_events[0].data == "", "it begins with an event to resume from"
+    resumed.leave()
+    await resumed.end()
 
 
 @pytest.mark.covers("SHT-12", "SHT-42")

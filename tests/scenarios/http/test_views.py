@@ -221,10 +221,10 @@ def test_what_a_view_does_not_serve_has_its_status_and_says_why(server, case):
 def test_a_view_serves_the_hosts_that_its_framework_serves(server, monkeypatch):
     headers, body = stateless("tools/list")
     monkeypatch.setenv("DRAGOMAN_ALLOWED_HOSTS", "elsewhere.example")
+    monkeypatch.setenv("DRAGOMAN_ALLOWED_ORIGINS", "https://app.example")
     assert server.handle_http("POST", headers | {"Host": "mcp.example.com"}, body).status == 200
     same = {"Host": "mcp.example.com", "Origin": "https://mcp.example.com"}
     assert server.handle_http("POST", headers | same, body).status == 200
-    monkeypatch.setenv("DRAGOMAN_ALLOWED_ORIGINS", "https://app.example")
     assert server.handle_http("POST", headers | {"Origin": "https://app.example"}, body).status == 200
 
 

@@ -146,5 +146,5 @@ def test_a_resource_without_a_uri_is_refused_with_the_remedy(decorator):
 
     with pytest.raises(DefinitionError, match=r'write @resource\("config://settings"\)'):
         decorator(settings)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'mimetype'"):
+    with pytest.raises(TypeError, match=r"resource\(\) has no option 'mimetype'; did you mean 'mime_type'"):
         decorator("config://app", mimetype="text/plain")

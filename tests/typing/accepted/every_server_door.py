@@ -38,7 +38,18 @@ from dragoman import (
     tool,
 )
 from dragoman.auth import Identity
-from dragoman.server import HttpReply, HttpRequest, InputSchema, LogHandler, OutputSchema, asgi
+from dragoman.server import (
+    BlockingHandlerState,
+    HandlerState,
+    HttpReply,
+    HttpRequest,
+    InputSchema,
+    LogHandler,
+    OutputSchema,
+    StateKey,
+    TaskOptions,
+    asgi,
+)
 from dragoman.stores import Local, Memory
 from dragoman.types import (
     CreateMessageResult,
@@ -145,6 +156,8 @@ server = Server(
     ttl_ms=1000,
     cache_scope="private",
     secret="0123456789abcdef",
+    store=Local(),
+    state_key=lambda ctx: ctx.principal or ctx.session_id or "",
     strict_arguments=True,
 )
 assert_type(server.add_tool(add)(1, b=2), int)
@@ -197,6 +210,18 @@ async def asynchronous_number() -> int:
     return 4711
 
 
+@server.tool(task=TaskOptions(ttl=3600, poll=0.5, retry=3, begin="later", lease=10))
+async def archive(year: int, ctx: Context) -> str:
+    await ctx.task.begin()
+    return f"{year} {ctx.task.id}"
+
+
+@server.tool(task="required")
+def archive_blocking(year: int, ctx: BlockingContext) -> str:
+    ctx.task.begin()
+    return f"{year} {ctx.task.id}"
+
+
 @server.tool(name="wait", title="Wait", description="Waits.", inline=True, scopes=["wait"], meta={"a": 1}, icons=[])
 def wait(ctx: BlockingContext) -> InputRequired | list[Image | Audio | File | ResourceLink | EmbeddedResource]:
     if "city" not in ctx.inputs:
@@ -221,6 +246,32 @@ def wait(ctx: BlockingContext) -> InputRequired | list[Image | Audio | File | Re
         File(Path("report.pdf")),
         EmbeddedResource(ResourceContents("file:///a", blob=b"a")),
     ]
+
+
+@server.tool
+async def remember(ctx: Context) -> int:
+    assert_type(await ctx.user_state.get("stay", Stay), Stay | None)
+    assert_type(await ctx.user_state.get("stay", Stay, Stay(3)), Stay)
+    await ctx.user_state.set("stay", Stay(2), ttl=3600)
+    assert_type(await ctx.user_state.update("stay", lambda stay: stay or Stay(1), Stay, ttl=60), Stay)
+    visits: int = await ctx.session_state.update("visits", lambda visits: (visits or 0) + 1, int)
+    assert_type(await ctx.session_state.delete("visits"), bool)
+    untyped: dict[str, int] = await ctx.session_state.get("counts", default={})
+    return visits + len(untyped)
+
+
+@server.tool
+def remember_blocking(ctx: BlockingContext) -> int:
+    assert_type(ctx.user_state.get("stay", Stay), Stay | None)
+    assert_type(ctx.user_state.get("stay", Stay, Stay(3)), Stay)
+    ctx.user_state.set("stay", Stay(2), ttl=3600)
+    assert_type(ctx.user_state.update("stay", lambda stay: stay or Stay(1), Stay, ttl=60), Stay)
+    assert_type(ctx.session_state.delete("visits"), bool)
+    return ctx.session_state.update("visits", lambda visits: (visits or 0) + 1, int)
+
+
+def of_tenant(state: HandlerState | BlockingHandlerState, key: StateKey) -> None:
+    print(state, key, Server("tenants", state_key=key, store=Memory()))
 
 
 @server.tool
@@ -284,11 +335,11 @@ def serve() -> None:
     OutputSchema({"type": "object"}).validate_result({})
     reply: HttpReply = server.handle_http("POST", {"content-type": "application/json"}, b"{}", server_context=1)
     print(reply.status, server.handle_json("{}"), server.handle({"jsonrpc": "2.0"}))
-    server.asgi(auth=who, store=Memory())
+    server.asgi(auth=who)
     server.asgi("/mcp", auth=lambda request: Identity(request.path))
     server.wsgi(server_context=lambda environ: environ)
     asgi(built)
     try:
-        server.run("http", host="127.0.0.1", port=0, workers=2, store=Local(), allowed_hosts="example.com")
+        server.run("http", host="127.0.0.1", port=0, workers=2, allowed_hosts="example.com")
     except DefinitionError:
         server.run("stdio")

@@ -26,12 +26,27 @@ server.asgi(sateless=True)  # error
 Server("mistakes", page_size="ten")  # error
 Server("mistakes", instruction="Be brief")  # error
 Server("mistakes", tools=3)  # error
+Server("mistakes", store="redis://localhost")  # error
+Server("mistakes", state_key=lambda: "ann")  # error
+server.asgi(store=None)  # error
 
 
 # Defining.
 @server.tool(titel="Book")  # error
 def misspelt(city: str) -> str:
     return city
+
+
+@server.tool(ui_visibility=["user"])  # error
+def hidden(city: str) -> str:
+    return city
+
+
+server.add_app("ui://shop/cart.html", "<p>", permissions=["bluetooth"])  # error
+server.add_app("ui://shop/cart.html", "<p>", boarder=True)  # error
+server.add_skill(5)  # error
+client.skill("refunds").load(approve="yes")  # error
+Client("server.py", apps="yes")  # error
 
 
 @server.tool(inline="yes")  # error
@@ -65,6 +80,10 @@ async def book(city: str, ctx: Context) -> str:
     await ctx.step("nights", 3)  # error
     await ctx.log("loud", "Booking")  # error
     await ctx.report_progress("half")  # error
+    kept: str = await ctx.user_state.get("booking", Booking)  # error
+    await ctx.user_state.set(3, "three")  # error
+    await ctx.user_state.update("booking", lambda booking: kept, Booking)  # error
+    ctx.session_state = None  # error
     return f"{nights} nights"
 
 

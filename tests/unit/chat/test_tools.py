@@ -33,7 +33,7 @@ async def test_tools_of_several_servers_with_one_name_are_told_apart():
     ):
         tools = await names_of(notes, web)
         assert list(tools) == ["notes__search", "add", "web__search", "fetch"]
-        assert tools["web__search"].names == ("web__search", "search", "web__search")
+        assert tools["web__search"].judged({}).names == ("web__search", "search", "web__search")
         assert tools["web__search"].spec.description == "search of web"
 
 
@@ -58,7 +58,7 @@ async def test_a_group_gives_its_tools_under_the_names_that_it_has_for_them():
     async with AsyncClients(servers) as clients:
         tools = await names_of(clients)
         assert list(tools) == ["a__go", "b__go", "stay"]
-        assert tools["b__go"].names[2] == "b__go"
+        assert tools["b__go"].judged({}).names[2] == "b__go"
         assert list(await names_of(*await clients.tools(include="b__*"))) == ["b__go", "stay"]
 
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import DefinitionError
+from dragoman.errors import DefinitionError, InvalidParams
 from dragoman.protocol.extensions import CORE, ExtensionRow, ProtocolTable, check_extension_id, extended, merge_settings
 from dragoman.protocol.methods import METHODS, Method
 from dragoman.protocol.subscriptions import CORE_FIELDS, Subscription, SubscriptionField, honoured_filter
@@ -51,8 +52,8 @@ ROW = ExtensionRow(
 TABLE = ProtocolTable.of([ROW])
 
 
-def method(table: ProtocolTable, name: str) -> Method:
-    return next(row for row in table.methods if row.name == name)
+def method(table: ProtocolTable, name: str, version: Version = V2026_07_28) -> Method:
+    return next(row for row in table.methods if row.name == name and row.exists_in(version))
 
 
 @pytest.mark.parametrize("id", ["com.example/a", "example/a", "io.modelcontextprotocol/ui", "a-b.c1/x.y_z-1"])
@@ -103,6 +104,14 @@ def test_an_extension_may_end_with_a_version() -> None:
     ]
 
 
+def test_versions_may_be_given_by_their_names() -> None:
+    row = ExtensionRow(id=ID, since="2025-11-25", until="2026-07-28", methods=(Method(name="a", since="2026-07-28"),))
+    assert (row.since, row.until) == (V2025_11_25, V2026_07_28)
+    assert [(one.since, one.until) for one in row.joined_methods()] == [(V2026_07_28, V2026_07_28)]
+    with pytest.raises(DefinitionError, match="There is no protocol version '2025-11-26'; there are 2026-07-28, "):
+        ExtensionRow(id=ID, since="2025-11-26")
+
+
 @pytest.mark.parametrize(
     ("own", "of_the_row", "expected"),
     [
@@ -122,6 +131,17 @@ def test_a_method_ends_with_its_extension(
 def test_a_method_needs_the_declaration_of_both_sides() -> None:
     found = method(TABLE, "prices/get")
     assert (found.capability, found.declared, found.since) == (PATH, PATH, V2025_11_25)
+
+
+def test_where_clients_declare_nothing_only_the_declaration_of_the_server_counts() -> None:
+    told = Method(name="notifications/prices", sender=("server",))
+    row = ExtensionRow(id=ID, one_sided=True, methods=(GET, told), subscriptions=(WATCH,))
+    table = ProtocolTable.of([row])
+    asked, heard = method(table, "prices/get"), method(table, told.name)
+    assert (asked.capability, asked.declared) == (PATH, ())
+    assert (heard.capability, heard.declared) == ((), PATH)
+    assert (table.subscription_fields()[-1].capability, table.subscription_fields()[-1].declared) == (PATH, ())
+    assert table.declarable({ID: {}}, V2026_07_28) == {ID: {}}
 
 
 def test_an_extension_may_be_declared_elsewhere() -> None:
@@ -178,24 +198,90 @@ def test_a_method_to_which_nothing_is_added_is_that_of_the_core() -> None:
 
 
 def test_entries_of_a_list_have_the_fields_of_the_extension_where_it_exists() -> None:
-    kind = TABLE.entry_type("tools/list", types.Tool, V2026_07_28)
+    kind = TABLE.entry_type("tools/list", V2026_07_28)
     entry = msgspec.json.decode(b'{"name":"buy","inputSchema":{},"price":3}', type=kind)
     assert isinstance(entry, types.Tool)
     assert entry.price == 3  # type: ignore[attr-defined]
-    assert TABLE.entry_type("tools/list", types.Tool, V2025_06_18) is types.Tool
-    assert TABLE.entry_type("prompts/list", types.Prompt, V2026_07_28) is types.Prompt
+    assert TABLE.entry_type("tools/list", V2025_06_18) is types.Tool
+    assert TABLE.entry_type("prompts/list", V2026_07_28) is types.Prompt
 
 
 def test_the_same_additions_make_the_same_type() -> None:
     assert extended(types.Tool, Priced) is extended(types.Tool, Priced)
 
 
-def test_a_field_that_exists_is_not_added() -> None:
+def test_a_field_that_exists_may_be_set_with_its_own_type_and_with_no_other() -> None:
     class Again(Wire):
         title: str | None = None
+        execution: types.ToolExecution | None = None
+        meta: types.Json | None = msgspec.field(default=None, name="_meta")
+
+    class Other(Wire):
+        title: int | None = None
+
+    assert extended(types.Tool, Again).__struct_encode_fields__ == types.Tool.__struct_encode_fields__
+    with pytest.raises(DefinitionError, match="Tool has a field 'title' already"):
+        extended(types.Tool, Other)
+
+
+def test_two_extensions_with_one_field_are_refused() -> None:
+    class AlsoPriced(Wire):
+        price: int | None = None
+
+    with pytest.raises(DefinitionError, match="Tool has a field 'price' already"):
+        extended(types.Tool, Priced, AlsoPriced)
+
+
+class Tasked(Wire):
+    task: types.TaskMetadata | None = None
+
+
+def test_a_field_that_the_core_leaves_encoded_is_decoded_by_one_extension() -> None:
+    kind = extended(types.CallToolRequestParams, Tasked)
+    decoded = msgspec.json.decode(b'{"name":"a","task":{"ttl":5}}', type=kind)
+    assert decoded.task == types.TaskMetadata(ttl=5)  # type: ignore[comparison-overlap]
+    with pytest.raises(DefinitionError, match="CallToolRequestParams has a field 'task' already"):
+        extended(
+            types.CallToolRequestParams,
+            Tasked,
+            Quoting,
+            type("Retasked", (Wire,), {"task": None, "__annotations__": {"task": "str | None"}}),
+        )
+
+
+def test_parameters_are_added_in_the_versions_of_the_row_alone() -> None:
+    table = ProtocolTable.of([ExtensionRow(id=ID, since=V2025_11_25, until=V2025_11_25, params={"tools/call": Tasked})])
+    malformed = b'{"name":"a","task":5}'
+    for version in (V2024_11_05, V2025_06_18, V2026_07_28):
+        assert method(table, "tools/call", version).decode_params(malformed).task == Raw(b"5")
+    with pytest.raises(InvalidParams):
+        method(table, "tools/call", V2025_11_25).decode_params(malformed)
+    ranges = [(row.since, row.until) for row in table.methods if row.name == "tools/call"]
+    assert ranges == [(V2024_11_05, V2025_06_18), (V2025_11_25, V2025_11_25), (V2026_07_28, V2026_07_28)]
+
+
+def test_fields_of_entries_are_checked_when_the_tables_are_joined() -> None:
+    class Other(Wire):
+        title: int | None = None
 
     with pytest.raises(DefinitionError, match="Tool has a field 'title' already"):
-        extended(types.Tool, Again)
+        ProtocolTable.of([ExtensionRow(id=ID, entries={"tools/list": Other})])
+    other = ExtensionRow(id="com.example/other", entries={"tools/list": type("P2", (Priced,), {})})
+    with pytest.raises(DefinitionError, match="Tool has a field 'price' already"):
+        ProtocolTable.of([ROW, other])
+    for name in ("tools/call", "tools/cell", "notifications/progress"):
+        with pytest.raises(DefinitionError, match=f"{name}' is no list of the protocol"):
+            ProtocolTable.of([ExtensionRow(id=ID, entries={name: Priced})])
+
+
+def test_pages_of_a_list_have_entries_with_the_fields_of_the_extension() -> None:
+    page = msgspec.json.decode(
+        b'{"tools":[{"name":"a","inputSchema":{},"price":3}]}', type=TABLE.page_type("tools/list", V2026_07_28)
+    )
+    assert isinstance(page, types.ListToolsResult)
+    assert page.tools[0].price == 3  # type: ignore[attr-defined]
+    assert TABLE.page_type("tools/list", V2025_06_18) is types.ListToolsResult
+    assert TABLE.page_type("prompts/list", V2026_07_28) is types.ListPromptsResult
 
 
 def test_a_field_that_is_added_is_optional() -> None:
@@ -254,8 +340,9 @@ def test_generations_share_the_name_of_a_method_which_each_declares_in_its_own_w
 
 def test_generations_may_add_the_same_parameters() -> None:
     rows = [msgspec.structs.replace(row, params={"tools/call": Quoting}) for row in GENERATIONS]
-    params = method(ProtocolTable.of(rows), "tools/call").decode_params(b'{"name":"a","maxPrice":3}')
-    assert params.max_price == 3
+    for version in (V2025_11_25, V2026_07_28):
+        params = method(ProtocolTable.of(rows), "tools/call", version).decode_params(b'{"name":"a","maxPrice":3}')
+        assert params.max_price == 3
 
 
 def test_methods_of_ones_own_need_no_declaration() -> None:

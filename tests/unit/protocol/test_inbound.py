@@ -97,6 +97,10 @@ def call(id: Any = 7) -> Post:
     )
 
 
+def body_of(rejection: Rejection) -> Any:
+    return json.loads(jsonrpc.encode_error(rejection.id, rejection.error, null_id=rejection.null_id))
+
+
 def refused(outcome: inbound.InboundPost) -> tuple[int, int, Any]:
     assert isinstance(outcome, Rejection), outcome
     return outcome.status, outcome.error.code, outcome.id
@@ -195,7 +199,7 @@ def test_each_rung_has_its_status_and_code_and_echoes_the_id(
     assert isinstance(outcome, Rejection)
     assert words in outcome.error.message
     assert outcome.request is None or (outcome.request.id, outcome.request.method) == (id, spoilt.body["method"])
-    answer = json.loads(outcome.body())
+    answer = body_of(outcome)
     assert answer["error"]["code"] == code
     assert answer.get("id", None) == echoed
     assert ("id" in answer) == (echoed is not None)
@@ -614,21 +618,21 @@ def test_an_unknown_id_is_null_until_2025_06_18_and_left_out_since(
 ) -> None:
     outcome = post(body, mcp_protocol_version=version, **sent)
     assert isinstance(outcome, Rejection)
-    answer = json.loads(outcome.body())
+    answer = body_of(outcome)
     assert answer["jsonrpc"] == "2.0"
     assert ("id" in answer) == null
     assert answer.get("id") is None
 
 
 def test_an_unknown_id_is_left_out_unless_it_is_asked_for() -> None:
-    assert "id" not in json.loads(Rejection(400, InvalidRequest("No")).body())
+    assert "id" not in body_of(Rejection(400, InvalidRequest("No")))
 
 
 @pytest.mark.parametrize("version", [None, "2025-06-18"])
 def test_a_known_id_is_echoed_in_every_version(version: str | None) -> None:
     outcome = post(message("rpc.x", id="x"), mcp_protocol_version=version)
     assert isinstance(outcome, Rejection)
-    assert json.loads(outcome.body())["id"] == "x"
+    assert body_of(outcome)["id"] == "x"
 
 
 @pytest.mark.parametrize(
@@ -758,7 +762,7 @@ def test_a_glance_at_the_body_finds_what_reading_it_finds(
 ) -> None:
     def outcome() -> Any:
         found = post(body, mcp_protocol_version=version, mcp_session_id="s", mcp_method=body["method"])
-        return found.body() if isinstance(found, Rejection) else found
+        return body_of(found) if isinstance(found, Rejection) else found
 
     by_glance = outcome()
     monkeypatch.setattr(inbound, "_VERSION_KEY", b"")  # which every body has, so that every body is read

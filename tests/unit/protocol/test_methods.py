@@ -7,9 +7,9 @@ import pytest
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InvalidParams, MissingCapability
+from dragoman.errors import DefinitionError, InvalidParams, MissingCapability
 from dragoman.protocol.methods import METHODS, Method, Side, declares, offered, require_declared
-from dragoman.protocol.versions import VERSIONS, Version
+from dragoman.protocol.versions import V2025_06_18, V2025_11_25, VERSIONS, Version
 
 ALL = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 HANDSHAKE = ALL[:4]
@@ -258,3 +258,10 @@ def test_what_a_client_must_declare_is_named_where_it_did_not() -> None:
     with pytest.raises(MissingCapability) as refused:
         require_declared(types.ClientCapabilities(), ("extensions", "com.example/a"))
     assert refused.value.data == {"requiredCapabilities": {"extensions": {"com.example/a": {}}}}
+
+
+def test_versions_of_a_method_may_be_given_by_their_names() -> None:
+    row = Method(name="a", since="2025-06-18", until="2025-11-25")
+    assert (row.since, row.until) == (V2025_06_18, V2025_11_25)
+    with pytest.raises(DefinitionError, match="There is no protocol version 'next'"):
+        Method(name="a", until="next")

@@ -22,6 +22,10 @@ def cancelled(id, **fields) -> bytes:
     return line(method="notifications/cancelled", params={"requestId": id, **fields})
 
 
+def received(peer, chunk):
+    return list(peer.events(chunk))
+
+
 def only(events):
     assert len(events) == 1, events
     return events[0]
@@ -39,49 +43,49 @@ def peer() -> Peer:
 
 
 def test_a_request_is_served_and_answered_once(peer):
-    request = only(peer.receive(call(1, "ping")))
+    request = only(received(peer, call(1, "ping")))
     assert isinstance(request, Request)
     assert peer.send_result(1, {}) == b'{"jsonrpc":"2.0","id":1,"result":{}}'
     assert peer.send_result(1, {}) is None
 
 
 def test_a_request_may_be_refused_with_an_error(peer):
-    peer.receive(call("a"))
+    received(peer, call("a"))
     assert json.loads(peer.send_error("a", InvalidParams("no")) or b"")["error"] == {"code": -32602, "message": "no"}
 
 
 def test_an_unterminated_last_line_is_served_at_the_end_of_the_stream(peer):
-    assert peer.receive(call(1).rstrip()) == []
-    assert isinstance(only(peer.receive_end()), Request)
-    assert peer.receive_end() == []
+    assert received(peer, call(1).rstrip()) == []
+    assert isinstance(only(received(peer, None)), Request)
+    assert received(peer, None) == []
 
 
 def test_an_id_in_use_is_refused_and_the_first_request_keeps_it(peer):
     assert peer.refuse_id(1) is None
-    peer.receive(call(1))
-    answer = replied(peer.receive(call(1)))
+    received(peer, call(1))
+    answer = replied(received(peer, call(1)))
     assert peer.refuse_id(1).message == answer["error"]["message"]
     assert (answer["id"], answer["error"]["code"]) == (1, -32600)
     assert peer.send_result(1, "first") is not None
-    assert isinstance(only(peer.receive(call(1))), Request)
+    assert isinstance(only(received(peer, call(1))), Request)
 
 
 def test_the_ids_1_and_text_1_are_different(peer):
-    assert [type(event) for event in peer.receive(call(1) + call("1"))] == [Request, Request]
+    assert [type(event) for event in received(peer, call(1) + call("1"))] == [Request, Request]
 
 
 def test_a_cancelled_request_is_never_answered(peer):
-    peer.receive(call(1) + call(2))
-    assert peer.receive(cancelled(1, reason="changed my mind")) == [RequestCancelled(1, "changed my mind")]
+    received(peer, call(1) + call(2))
+    assert received(peer, cancelled(1, reason="changed my mind")) == [RequestCancelled(1, "changed my mind")]
     assert peer.send_result(1, "too late") is None
     assert peer.send_error(2, RpcError(1, "x")) is not None
 
 
 def test_a_cancelled_request_keeps_its_id_until_its_handler_has_ended(peer):
-    peer.receive(call(1) + cancelled(1))
-    assert replied(peer.receive(call(1)))["error"]["code"] == -32600
+    received(peer, call(1) + cancelled(1))
+    assert replied(received(peer, call(1)))["error"]["code"] == -32600
     assert peer.finish(1, None) is None
-    assert isinstance(only(peer.receive(call(1))), Request)
+    assert isinstance(only(received(peer, call(1))), Request)
 
 
 @pytest.mark.parametrize(
@@ -95,33 +99,33 @@ def test_a_cancelled_request_keeps_its_id_until_its_handler_has_ended(peer):
     ],
 )
 def test_malformed_cancellations_are_ignored(peer, notification):
-    peer.receive(call(1))
-    assert peer.receive(notification) == []
+    received(peer, call(1))
+    assert received(peer, notification) == []
     assert peer.send_result(1, {}) is not None
 
 
 @pytest.mark.parametrize("id", [99, "1"])
 def test_a_cancellation_of_what_is_not_served_here_matches_nothing(peer, id):
-    peer.receive(call(1))
-    unmatched = only(peer.receive(cancelled(id)))
+    received(peer, call(1))
+    unmatched = only(received(peer, cancelled(id)))
     assert isinstance(unmatched, Unmatched)
     assert isinstance(unmatched.message, Notification)
     assert peer.send_result(1, {}) is not None
 
 
 def test_a_second_cancellation_says_nothing_new(peer):
-    peer.receive(call(1) + cancelled(1))
-    assert peer.receive(cancelled(1)) == []
+    received(peer, call(1) + cancelled(1))
+    assert received(peer, cancelled(1)) == []
 
 
 def test_initialize_cannot_be_cancelled(peer):
-    peer.receive(call(0, "initialize"))
-    assert peer.receive(cancelled(0)) == []
+    received(peer, call(0, "initialize"))
+    assert received(peer, cancelled(0)) == []
     assert peer.send_result(0, {}) is not None
 
 
 def test_a_notification_is_passed_on_and_never_answered(peer):
-    event = only(peer.receive(line(method="notifications/initialized")))
+    event = only(received(peer, line(method="notifications/initialized")))
     assert isinstance(event, Notification)
 
 
@@ -134,10 +138,10 @@ def test_our_requests_get_ids_that_are_never_used_twice(peer):
 def test_an_answer_reaches_who_waits_for_it(peer):
     assert peer.send_request(1, "roots/list", {}, "me") == b'{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{}}'
     peer.send_request(2, "ping", {}, "you")
-    answered = only(peer.receive(line(id=1, result={"roots": []})))
+    answered = only(received(peer, line(id=1, result={"roots": []})))
     assert answered.waiter == "me"
     assert bytes(answered.outcome) == b'{"roots": []}'
-    refused = only(peer.receive(line(id=2, error={"code": -1, "message": "no"})))
+    refused = only(received(peer, line(id=2, error={"code": -1, "message": "no"})))
     assert isinstance(refused, Answered)
     assert isinstance(refused.outcome, RpcError)
     assert (refused.waiter, refused.outcome.code) == ("you", -1)
@@ -150,39 +154,39 @@ def test_an_answer_reaches_who_waits_for_it(peer):
 )
 def test_repeated_late_and_nameless_answers_match_nobody(peer, answer):
     peer.send_request(1, "ping", {}, "me")
-    peer.receive(line(id=1, result={}))
-    assert isinstance(only(peer.receive(answer)), Unmatched)
+    received(peer, line(id=1, result={}))
+    assert isinstance(only(received(peer, answer)), Unmatched)
 
 
 def test_a_malformed_answer_fails_who_waits_for_it(peer):
     peer.send_request(1, "ping", {}, "me")
-    answered = only(peer.receive(b'{"id":1,"result":{}}\n'))
+    answered = only(received(peer, b'{"id":1,"result":{}}\n'))
     assert (answered.waiter, answered.outcome.code) == ("me", -32603)
     assert "The answer is malformed" in answered.outcome.message
 
 
 def test_a_malformed_answer_is_not_answered(peer):
-    assert peer.receive(line(id=1.5, result={})) == []
+    assert received(peer, line(id=1.5, result={})) == []
 
 
 def test_progress_reaches_who_waits_for_the_request(peer):
     peer.send_request(1, "tools/call", {}, "me")
-    event = only(peer.receive(line(method="notifications/progress", params={"progressToken": 1, "progress": 0.5})))
+    event = only(received(peer, line(method="notifications/progress", params={"progressToken": 1, "progress": 0.5})))
     assert isinstance(event, Progressed)
     assert (event.waiter, event.params.progress) == ("me", 0.5)
 
 
 def test_progress_under_a_token_that_is_no_id_reaches_who_set_it(peer):
     progress = line(method="notifications/progress", params={"progressToken": "mine", "progress": 1})
-    assert peer.receive(progress) == []
+    assert received(peer, progress) == []
     peer.tokens["mine"] = "me"
-    assert only(peer.receive(progress)).waiter == "me"
+    assert only(received(peer, progress)).waiter == "me"
 
 
 @pytest.mark.parametrize("params", [{"progressToken": 2, "progress": 1}, {"progressToken": 1}, {}, []])
 def test_progress_of_nothing_and_malformed_progress_are_ignored(peer, params):
     peer.send_request(1, "tools/call", {}, "me")
-    assert peer.receive(line(method="notifications/progress", params=params)) == []
+    assert received(peer, line(method="notifications/progress", params=params)) == []
 
 
 def test_giving_up_a_request_tells_the_other_side_and_ignores_its_answer(peer):
@@ -193,11 +197,11 @@ def test_giving_up_a_request_tells_the_other_side_and_ignores_its_answer(peer):
         "params": {"requestId": 1, "reason": "time is up"},
     }
     assert peer.cancel(1) is None
-    assert isinstance(only(peer.receive(line(id=1, result={}))), Unmatched)
+    assert isinstance(only(received(peer, line(id=1, result={}))), Unmatched)
 
 
 def test_closing_returns_who_still_waits_and_forgets_the_rest(peer):
-    peer.receive(call(1))
+    received(peer, call(1))
     peer.send_request(1, "ping", {}, "a")
     peer.send_request(2, "ping", {}, "b")
     assert peer.close() == ["a", "b"]
@@ -211,7 +215,7 @@ def test_closing_returns_who_still_waits_and_forgets_the_rest(peer):
     [(b"nope\n", -32700), (b"\xff\n", -32700), (b"[]\n", -32600), (b'{"jsonrpc":"2.0"}\n', -32600)],
 )
 def test_what_is_no_message_is_answered_and_the_next_one_is_served(peer, data, code):
-    refusal, request = peer.receive(data + call(1))
+    refusal, request = received(peer, data + call(1))
     assert isinstance(refusal, PeerReply)
     assert json.loads(refusal.data)["error"]["code"] == code
     assert isinstance(request, Request)
@@ -219,21 +223,21 @@ def test_what_is_no_message_is_answered_and_the_next_one_is_served(peer, data, c
 
 def test_an_endless_line_is_answered_once_and_the_next_line_is_served():
     peer = Peer(Limits(message_bytes=100))
-    assert peer.receive(b"x" * 50) == []
-    answer = replied(peer.receive(b"x" * 500))
+    assert received(peer, b"x" * 50) == []
+    answer = replied(received(peer, b"x" * 500))
     assert answer["error"] == {"code": -32700, "message": "A message must not have more than 100 bytes"}
-    assert peer.receive(b"x" * 500) == []
-    assert isinstance(only(peer.receive(b"\n" + call(1))), Request)
+    assert received(peer, b"x" * 500) == []
+    assert isinstance(only(received(peer, b"\n" + call(1))), Request)
 
 
 def test_an_unknown_id_is_null_before_2025_11_25_and_left_out_since(peer):
-    assert "id" not in replied(peer.receive(b"nope\n"))
+    assert "id" not in replied(received(peer, b"nope\n"))
     peer.version = V2025_06_18
-    assert replied(peer.receive(b"nope\n"))["id"] is None
+    assert replied(received(peer, b"nope\n"))["id"] is None
 
 
 def test_a_result_that_cannot_be_json_leaves_the_request_to_be_answered(peer):
-    peer.receive(call(1))
+    received(peer, call(1))
     with pytest.raises(ValidationError):
         peer.send_result(1, object())
     assert peer.send_error(1, RpcError(-32603, "Internal error")) is not None
@@ -266,7 +270,7 @@ def test_a_whole_batch_may_come_without_a_line(batching):
 
 
 def test_a_batch_is_answered_as_one_message_when_its_last_request_is(batching):
-    events = batching.receive(batch(call(1), line(method="notifications/initialized"), call(2)))
+    events = received(batching, batch(call(1), line(method="notifications/initialized"), call(2)))
     assert [type(event) for event in events] == [Request, Notification, Request]
     assert batching.send_result(2, "b") is None
     assert json.loads(batching.send_result(1, "a") or b"") == [
@@ -276,18 +280,18 @@ def test_a_batch_is_answered_as_one_message_when_its_last_request_is(batching):
 
 
 def test_a_cancelled_request_is_left_out_of_its_batch(batching):
-    batching.receive(batch(call(1), call(2)) + cancelled(1))
+    received(batching, batch(call(1), call(2)) + cancelled(1))
     assert batching.send_result(1, "a") is None
     assert [answer["id"] for answer in json.loads(batching.send_result(2, "b") or b"")] == [2]
 
 
 def test_a_batch_whose_requests_were_all_cancelled_is_not_answered(batching):
-    batching.receive(batch(call(1)) + cancelled(1))
+    received(batching, batch(call(1)) + cancelled(1))
     assert batching.send_result(1, "a") is None
 
 
 def test_what_is_wrong_in_a_batch_is_answered_with_it(batching):
-    events = batching.receive(batch(b"5", call(1), call(1), call(0, "initialize")))
+    events = received(batching, batch(b"5", call(1), call(1), call(0, "initialize")))
     assert [type(event) for event in events] == [Request]
     answers = json.loads(batching.send_result(1, {}) or b"")
     assert [(answer.get("id"), answer.get("error", {}).get("code")) for answer in answers] == [
@@ -299,18 +303,18 @@ def test_what_is_wrong_in_a_batch_is_answered_with_it(batching):
 
 
 def test_a_batch_of_nothing_but_errors_is_answered_at_once(batching):
-    answers = replied(batching.receive(batch(b"5", b"{}")))
+    answers = replied(received(batching, batch(b"5", b"{}")))
     assert [answer["error"]["code"] for answer in answers] == [-32600, -32600]
 
 
 def test_a_batch_of_answers_and_notifications_is_not_answered(batching):
     batching.send_request(1, "ping", {}, "me")
-    events = batching.receive(batch(line(id=1, result={}), line(method="x"), line(id=1.5, result={})))
+    events = received(batching, batch(line(id=1, result={}), line(method="x"), line(id=1.5, result={})))
     assert [type(event) for event in events] == [Answered, Notification]
 
 
 def test_a_batch_is_refused_where_the_version_has_none(peer):
-    assert replied(peer.receive(batch(call(1))))["error"]["code"] == -32600
+    assert replied(received(peer, batch(call(1))))["error"]["code"] == -32600
 
 
 def test_a_decoded_message_may_be_accepted_directly(peer):
@@ -339,19 +343,19 @@ def parts(id):
 
 
 def test_an_answer_in_parts_is_not_joined(peer):
-    peer.receive(call(1))
+    received(peer, call(1))
     assert peer.finish(1, parts(1))[1] is PAGE
     assert peer.finish(1, parts(1)) is None
 
 
 def test_an_answer_in_parts_to_a_cancelled_request_is_not_sent(peer):
-    peer.receive(call(1) + cancelled(1))
+    received(peer, call(1) + cancelled(1))
     assert peer.finish(1, parts(1)) is None
 
 
 def test_an_answer_in_parts_in_a_batch_is_part_of_it(peer):
     peer.version = V2025_03_26
-    peer.receive(batch(call(1), call(2)))
+    received(peer, batch(call(1), call(2)))
     assert peer.finish(1, parts(1)) is None
     answers = json.loads(peer.finish(2, parts(2)))
     assert [answer["id"] for answer in answers] == [1, 2]
@@ -359,7 +363,7 @@ def test_an_answer_in_parts_in_a_batch_is_part_of_it(peer):
 
 
 def test_requests_that_nobody_will_answer_are_given_back_and_forgotten(peer):
-    peer.receive(call(1))
+    received(peer, call(1))
     peer.send_request(1, "ping", {}, "me")
     assert peer.abandon() == ["me"]
     assert peer.abandon() == []
@@ -372,7 +376,7 @@ def test_an_answer_is_matched_whose_id_came_back_as_text():
     first, second = (peer.next_id() for _ in range(2))
     peer.send_request(first, "tools/call", {}, "first")
     peer.send_request(second, "tools/call", {}, "second")
-    assert only(peer.receive(line(id="1", result={}))) == Answered("first", Raw(b"{}"))
-    assert only(peer.receive(line(id="2", error={"code": 1, "message": "x"}))).waiter == "second"
+    assert only(received(peer, line(id="1", result={}))) == Answered("first", Raw(b"{}"))
+    assert only(received(peer, line(id="2", error={"code": 1, "message": "x"}))).waiter == "second"
     for id in ("1", "x", "", "9" * 5000, "²"):
-        assert isinstance(only(peer.receive(line(id=id, result={}))), Unmatched)
+        assert isinstance(only(received(peer, line(id=id, result={}))), Unmatched)

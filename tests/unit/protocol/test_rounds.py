@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import InvalidParams, ValidationError
+from dragoman.protocol.recording import Recording
 from dragoman.protocol.rounds import LIFETIME, MAX_ROUNDS, MAX_STATE_BYTES, RequestBinding, Rounds, fingerprint
 from dragoman.protocol.tokens import KeyRing
 
@@ -210,13 +211,13 @@ def test_answers_that_were_not_asked_for_are_ignored() -> None:
     first = begin()
     first.ask(elicit())
     second = answer(first.required(), elicit_1=b"1", elicit_2=b"2", admin=b"true")
-    assert second.inputs == {"elicit-1": Raw(b"1")}
+    assert second.recording.inputs == {"elicit-1": Raw(b"1")}
     assert second.ask(elicit()) == Raw(b"1")
     assert second.ask(elicit("b")) is None
 
 
 def test_a_state_in_which_nothing_was_asked_takes_no_answers() -> None:
-    assert answer(begin().required(), elicit_1=b"1").inputs == {}
+    assert answer(begin().required(), elicit_1=b"1").recording.inputs == {}
 
 
 def test_an_earlier_answer_cannot_be_replaced_in_a_later_round() -> None:
@@ -234,10 +235,10 @@ def test_inputs_are_all_answers_so_far() -> None:
     first.ask(elicit(), "a")
     first.ask(sample(), "b")
     second = answer(first.required(), a=b"1")
-    assert second.inputs == {"a": Raw(b"1")}
+    assert second.recording.inputs == {"a": Raw(b"1")}
     second.ask(elicit(), "a")
     second.ask(sample(), "b")
-    assert answer(second.required(), b=b"2").inputs == {"a": Raw(b"1"), "b": Raw(b"2")}
+    assert answer(second.required(), b=b"2").recording.inputs == {"a": Raw(b"1"), "b": Raw(b"2")}
 
 
 @pytest.mark.parametrize(
@@ -291,12 +292,12 @@ def test_an_answered_question_can_be_asked_again() -> None:
     first = begin()
     first.ask_again(elicit(), "age")
     second = answer(first.required(), age=b"-1")
-    assert second.inputs == {"age": Raw(b"-1")}
+    assert second.recording.inputs == {"age": Raw(b"-1")}
     second.ask_again(elicit(), "age")
     result = second.required()
     assert result.input_requests == {"age": elicit()}
-    assert answer(result).inputs == {}
-    assert answer(result, age=b"36").inputs == {"age": Raw(b"36")}
+    assert answer(result).recording.inputs == {}
+    assert answer(result, age=b"36").recording.inputs == {"age": Raw(b"36")}
 
 
 def test_asking_again_claims_the_key_as_asking_does() -> None:
@@ -324,37 +325,35 @@ def test_a_schema_may_have_keys_that_only_json_makes_text() -> None:
 
 def test_steps_are_recorded_for_later_rounds() -> None:
     first = begin()
-    assert first.step("charge") is None
-    first.record("charge", {"receipt": 7})
-    first.record("nothing", None)
+    assert first.recording.steps.get("charge") is None
+    first.recording.steps["charge"] = Raw(b'{"receipt":7}')
+    first.recording.steps["nothing"] = Raw(json.dumps(None).encode())
     second = answer(first.required())
-    assert second.step("charge") == Raw(b'{"receipt":7}')
-    assert second.step("nothing") == Raw(b"null")
-    assert second.step("other") is None
-    second.record("more", 1)
+    assert second.recording.steps.get("charge") == Raw(b'{"receipt":7}')
+    assert second.recording.steps.get("nothing") == Raw(b"null")
+    assert second.recording.steps.get("other") is None
+    second.recording.steps["more"] = Raw(json.dumps(1).encode())
     third = answer(second.required())
-    assert [third.step(name) for name in ("charge", "more")] == [Raw(b'{"receipt":7}'), Raw(b"1")]
+    assert [third.recording.steps.get(name) for name in ("charge", "more")] == [Raw(b'{"receipt":7}'), Raw(b"1")]
 
 
 def test_a_step_that_ran_in_this_round_is_known_in_it() -> None:
     rounds = begin()
-    rounds.record("charge", 1)
-    assert rounds.step("charge") == Raw(b"1")
+    rounds.recording.steps["charge"] = Raw(json.dumps(1).encode())
+    assert rounds.recording.steps.get("charge") == Raw(b"1")
 
 
 @pytest.mark.parametrize("value", [object(), "\ud800", float], ids=["object", "surrogate", "type"])
 def test_what_cannot_be_json_cannot_be_kept(value: Any) -> None:
     rounds = begin()
     with pytest.raises(ValidationError, match="cannot be sent as JSON"):
-        rounds.record("step", value)
-    with pytest.raises(ValidationError, match="cannot be sent as JSON"):
         rounds.required(value)
 
 
 @pytest.mark.parametrize("state", [None, {"page": 2, "seen": ["a"]}, [], "text", 0, False])
 def test_the_author_gets_back_the_state(state: Any) -> None:
-    assert begin().state == Raw(b"null")
-    assert msgspec.json.decode(answer(begin().required(state)).state) == state
+    assert begin().recording.state == Raw(b"null")
+    assert msgspec.json.decode(answer(begin().required(state)).recording.state) == state
 
 
 def test_the_authors_state_outlives_rounds_that_do_not_mention_it() -> None:
@@ -362,8 +361,8 @@ def test_the_authors_state_outlives_rounds_that_do_not_mention_it() -> None:
     second = answer(first)
     second.ask(elicit())
     third = answer(second.required(), elicit_1=b"1")
-    assert third.state == Raw(b'{"page":2}')
-    assert answer(third.required(None)).state == Raw(b"null")
+    assert third.recording.state == Raw(b'{"page":2}')
+    assert answer(third.required(None)).recording.state == Raw(b"null")
 
 
 def refused(request_state: str, subject: RequestBinding = SUBJECT, ring: KeyRing = RING, now: float = NOW) -> bool:
@@ -400,7 +399,7 @@ def test_a_state_that_was_made_up_is_refused_with_a_remedy(state: str) -> None:
 @pytest.mark.parametrize(("age", "expected"), [(0, False), (LIFETIME, False), (LIFETIME + 1, True), (-5, False)])
 def test_a_state_expires_after_ten_minutes(age: int, *, expected: bool) -> None:
     assert LIFETIME == 600
-    rounds = Rounds(SUBJECT, RING, 1000)
+    rounds = Rounds.resume(SUBJECT, RING, 1000)
     state = rounds.required().request_state
     assert state is not None
     assert refused(state, now=1000 + age) is expected
@@ -438,7 +437,7 @@ def test_a_state_opens_for_no_other_request(other: RequestBinding) -> None:
 
 def test_a_state_of_one_principal_opens_for_nobody_else() -> None:
     alice = subject(principal="alice")
-    state = Rounds(alice, RING, NOW).required().request_state
+    state = Rounds.resume(alice, RING, NOW).required().request_state
     assert state is not None
     assert not refused(state, alice)
     assert refused(state, SUBJECT)
@@ -517,7 +516,7 @@ def test_any_object_is_a_subject(params: dict[str, Any]) -> None:
     assert first == RequestBinding.of("tools/call", backwards, None, server="weather")
 
 
-STATE: list[Any] = [SUBJECT.method, SUBJECT.params, "", int(NOW) + 10, 1, {"a": [None, 1]}, {}, {}, None]
+STATE: list[Any] = [SUBJECT.method, SUBJECT.params, "", int(NOW) + 10, 1, [{"a": [None, 1]}, {}, {}, None]]
 
 
 @pytest.mark.parametrize(
@@ -530,8 +529,8 @@ STATE: list[Any] = [SUBJECT.method, SUBJECT.params, "", int(NOW) + 10, 1, {"a": 
         ({"method": "tools/call"}, False),
         ([*STATE[:3], "soon", *STATE[4:]], False),
         ([*STATE[:3], 10**400, *STATE[4:]], True),
-        ([*STATE[:5], ["a"], *STATE[6:]], False),
-        ([*STATE[:5], {"a": 1}, *STATE[6:]], False),
+        ([*STATE[:5], {"a": 1}], False),
+        ([*STATE[:5], [{"a": 1}]], False),
         ([*STATE[:2], "not base64!", *STATE[3:]], False),
     ],
 )
@@ -546,6 +545,30 @@ def test_a_state_that_another_release_sealed_is_refused_unless_it_can_be_read(fi
 )
 def test_a_sealed_payload_that_is_no_state_is_refused(payload: bytes) -> None:
     assert refused(RING.seal("requestState weather", payload))
+
+
+def test_without_a_seal_the_caller_keeps_the_recording_and_rounds_have_no_limit() -> None:
+    recording = Recording()
+    for number in range(1, MAX_ROUNDS + 2):
+        rounds = Rounds(recording)
+        asked = [elicit(str(one)) for one in range(1, number + 1)]
+        assert [rounds.ask(one) is None for one in asked] == [*[False] * (number - 1), True]
+        result = rounds.required(number)
+        assert (result.input_requests, result.request_state) == ({f"elicit-{number}": asked[-1]}, None)
+        recording.answer({f"elicit-{number}": Raw(b"1")})
+    assert recording.state == Raw(b"11")
+
+
+def test_an_answer_to_another_question_is_dropped_and_the_new_question_is_answered_in_its_place() -> None:
+    recording = Recording()
+    Rounds(recording).ask(elicit())
+    for schema in (CITY, UNITS):
+        rounds = Rounds(recording)
+        assert rounds.ask(elicit(schema=schema)) is None
+        rounds.required()
+        assert recording.unanswered == {"elicit-1"}
+        recording.answer({"elicit-1": Raw(b"1")})
+        assert Rounds(recording).ask(elicit(schema=schema)) == Raw(b"1")
 
 
 def test_a_request_is_sent_back_at_most_ten_times() -> None:
@@ -563,7 +586,7 @@ def largest_step() -> int:
     while high - low > 1:
         middle = (low + high) // 2
         rounds = begin()
-        rounds.record("step", "x" * middle)
+        rounds.recording.steps["step"] = Raw(json.dumps("x" * middle).encode())
         try:
             rounds.required()
             low = middle
@@ -576,11 +599,11 @@ def test_a_state_has_at_most_64_kib_as_it_travels() -> None:
     assert MAX_STATE_BYTES == 65_536
     size = largest_step()
     rounds = begin()
-    rounds.record("step", "x" * size)
+    rounds.recording.steps["step"] = Raw(json.dumps("x" * size).encode())
     state = rounds.required().request_state
     assert state is not None
     assert len(state) == MAX_STATE_BYTES
-    rounds.record("step", "x" * (size + 1))
+    rounds.recording.steps["step"] = Raw(json.dumps("x" * (size + 1)).encode())
     with pytest.raises(ValidationError, match="at most 65536 travel: keep large values on the server"):
         rounds.required()
 
@@ -597,7 +620,7 @@ def test_whatever_makes_a_state_too_large_is_refused(source: str) -> None:
 
 
 def test_a_state_is_readable_but_says_who_it_is_for_only_as_a_digest() -> None:
-    state = Rounds(subject(principal="alice@example.com"), RING, NOW).required().request_state
+    state = Rounds.resume(subject(principal="alice@example.com"), RING, NOW).required().request_state
     assert state is not None
     payload = RING.open("requestState weather", state)
     assert payload is not None

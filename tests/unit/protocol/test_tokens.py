@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dragoman import types
 from dragoman.protocol.eras import Caller
-from dragoman.protocol.tokens import KeyRing, SessionTokens, digest
+from dragoman.protocol.tokens import NONCE_BYTES, KeyRing, SessionTokens, digest
 from dragoman.protocol.versions import VERSIONS
 
 KEY = bytes(range(32))
@@ -141,6 +141,64 @@ def test_a_token_has_exactly_one_spelling() -> None:
 )
 def test_any_text_may_be_presented_as_a_token(token: str) -> None:
     assert ring.open("a", token) is None
+
+
+@given(purpose=st.text(), value=st.binary(), nonce=st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES))
+def test_an_encrypted_value_decrypts_to_itself_for_its_purpose(purpose: str, value: bytes, nonce: bytes) -> None:
+    assert ring.decrypt(purpose, ring.encrypt(purpose, value, nonce)) == value
+
+
+def test_an_empty_value_is_a_value() -> None:
+    assert ring.decrypt("cart", ring.encrypt("cart", b"", NONCE)) == b""
+
+
+def test_an_encrypted_value_does_not_show_the_value() -> None:
+    value = b"the plain text of a value that is longer than one block of any hash function" * 3
+    first, second = ring.encrypt("cart", value, NONCE), ring.encrypt("cart", value, bytes(NONCE_BYTES))
+    assert len(first) == len(value) + 32 + NONCE_BYTES
+    assert not any(value[place : place + 4] in first for place in range(len(value) - 4))
+    assert first[32 + NONCE_BYTES :] != second[32 + NONCE_BYTES :], "another nonce hides the value differently"
+
+
+def test_the_mask_of_one_value_does_not_uncover_another() -> None:
+    one, other = (ring.encrypt("cart", bytes(64), bytes([number]) * NONCE_BYTES) for number in (1, 2))
+    assert one[32 + NONCE_BYTES :] != other[32 + NONCE_BYTES :]
+    assert KeyRing(OTHER_KEY).encrypt("cart", bytes(64), bytes([1]) * NONCE_BYTES)[48:] != one[48:]
+
+
+@pytest.mark.parametrize(("sealed_for", "opened_for"), [("cart", "bill"), ("cart", "car"), ("", "t"), ("a", "a ")])
+def test_an_encrypted_value_does_not_decrypt_for_another_purpose(sealed_for: str, opened_for: str) -> None:
+    assert ring.decrypt(opened_for, ring.encrypt(sealed_for, b"t", NONCE)) is None
+
+
+def test_a_token_is_no_encrypted_value_of_the_same_purpose() -> None:
+    tag = hmac.digest(KEY, b"\x00\x00\x00\x04cart" + NONCE + b"x", "sha256")
+    assert ring.decrypt("cart", tag + NONCE + b"x") is None
+
+
+def test_a_changed_byte_anywhere_in_an_encrypted_value_is_refused() -> None:
+    data = ring.encrypt("cart", b"apples", NONCE)
+    for place in range(len(data)):
+        assert ring.decrypt("cart", data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]) is None
+
+
+def test_a_cut_or_lengthened_encrypted_value_is_refused() -> None:
+    data = ring.encrypt("cart", b"apples", NONCE)
+    assert not [length for length in range(len(data)) if ring.decrypt("cart", data[:length]) is not None]
+    assert ring.decrypt("cart", data + b"\0") is None
+
+
+@given(data=st.binary(max_size=80))
+def test_any_bytes_may_be_presented_as_an_encrypted_value(data: bytes) -> None:
+    assert ring.decrypt("cart", data) is None
+
+
+def test_every_key_decrypts_and_the_first_one_encrypts() -> None:
+    before, between, after = KeyRing(KEY), KeyRing(OTHER_KEY, KEY), KeyRing(OTHER_KEY)
+    old, new = before.encrypt("cart", b"old", NONCE), between.encrypt("cart", b"new", NONCE)
+    assert (between.decrypt("cart", old), between.decrypt("cart", new)) == (b"old", b"new")
+    assert (after.decrypt("cart", old), after.decrypt("cart", new)) == (None, b"new")
+    assert before.decrypt("cart", new) is None
 
 
 def test_a_purpose_may_be_any_text() -> None:

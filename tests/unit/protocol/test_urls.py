@@ -3,7 +3,17 @@
 import pytest
 
 from dragoman.errors import InsecureUrl
-from dragoman.protocol.urls import authority_of, host_of, is_http_url, is_loopback, origin_of, port_of, redacted, split
+from dragoman.protocol.urls import (
+    authority_of,
+    host_of,
+    is_http_url,
+    is_localhost,
+    is_loopback,
+    origin_of,
+    port_of,
+    redacted,
+    split,
+)
 
 
 @pytest.mark.covers("SEC-02")
@@ -21,6 +31,14 @@ def test_this_machine_is_known_by_its_name_and_numbers(host):
 )
 def test_what_only_looks_like_this_machine_is_not(host):
     assert not is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_named"),
+    [("localhost", True), ("Foo.LOCALHOST.", True), ("localhost.attacker.com", False), ("127.0.0.1", False)],
+)
+def test_names_below_localhost_are_known(host, is_named):
+    assert is_localhost(host) is is_named
 
 
 @pytest.mark.covers("SEC-05")

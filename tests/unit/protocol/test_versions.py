@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 
+from dragoman.errors import DefinitionError
 from dragoman.protocol.versions import (
     ASSUMED_OVER_HTTP,
     LATEST_HANDSHAKE,
@@ -16,6 +17,7 @@ from dragoman.protocol.versions import (
     V2026_07_28,
     VERSIONS,
     Version,
+    as_version,
     find_version,
     handshake_versions,
     newest_common,
@@ -139,3 +141,9 @@ def test_names_are_given_newest_first_whatever_the_order() -> None:
 )
 def test_the_newest_common_version_is_found(names: list[str], known: list[Version], newest: Version | None) -> None:
     assert newest_common(iter(names), iter(known)) is newest
+
+
+def test_a_version_is_itself_or_has_a_name() -> None:
+    assert as_version(V2025_11_25) is as_version("2025-11-25") is V2025_11_25
+    with pytest.raises(DefinitionError, match="There is no protocol version '1'; there are 2026-07-28, 2025-11-25"):
+        as_version("1")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.runtime.callables import blocking, did_you_mean, invoke, refuse_unknown, resolved, starter, then
+from dragoman.runtime.callables import blocking, did_you_mean, invoke, refuse_unknown, resolved, starter
 
 WORKER = "dragoman-worker"
 
@@ -68,14 +68,6 @@ def test_what_is_no_promise_is_itself():
 
     assert asyncio.run(resolved(3)) == 3
     assert asyncio.run(resolved(promise())) == (threading.current_thread().name, 1)
-
-
-def test_what_follows_an_outcome_is_made_at_once_or_when_the_outcome_is_there():
-    async def later() -> Any:
-        return 2
-
-    assert then(1, str) == "1"
-    assert asyncio.run(then(later(), str)) == "2"
 
 
 class Adder:

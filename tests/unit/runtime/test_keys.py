@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dragoman.runtime import keys
-from dragoman.runtime.keys import key_ring
+from dragoman.runtime.keys import has_secret, key_ring
 
 PURPOSE = "test"
 
@@ -101,3 +101,13 @@ def test_the_home_folder_is_used_where_the_environment_names_no_state_folder(mon
     monkeypatch.setenv("HOME", str(tmp_path))
     key_ring()
     assert (tmp_path / ".local" / "state" / "dragoman" / "key").is_file()
+
+
+@pytest.mark.parametrize(
+    ("secret", "variable", "expected"),
+    [(None, None, False), (None, "x", True), ("x", None, True), ("", "x", False), ([], None, False)],
+)
+def test_keys_of_this_machine_alone_are_told_from_a_secret(secret, variable, expected, monkeypatch):
+    if variable is not None:
+        monkeypatch.setenv("DRAGOMAN_SECRET", variable)
+    assert has_secret(secret) is expected

@@ -13,6 +13,7 @@ from dragoman.runtime.tasks import (
     is_being_cancelled,
     is_pending_here,
     is_running_here,
+    keep_until_done,
 )
 from unit.loops import in_a_loop
 
@@ -103,3 +104,14 @@ def test_a_function_is_called_in_its_loop_at_once_or_soon_and_never_when_that_is
 
     call_in_loop(asyncio.run(call()), called.append, "too late")
     assert called == ["here", "from a thread"]
+
+
+async def test_a_task_is_kept_until_it_is_done():
+    kept: set[asyncio.Task[Any]] = set()
+    began = asyncio.Event()
+    task = keep_until_done(asyncio.get_running_loop().create_task(began.wait()), kept)
+    assert kept == {task}
+    began.set()
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    assert kept == set()

@@ -1,8 +1,10 @@
 import pytest
 
-from dragoman import Configuration, DefinitionError, tool, types
+from dragoman import ConfigError, Configuration, DefinitionError, Server, tool, types
 from dragoman.protocol.versions import V2025_03_26, VERSIONS
 from dragoman.server.settings import ServerSettings
+from dragoman.stores import Local, Memory, Redis
+from dragoman.stores.sealed import SealedStore
 
 
 async def around(data, call_next):
@@ -51,3 +53,39 @@ def test_a_definition_is_checked_without_being_changed():
     before = counting.definition
     settings_of(protocol_version="2024-11-05").require_definition_carried(counting)
     assert counting.definition is before
+
+
+NO_SECRET = "set DRAGOMAN_SECRET to the same value on every machine, or give the Server a secret"
+
+
+@pytest.mark.covers("WRK-14")
+@pytest.mark.parametrize("secret", [None, "", ()])
+def test_a_store_of_many_machines_needs_a_secret_before_anything_is_served(secret, monkeypatch):
+    monkeypatch.delenv("DRAGOMAN_SECRET", raising=False)
+    server = Server(store=Redis("redis://127.0.0.1:1"), secret=secret)
+    for serve in (server.asgi, server.run, lambda: server.run("http", port=0), lambda: server.store):
+        with pytest.raises(ConfigError, match=NO_SECRET):
+            serve()
+
+
+@pytest.mark.covers("WRK-14")
+def test_a_secret_of_the_author_or_of_the_environment_is_one(monkeypatch):
+    monkeypatch.delenv("DRAGOMAN_SECRET", raising=False)
+    given = Server(store=Redis("redis://127.0.0.1:1"), secret=["new secret of many bytes", "old secret"])
+    assert given.asgi() is not None
+    monkeypatch.setenv("DRAGOMAN_SECRET", "a secret of many bytes")
+    assert Server(store=Redis("redis://127.0.0.1:1")).asgi() is not None
+
+
+def test_a_store_is_sealed_once_and_local_unless_something_else_is_given():
+    server, memory = Server(), Memory()
+    assert isinstance(server.store, SealedStore)
+    assert isinstance(server.store.engine, Local)
+    assert server.store is server.store
+    assert Server(store=memory).store.engine is memory
+
+
+@pytest.mark.parametrize("store", ["redis://localhost", Memory, object()])
+def test_what_is_no_store_is_refused(store):
+    with pytest.raises(DefinitionError, match=r"store must be a store, such as dragoman\.stores\.Local\(\), not"):
+        Server(store=store)

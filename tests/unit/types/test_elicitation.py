@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec import Raw
 
 from dragoman.errors import ValidationError
 from dragoman.types import (
@@ -15,7 +16,6 @@ from dragoman.types import (
     NumberSchema,
     SingleSelectEnumSchema,
     StringSchema,
-    TaskMetadata,
     decode,
 )
 
@@ -67,7 +67,7 @@ def test_a_form_without_a_mode_keeps_its_schema_whole() -> None:
 
 def test_a_url_elicitation_names_its_url_and_its_id() -> None:
     params = ElicitRequestParams(
-        message="Log in", mode="url", url="https://example.org", elicitation_id="1", task=TaskMetadata(ttl=5)
+        message="Log in", mode="url", url="https://example.org", elicitation_id="1", task=Raw(b'{"ttl":5}')
     )
     assert encode(params) == (
         b'{"message":"Log in","mode":"url","url":"https://example.org","elicitationId":"1","task":{"ttl":5}}'

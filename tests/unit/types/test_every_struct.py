@@ -14,7 +14,7 @@ from schemas.structs import values
 
 STRUCTS = [
     kind
-    for kind in vars(types).values()
+    for kind in (getattr(types, name) for name in types.__all__)
     if inspect.isclass(kind) and issubclass(kind, msgspec.Struct) and kind is not Dropped
 ]
 

@@ -1,4 +1,4 @@
-from dragoman.types.memo import Memo
+from dragoman.types.memo import Memo, Recent
 
 
 def test_what_is_asked_for_is_made_once():
@@ -24,3 +24,11 @@ def test_what_cannot_be_made_is_not_kept():
             assert kept == {}
         else:
             raise AssertionError("nothing was raised")
+
+
+def test_beyond_the_limit_the_oldest_entry_is_dropped():
+    kept: Recent[str, int] = Recent(2)
+    for key in ("a", "b", "a", "c"):
+        kept[key] = len(kept)
+    assert kept == {"a": 2, "c": 2}
+    assert list(kept) == ["a", "c"]

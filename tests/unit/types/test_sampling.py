@@ -15,7 +15,6 @@ from dragoman.types import (
     ModelPreferences,
     Root,
     SamplingMessage,
-    TaskMetadata,
     TextContent,
     Tool,
     ToolChoice,
@@ -39,7 +38,7 @@ def test_everything_that_a_model_may_be_asked_is_kept() -> None:
         metadata={"b": None},
         tools=[Tool(name="c", input_schema={"type": "object"})],
         tool_choice=ToolChoice(mode="none"),
-        task=TaskMetadata(),
+        task=Raw(b"{}"),
     )
     assert encode(params) == (
         b'{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":0,"systemPrompt":"",'

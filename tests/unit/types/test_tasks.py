@@ -5,12 +5,16 @@ import pytest
 
 from dragoman.errors import ValidationError
 from dragoman.types import (
+    CreatedTask,
     CreateTaskResult,
+    DetailedTask,
+    ListRootsRequest,
     ListTasksResult,
     RelatedTaskMetadata,
     Task,
     TaskMetadata,
     TaskRequestParams,
+    UpdateTaskRequestParams,
     decode,
 )
 
@@ -51,3 +55,29 @@ def test_the_wish_for_a_task_may_be_empty() -> None:
 @pytest.mark.parametrize("kind", [RelatedTaskMetadata, TaskRequestParams])
 def test_a_task_is_named_by_its_id(kind: type[RelatedTaskMetadata | TaskRequestParams]) -> None:
     assert encode(kind(task_id="1")) == b'{"taskId":"1"}'
+
+
+CREATED_DATA = b'{"taskId":"1","status":"working","createdAt":"a","lastUpdatedAt":"b","ttlMs":null}'
+
+
+def test_a_created_task_is_flat_and_says_null_for_no_limit() -> None:
+    created = CreatedTask(task_id="1", status="working", created_at="a", last_updated_at="b", ttl_ms=None)
+    assert encode(created) == CREATED_DATA
+    assert decode(CREATED_DATA, CreatedTask) == created
+
+
+def test_a_detailed_task_has_what_belongs_to_its_status() -> None:
+    asking = CREATED_DATA[:-1] + b',"inputRequests":{"a":{"method":"roots/list"}}}'
+    assert decode(asking, DetailedTask).input_requests == {"a": ListRootsRequest()}
+    done = decode(CREATED_DATA[:-1] + b',"result":{"content":[]}}', DetailedTask)
+    assert done.result == msgspec.Raw(b'{"content":[]}')
+    failed = decode(CREATED_DATA[:-1] + b',"error":{"code":-1,"message":"m"}}', DetailedTask)
+    assert failed.error == {"code": -1, "message": "m"}
+
+
+def test_the_answers_of_an_update_may_be_any_json() -> None:
+    update = decode(b'{"taskId":"1","inputResponses":{"a":[1],"b":{"ignored":true}}}', UpdateTaskRequestParams)
+    assert {key: bytes(value) for key, value in update.input_responses.items()} == {
+        "a": b"[1]",
+        "b": b'{"ignored":true}',
+    }

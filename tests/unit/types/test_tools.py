@@ -8,7 +8,6 @@ from dragoman.types import (
     CallToolRequestParams,
     CallToolResult,
     ListToolsResult,
-    TaskMetadata,
     TextContent,
     Tool,
     ToolAnnotations,
@@ -53,7 +52,7 @@ def test_a_call_without_arguments_has_none_set() -> None:
 
 def test_a_retried_call_carries_its_answers_and_its_state() -> None:
     params = CallToolRequestParams(
-        name="add", input_responses={"a": Raw(b"{}")}, request_state="b", task=TaskMetadata(ttl=1)
+        name="add", input_responses={"a": Raw(b"{}")}, request_state="b", task=Raw(b'{"ttl":1}')
     )
     assert encode(params) == b'{"name":"add","inputResponses":{"a":{}},"requestState":"b","task":{"ttl":1}}'
 

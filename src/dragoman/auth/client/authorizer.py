@@ -16,8 +16,8 @@ names. If the server names another issuer, that issuer gets none of them:
 
     credentials of the author                       the authorizer raises an AuthError
     login of a person, the server names the issuer  the person logs in at the other issuer
-    login of a person, the server names no issuer   the authorizer raises an AuthError: a server that wants to replace
-                                                    the issuer by itself would stop naming it
+    login of a person, the server names no issuer   the authorizer raises an AuthError: a hostile server would stop
+                                                    naming its issuer, and would get the tokens itself
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from dragoman.auth.client.challenges import (
 from dragoman.auth.client.contract import Drawers, TokenStorage
 from dragoman.auth.client.discovery import discover
 from dragoman.auth.client.signing import DPOP_ALGORITHM, ProofKey
-from dragoman.auth.client.storage import MemoryStorage, RecordDrawer
+from dragoman.auth.client.storage import LoginRecords, MemoryStorage
 from dragoman.auth.client.stored_records import AuthorizationServer, Tokens
 from dragoman.auth.client.token_endpoint import chosen_scope, joined_scopes
 from dragoman.auth.fetcher import Fetcher
@@ -82,7 +82,7 @@ class _Attempt(Struct):
 class Authorizer(ABC):
     """Authorizes the requests to one server; subclasses obtain the tokens."""
 
-    _drawer: RecordDrawer
+    _records: LoginRecords
     """The storage of this server; set by `bind`."""
     _refreshes = True
     """Whether tokens are renewed by a refresh token, and not by the same grant again."""
@@ -128,26 +128,26 @@ class Authorizer(ABC):
 
     # The contract.
 
-    def bind(self, url: str) -> RecordDrawer:
+    def bind(self, url: str) -> LoginRecords:
         """Bind the authorizer to a server, and return the storage of that server.
 
         Raises:
             InsecureUrl: the URL is not secure, or the authorizer belongs to another server already.
         """
         if url and url == self._url:
-            return self._drawer
+            return self._records
         require_secure(url, "The server's address")
         canonical = canonical_url(url)
         if self._url and canonical == self._server:
-            return self._drawer
+            return self._records
         if self._url:
             raise InsecureUrl(
                 f"These credentials belong to {redacted(self._server)} and are not sent to {redacted(url)};"
                 " give each address an authorization of its own"
             )
         self._url, self._server = url, canonical
-        self._drawer = RecordDrawer(self._storage, f"{canonical}\0{self._identity}")
-        return self._drawer
+        self._records = LoginRecords(self._storage, f"{canonical}\0{self._identity}")
+        return self._records
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
         """Return the headers that authorize a request; empty while there is no token.
@@ -292,7 +292,7 @@ class Authorizer(ABC):
 
     async def _stored_tokens(self) -> Tokens | None:
         """Return the stored tokens, unless they are for another server, or the author names another issuer."""
-        stored = await self._drawer.tokens()
+        stored = await self._records.tokens()
         if stored is None or self._issuer not in (None, stored.issuer):
             return None
         # An author may have given the same storage to the authorizers of several servers.
@@ -311,7 +311,7 @@ class Authorizer(ABC):
     async def _store(self, tokens: Tokens | None) -> None:
         self._use(tokens)
         self._is_loaded = True
-        await self._drawer.save_tokens(tokens)
+        await self._records.save_tokens(tokens)
 
     async def _renew_early(self, tokens: Tokens) -> None:
         """Renew tokens that expire soon; a failure is ignored, and the server's challenge is answered later."""
@@ -325,7 +325,7 @@ class Authorizer(ABC):
 
     async def _renew_under_lock(self, sent_token: str) -> None:
         try:
-            async with self._drawer.lock():
+            async with self._records.lock():
                 stored = await self._stored_tokens()
                 if stored is None or stored.access_token != sent_token or stored.authorization_server is None:
                     self._use(stored)
@@ -341,7 +341,7 @@ class Authorizer(ABC):
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[Tokens | None]:
         """Hold the lock of the storage for the block, and load the stored tokens."""
-        async with self._drawer.lock():
+        async with self._records.lock():
             stored = await self._stored_tokens()
             self._use(stored)
             self._was_login = False
@@ -428,7 +428,7 @@ class Authorizer(ABC):
         found = await discover(fetch, self._url, challenge, known, self._issuer)
         if self._issuer is not None:
             return found
-        client = await self._drawer.client()
+        client = await self._records.client()
         for owner in (None if stored is None else stored.issuer, None if client is None else client.issuer):
             if owner not in (None, found.issuer) and (self._has_given_credentials or found.is_assumed):
                 raise AuthError(

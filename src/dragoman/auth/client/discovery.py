@@ -74,7 +74,7 @@ async def discover(
     except _MetadataUnavailableError as error:
         if known is not None and known.issuer == issuer:
             return _reused(fetch, known)
-        raise AuthError(f"The metadata of {redacted(issuer)} cannot be had: {error}") from None
+        raise AuthError(f"The metadata of {redacted(issuer)} are not available: {error}") from None
     if metadata is None:
         raise AuthError(f"The authorization server {redacted(issuer)} publishes no metadata")
     _require_issuer(metadata, issuer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict, Unpack
 
 from dragoman.auth.client.authorizer import Authorizer, required_text, scope_text
 from dragoman.auth.client.contract import Drawers, TokenStorage
@@ -31,9 +31,6 @@ from dragoman.errors import AuthError, InvalidCredentials, TokenRefused
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.callables import invoke, refuse_unknown
 from dragoman.runtime.network import SessionFactory
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
@@ -82,7 +79,7 @@ class _Grant(Authorizer):
 
     async def _obtain(self, fetch: Fetcher, authorization_server: AuthorizationServer, scope: str | None) -> Tokens:
         if self._issuer is None:
-            await bind_to_issuer(authorization_server.issuer, self._drawer, self._credential.client_id)
+            await bind_to_issuer(authorization_server.issuer, self._records, self._credential.client_id)
         scope = with_offline_access(scope, authorization_server, may_refresh=False)
         form = {**await self._form(authorization_server), "scope": scope}
         key = self._key_for(authorization_server)

@@ -17,7 +17,7 @@ from dragoman.auth.client.discovery import require_allowed_issuer
 from dragoman.auth.client.loopback_listener import PATH, LoginPages
 from dragoman.auth.client.registration import ClientDeclaration, checked_metadata, registered_client
 from dragoman.auth.client.signing import ProofKey
-from dragoman.auth.client.storage import FileStorage, RecordDrawer
+from dragoman.auth.client.storage import FileStorage, LoginRecords
 from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation, PendingLogin, Tokens
 from dragoman.auth.client.token_endpoint import chosen_scope, client_credential, request_tokens, with_offline_access
 from dragoman.auth.fetcher import Fetcher
@@ -121,17 +121,17 @@ class OAuth(Authorizer):
             AuthError: the authorization server cannot be found, or refuses the client.
             ValueError: the URL or the redirect URI is missing.
         """
-        drawer = self._bind_known(url)
+        records = self._bind_known(url)
         if self._redirect_uri is None:
             raise ValueError("A web application needs to say where the login ends: give redirect_uri=")
-        async with drawer.lock(), self._fetcher() as fetch:
+        async with records.lock(), self._fetcher() as fetch:
             authorization_server = await self._discover(fetch, self._challenge, await self._stored_tokens())
             scope = chosen_scope(self._challenge, authorization_server, self._scope)
             login, _ = await self._begin_login(fetch, authorization_server, self._redirect_uri, scope)
-            stored = await drawer.client() or ClientInformation()
+            stored = await records.client() or ClientInformation()
             newest = sorted(stored.pending.values(), key=lambda one: one.begun_at)[-MAX_PENDING + 1 :]
             stored.pending = {one.state: one for one in [*newest, login] if not _has_expired(one)}
-            await drawer.save_client(stored)
+            await records.save_client(stored)
         return self._authorization_url(login)
 
     async def finish(self, code: str, state: str, iss: str | None = None, *, url: str | None = None) -> None:
@@ -144,21 +144,21 @@ class OAuth(Authorizer):
             AuthError: the answer belongs to no pending login, comes from another issuer, or yields no tokens.
             ValueError: the URL is missing.
         """
-        drawer = self._bind_known(url)
-        async with drawer.lock():
-            stored = await drawer.client() or ClientInformation()
+        records = self._bind_known(url)
+        async with records.lock():
+            stored = await records.client() or ClientInformation()
             pending = (one for one in stored.pending.values() if has_state(one, state) and not _has_expired(one))
             login = next(pending, None)
             if login is None or login.server != self._server:
                 raise AuthError("No login waits for this answer; log in again")
             del stored.pending[login.state]
-            await drawer.save_client(stored)
+            await records.save_client(stored)
             client = self._client_of_login(stored, login)
             async with self._fetcher(login.authorization_server) as fetch:
                 response = AuthorizationResponse(code, state, iss)
                 await self._store(await self._redeem(fetch, login, client, response))
 
-    def _bind_known(self, url: str | None) -> RecordDrawer:
+    def _bind_known(self, url: str | None) -> LoginRecords:
         known = url or self._url
         if not known:
             raise ValueError("Which server is it? Give its URL")
@@ -190,7 +190,7 @@ class OAuth(Authorizer):
         _require_code_grant(authorization_server)
         browser = await prepare_login(
             self._redirect_uri,
-            _registered_uri(await self._drawer.client(), authorization_server),
+            _registered_uri(await self._records.client(), authorization_server),
             self._redirect_handler,
             self._callback_handler,
             path=self._callback_path(authorization_server),
@@ -220,7 +220,7 @@ class OAuth(Authorizer):
     ) -> tuple[PendingLogin, ClientInformation]:
         scope = with_offline_access(scope, authorization_server, may_refresh=self._declaration.may_refresh)
         client = await registered_client(
-            fetch, authorization_server, self._drawer, self._declaration, redirect_uri, scope, dpop=self._uses_dpop
+            fetch, authorization_server, self._records, self._declaration, redirect_uri, scope, dpop=self._uses_dpop
         )
         _require_code_grant(authorization_server)
         assert client.client_id is not None
@@ -290,7 +290,7 @@ class OAuth(Authorizer):
         return tokens.refresh_token is not None
 
     async def _renew(self, fetch: Fetcher, tokens: Tokens, authorization_server: AuthorizationServer) -> Tokens:
-        client = self._client_for_renewal(await self._drawer.client(), authorization_server)
+        client = self._client_for_renewal(await self._records.client(), authorization_server)
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
         credential = client_credential(client, authorization_server)
         key = None if tokens.dpop_key is None else self._key
@@ -311,10 +311,10 @@ class OAuth(Authorizer):
         raise AuthError("What the client is known by was not kept")
 
     async def _forget_client(self) -> bool:
-        stored = await self._drawer.client()
+        stored = await self._records.client()
         if stored is None or not stored.is_dynamic:
             return False
-        await self._drawer.save_client(None)
+        await self._records.save_client(None)
         return True
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.auth.client.storage import RecordDrawer
+from dragoman.auth.client.storage import LoginRecords
 from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation
 from dragoman.auth.client.token_endpoint import BASIC, NONE, POST, accepted_body
 from dragoman.auth.fetcher import Fetcher, text_list_member, text_member
@@ -50,7 +50,7 @@ class ClientDeclaration(Struct):
 async def registered_client(
     fetch: Fetcher,
     authorization_server: AuthorizationServer,
-    drawer: RecordDrawer,
+    records: LoginRecords,
     declaration: ClientDeclaration,
     redirect_uri: str,
     scope: str | None,
@@ -62,15 +62,15 @@ async def registered_client(
     Raises:
         AuthError: the authorization server supports no kind of registration, or refuses.
     """
-    stored = await drawer.client() or ClientInformation()
+    stored = await records.client() or ClientInformation()
     issuer = authorization_server.issuer
     if declaration.client_id is not None:
-        await bind_to_issuer(issuer, drawer, declaration.client_id)
+        await bind_to_issuer(issuer, records, declaration.client_id)
         return declaration.information(issuer)
     if stored.is_usable and _fits(stored, issuer, redirect_uri):
         if stored.issuer is None:
             stored.issuer = issuer
-            await drawer.save_client(stored)
+            await records.save_client(stored)
         return stored
     if declaration.uses_metadata_url(authorization_server):
         # This id is the same at every issuer, so the registration is not stored.
@@ -81,16 +81,16 @@ async def registered_client(
         )
     registered = await _register(fetch, authorization_server, declaration, redirect_uri, scope, dpop=dpop)
     registered.pending = stored.pending
-    await drawer.save_client(registered)
+    await records.save_client(registered)
     return registered
 
 
-async def bind_to_issuer(issuer: str, drawer: RecordDrawer, client_id: str | None) -> None:
+async def bind_to_issuer(issuer: str, records: LoginRecords, client_id: str | None) -> None:
     """Store that the author's credentials belong to an issuer."""
-    stored = await drawer.client()
+    stored = await records.client()
     if stored is None or stored.issuer != issuer:
         pending = {} if stored is None else stored.pending
-        await drawer.save_client(ClientInformation(client_id=client_id, issuer=issuer, pending=pending))
+        await records.save_client(ClientInformation(client_id=client_id, issuer=issuer, pending=pending))
 
 
 def _fits(stored: ClientInformation, issuer: str, redirect_uri: str) -> bool:

@@ -41,8 +41,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
 _logger = logging.getLogger("dragoman.auth")
 
 
-class RecordDrawer:
-    """The drawer of one server in a storage; converts between records and plain JSON."""
+class LoginRecords:
+    """The records of one login in a storage: tokens and client registration, converted from and to plain JSON."""
 
     def __init__(self, storage: TokenStorage | Drawers, key: str) -> None:
         self._storage: TokenStorage = storage.drawer(key) if isinstance(storage, Drawers) else storage
@@ -69,22 +69,33 @@ class RecordDrawer:
         return nullcontext() if lock is None else lock()
 
 
-class _MemoryDrawer:
+class MemoryDrawer:
+    """The records of one login in memory."""
+
     def __init__(self) -> None:
-        self._tokens: dict[str, Any] | None = None
-        self._client: dict[str, Any] | None = None
+        self._records: dict[str, Any] = {}
 
     def tokens(self) -> dict[str, Any] | None:
-        return self._tokens
+        """Return the tokens that were saved last."""
+        return self._read("tokens")
 
     def save_tokens(self, tokens: dict[str, Any] | None) -> None:
-        self._tokens = tokens
+        """Save the tokens; None deletes them."""
+        self._save("tokens", tokens)
 
     def client_information(self) -> dict[str, Any] | None:
-        return self._client
+        """Return the client registration that was saved last."""
+        return self._read("client")
 
     def save_client_information(self, information: dict[str, Any] | None) -> None:
-        self._client = information
+        """Save the client registration; None deletes it."""
+        self._save("client", information)
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        return self._records.get(name)
+
+    def _save(self, name: str, value: dict[str, Any] | None) -> None:
+        self._records[name] = value
 
 
 class MemoryStorage:
@@ -95,14 +106,14 @@ class MemoryStorage:
     """
 
     def __init__(self) -> None:
-        self._drawers: dict[str, _MemoryDrawer] = {}
+        self._drawers: dict[str, MemoryDrawer] = {}
 
     def __repr__(self) -> str:
-        return f"<MemoryStorage of {len(self._drawers)} logins>"
+        return f"<{type(self).__name__} of {len(self._drawers)} logins>"
 
-    def drawer(self, key: str) -> _MemoryDrawer:
+    def drawer(self, key: str) -> MemoryDrawer:
         """Return the storage of one server and client."""
-        return self._drawers.setdefault(key, _MemoryDrawer())
+        return self._drawers.setdefault(key, MemoryDrawer())
 
 
 class FileStorage:
@@ -129,37 +140,20 @@ class FileStorage:
         return FileDrawer((self._folder or state_folder() / "auth") / f"{name}.json")
 
 
-class FileDrawer:
-    """One file of a file storage."""
+class FileDrawer(MemoryDrawer):
+    """One file of a file storage; memory holds the records only if the file cannot be written."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
-        self._unwritten: dict[str, Any] | None = None
-        """The content, if the file could not be written."""
 
-    def tokens(self) -> dict[str, Any] | None:
-        """Return the tokens that were saved last."""
-        return self._member("tokens")
-
-    def save_tokens(self, tokens: dict[str, Any] | None) -> None:
-        """Save the tokens; None deletes them."""
-        self._save("tokens", tokens)
-
-    def client_information(self) -> dict[str, Any] | None:
-        """Return the client registration that was saved last."""
-        return self._member("client")
-
-    def save_client_information(self, information: dict[str, Any] | None) -> None:
-        """Save the client registration; None deletes it."""
-        self._save("client", information)
-
-    def _member(self, name: str) -> dict[str, Any] | None:
-        found = self._read().get(name)
+    def _read(self, name: str) -> dict[str, Any] | None:
+        found = self._content().get(name)
         return found if isinstance(found, dict) else None
 
-    def _read(self) -> dict[str, Any]:
-        if self._unwritten is not None:
-            return self._unwritten
+    def _content(self) -> dict[str, Any]:
+        if self._records:
+            return self._records
         try:
             with _refusing_unsafe():
                 require_private(self._path.parent, WRITABLE_BY_OTHERS)
@@ -172,7 +166,7 @@ class FileDrawer:
         return {}
 
     def _save(self, name: str, value: dict[str, Any] | None) -> None:
-        content = {**self._read(), name: value}
+        content = {**self._content(), name: value}
         try:
             with _refusing_unsafe():
                 private_folder(self._path.parent, WRITABLE_BY_OTHERS)
@@ -180,11 +174,11 @@ class FileDrawer:
                 with written_beside(self._path, encoded, lasting=True) as fresh:
                     fresh.replace(self._path)
         except OSError as error:
-            if self._unwritten is None:
+            if not self._records:
                 _logger.warning(
                     "%s cannot be written (%s): what it holds lasts until the process ends", self._path, error
                 )
-            self._unwritten = content
+            self._records = content
 
     @asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
@@ -236,30 +230,24 @@ async def _acquire(descriptor: int, path: Path) -> None:
         raise AuthError(f"Another process has been renewing the tokens in {path} for too long; end it") from None
 
 
-class IssuerStorage:
+class IssuerStorage(MemoryStorage):
     """Keeps tokens in memory, and stores in a file which authorization server the credentials belong to.
 
     It is for programs that can get new tokens at any time: no secret is written, and after a restart the program still
     detects that a server names another authorization server.
     """
 
-    def __init__(self) -> None:
-        self._drawers: dict[str, _MemoryDrawer] = {}
-
-    def drawer(self, key: str) -> _MemoryDrawer:
+    def drawer(self, key: str) -> MemoryDrawer:
         """Return the storage of one server and client."""
-        return self._drawers.setdefault(key, _issuer_drawer(key))
+        if key not in self._drawers:
+            try:
+                self._drawers[key] = _IssuerDrawer(FileStorage().drawer(key))
+            except RuntimeError as error:
+                _logger.warning("A restart forgets which issuer the credentials belong to (%s); give issuer=", error)
+        return super().drawer(key)
 
 
-def _issuer_drawer(key: str) -> _MemoryDrawer:
-    try:
-        return _IssuerDrawer(FileStorage().drawer(key))
-    except RuntimeError as error:
-        _logger.warning("A restart forgets which issuer the credentials belong to (%s); give issuer=", error)
-        return _MemoryDrawer()
-
-
-class _IssuerDrawer(_MemoryDrawer):
+class _IssuerDrawer(MemoryDrawer):
     def __init__(self, file: FileDrawer) -> None:
         super().__init__()
         self._file = file

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -29,12 +29,17 @@ _INVALID = BadToken("The token is not valid here")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
-class Verifier(Protocol):
-    """An object that returns the identity that a token belongs to.
+@runtime_checkable
+class JudgingVerifier(Protocol):
+    """An object that also says why a token is refused; `Bearer` gives the reason to the client and to the log."""
 
-    If a verifier also has `async def judge(token, audience) -> Identity | BadToken`, `Bearer` calls that method, and
-    gives the client and the log the reason of a refusal.
-    """
+    async def judge(self, token: str, audience: str) -> Identity | BadToken:
+        """Return the identity that a token for an audience belongs to, or why the token is refused."""
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """An object that returns the identity that a token belongs to; it may also be a `JudgingVerifier`."""
 
     async def verify(self, token: str, audience: str) -> Identity | None:
         """Return the identity that a token for an audience belongs to; None if the token is refused."""
@@ -151,9 +156,9 @@ class Bearer:
     async def _verify(self, token: str) -> Identity | BadToken:
         verifier: Any = self._verifier
         found: Any
-        if hasattr(verifier, "judge"):
+        if isinstance(verifier, JudgingVerifier):
             found = await verifier.judge(token, self.resource)
-        elif hasattr(verifier, "verify"):
+        elif isinstance(verifier, Verifier):
             found = await verifier.verify(token, self.resource)
         else:
             found = await invoke(verifier, token)
@@ -183,7 +188,7 @@ def identity_of(found: Any) -> Identity | None:
         return found
     if isinstance(found, str):
         return Identity(found)
-    raise TypeError(f"Whoever tells who sends a request must return an Identity, a name or None, not {type(found)}")
+    raise TypeError(f"The function for `auth` must return an Identity, a name or None, not {type(found)}")
 
 
 def challenge(**parts: str | None) -> str:

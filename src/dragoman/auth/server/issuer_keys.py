@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from typing import Any
 
 from dragoman.auth.fetcher import OK, Fetcher, text_member
@@ -30,6 +29,7 @@ from dragoman.auth.urls import authorization_server_metadata_urls, require_secur
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.tasks import is_pending_here
+from dragoman.types.memo import Recent
 
 KEPT_SECONDS = 3600.0
 RETRY_SECONDS = 5.0
@@ -55,7 +55,7 @@ class IssuerKeys:
         self._refetching: asyncio.Task[bool] | None = None
         """The refetch for unknown keys, until its fetch begins."""
         self._waiting = 0
-        self._missing: OrderedDict[int, float] = OrderedDict()
+        self._missing: Recent[int, float] = Recent(MAX_MISSING)
         """Hashes of the key ids that were not found, and the time until which they are refused at once."""
 
     async def find(self, kid: str | None) -> list[Any]:
@@ -67,7 +67,7 @@ class IssuerKeys:
         if time.monotonic() >= self._fetch_at or (not self._keys and is_pending_here(self._fetching)):
             await self._fetch()
         if not self._keys:
-            raise AuthError(f"Tokens cannot be verified: the keys of {redacted(self._issuer)} cannot be had")
+            raise AuthError(f"Tokens cannot be verified: the keys of {redacted(self._issuer)} are not available")
         found = self._known(kid)
         if not found and isinstance(kid, str) and self._missing.get(hash(kid), 0.0) <= time.monotonic():
             found = await self._find_unknown(kid)
@@ -95,9 +95,6 @@ class IssuerKeys:
         found = self._known(kid)
         if was_fetched and not found:
             self._missing[hash(kid)] = time.monotonic() + MISSING_SECONDS
-            self._missing.move_to_end(hash(kid))
-            if len(self._missing) > MAX_MISSING:
-                self._missing.popitem(last=False)
         return found
 
     async def _refetch(self) -> bool:
@@ -126,7 +123,7 @@ class IssuerKeys:
         except (AuthError, TimeoutError) as error:
             self._fetch_at = time.monotonic() + (RETRY_SECONDS_WITH_KEYS if self._keys else RETRY_SECONDS)
             reason = "it takes too long to answer" if isinstance(error, TimeoutError) else str(error)
-            _logger.warning("The keys of %s cannot be had: %s", redacted(self._issuer), reason)
+            _logger.warning("The keys of %s are not available: %s", redacted(self._issuer), reason)
             return False
         self._fetch_at = time.monotonic() + KEPT_SECONDS
         return True

@@ -15,7 +15,6 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -30,6 +29,7 @@ from dragoman.auth.urls import require_secure
 from dragoman.errors import AuthError
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.tasks import retrieve_exception
+from dragoman.types.memo import Recent
 
 LEEWAY_SECONDS = 60
 ANSWER_SECONDS = 30.0
@@ -252,7 +252,7 @@ class Introspection(_ClaimsVerifier):
         self._audience = audience
         self._clock = clock
         self._authorization = basic_client_authorization(client_id, client_secret)
-        self._answers: OrderedDict[bytes, tuple[float, Identity | BadToken]] = OrderedDict()
+        self._answers: Recent[bytes, tuple[float, Identity | BadToken]] = Recent(MAX_ANSWERS)
         self._inquiries: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inquiries] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -278,9 +278,6 @@ class Introspection(_ClaimsVerifier):
         verdict = self._verdict(claims, audience)
         kept = ANSWER_SECONDS if isinstance(verdict, BadToken) else min(self._seconds_left(claims), ANSWER_SECONDS)
         self._answers[key] = time.monotonic() + kept, verdict
-        self._answers.move_to_end(key)
-        if len(self._answers) > MAX_ANSWERS:
-            self._answers.popitem(last=False)
         return verdict
 
     async def _ask(self, token: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import itertools
 import logging
 import os
 import re
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
@@ -34,6 +33,7 @@ from dragoman.runtime.backoff import backoff
 from dragoman.runtime.callables import invoke
 from dragoman.runtime.offload import offload
 from dragoman.types import Json
+from dragoman.types.memo import Recent
 
 _logger = logging.getLogger("dragoman.chat")
 
@@ -89,7 +89,7 @@ class AnyLlm:
         self._strict = strict
         self._options = options
         self._providers: dict[asyncio.AbstractEventLoop, asyncio.Future[Any]] = {}
-        self._extras: OrderedDict[str, ProviderExtras] = OrderedDict()
+        self._extras: Recent[str, ProviderExtras] = Recent(MAX_EXTRAS)
 
     @property
     def name(self) -> str:
@@ -134,9 +134,8 @@ class AnyLlm:
         return backoff(attempt, FIRST_PAUSE, MAX_PAUSE) if error.retry_after is None else error.retry_after
 
     def _keep_extras(self, reader: CompletionReader) -> None:
-        self._extras |= reader.extras()
-        while len(self._extras) > MAX_EXTRAS:
-            self._extras.popitem(last=False)
+        for id, extras in reader.extras().items():
+            self._extras[id] = extras
 
     async def aclose(self) -> None:
         """Close the connections that this event loop has to the provider."""

@@ -18,6 +18,7 @@ import msgspec
 from dragoman.chat.messages import Delta, Media, Message, Text, ToolCallDelta, ToolSpec, Usage
 from dragoman.chat.models.answers import CallPieces, PartialCall, new_call_id
 from dragoman.schema import dialects
+from dragoman.schema.walk import with_subschemas
 from dragoman.types import Json
 
 ANTHROPIC = frozenset({"anthropic", "azureanthropic", "vertexaianthropic"})
@@ -59,18 +60,12 @@ def _tool(tool: ToolSpec, provider: str, *, strict: bool) -> Json:
     return {"type": "function", "function": function}
 
 
-def _without_nullable(schema: Json) -> Json:
-    plain = {key: value for key, value in schema.items() if key != "nullable"}
-    if schema.get("nullable"):
+def _without_nullable(schema: Json, *_: Any) -> Json:
+    plain = with_subschemas(schema, _without_nullable)
+    if plain.pop("nullable", False):
         plain["type"] = [schema["type"], "null"]
         if "enum" in schema:
             plain["enum"] = [*schema["enum"], None]
-    if "properties" in schema:
-        plain["properties"] = {name: _without_nullable(part) for name, part in schema["properties"].items()}
-    if "items" in schema:
-        plain["items"] = _without_nullable(schema["items"])
-    if "anyOf" in schema:
-        plain["anyOf"] = [_without_nullable(part) for part in schema["anyOf"]]
     return plain
 
 

@@ -17,11 +17,11 @@ from dragoman.runtime.terminal import printable_line
 
 if TYPE_CHECKING:
     from dragoman.auth.client.oauth import OAuth
-    from dragoman.auth.client.storage import RecordDrawer
+    from dragoman.auth.client.storage import LoginRecords
     from dragoman.auth.client.stored_records import Tokens
 
 
-def _oauth_of(url: str, scope: str | None = None) -> tuple[OAuth, RecordDrawer]:
+def _oauth_of(url: str, scope: str | None = None) -> tuple[OAuth, LoginRecords]:
     """Return the `OAuth` of the command for a server, and the storage of that server."""
     oauth = command_oauth(scope=scope)
     try:
@@ -49,9 +49,9 @@ async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
     from dragoman.client.client import AsyncClient
 
     show_logs(terminal)
-    oauth, drawer = _oauth_of(url, " ".join(scope) or None)
+    oauth, records = _oauth_of(url, " ".join(scope) or None)
     async with make_client(AsyncClient, ResolvedTarget(url, url), {"auth": oauth, "connect_timeout": 600.0}):
-        tokens = await drawer.tokens()
+        tokens = await records.tokens()
     if terminal.settings.json:
         terminal.write_json(_facts(url, tokens))
     elif tokens is None:
@@ -112,11 +112,11 @@ def _line(url: str, tokens: Tokens) -> str:
 @in_event_loop
 async def logout(terminal: Terminal, url: str) -> None:
     """Forget the login, and what the authorization server knows the command by."""
-    _, drawer = _oauth_of(url)
-    async with drawer.lock():
-        was_there = await drawer.tokens() is not None
-        await drawer.save_tokens(None)
-        await drawer.save_client(None)
+    _, records = _oauth_of(url)
+    async with records.lock():
+        was_there = await records.tokens() is not None
+        await records.save_tokens(None)
+        await records.save_client(None)
     if terminal.settings.json:
         terminal.write_json({"url": url, "loggedIn": False, "forgotten": was_there})
     else:

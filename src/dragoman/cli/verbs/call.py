@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from dragoman.client.hear.notifications import LogMessage
 
-INTERNAL_ERROR = "Internal error occurred"
-"""The text that servers send instead of the text of an unexpected exception."""
-
 
 @click.command("call", short_help="Call a tool.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] TOOL [KEY=VALUE ...]")
@@ -61,6 +58,8 @@ async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | N
         finally:
             progress.close()
     if result.is_error and not settings.json:
+        from dragoman.server.dispatch.runner import INTERNAL_ERROR  # the protocol has no other mark of a crash
+
         text = " ".join(result.text.split()) or "it did not say why"
         hint = "; the server's log says why, and --verbose shows that of a program" if text == INTERNAL_ERROR else ""
         terminal.report(f"dragoman: the tool failed: {text}{hint}")

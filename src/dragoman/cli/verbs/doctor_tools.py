@@ -9,7 +9,7 @@ from dragoman.schema.compile import compile_schema
 from dragoman.schema.dialects import for_openai
 from dragoman.schema.inline import inline
 from dragoman.schema.naming import MAX_NAME_LENGTH, property_alias, safe_name
-from dragoman.schema.walk import mapping, objects
+from dragoman.schema.walk import COMPOSED, mapping, objects
 
 MAX_DESCRIPTION = 1024
 Problem = tuple[str, str]
@@ -60,4 +60,4 @@ def _dialects(schema: types.Json) -> Iterator[Problem]:
         yield "it takes a list and does not say of what, which OpenAI's API refuses", f"add `items`; {_ADAPTED}"
 
 
-_REFUSED_AT_TOP = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "enum", "if"})
+_REFUSED_AT_TOP = COMPOSED - {"$dynamicRef", "dependentSchemas", "const"}

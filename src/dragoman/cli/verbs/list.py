@@ -1,4 +1,4 @@
-"""`dragoman list [TARGET]`: list the tools, prompts and resources of a server."""
+"""`dragoman list [TARGET]`: list the tools, prompts, resources and skills of a server."""
 
 from __future__ import annotations
 
@@ -15,12 +15,18 @@ from dragoman.runtime.terminal import printable_line
 if TYPE_CHECKING:
     from dragoman import types
 
-_KINDS = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "resource_templates")}
+_KINDS = {
+    "tools": ("tools",),
+    "prompts": ("prompts",),
+    "resources": ("resources", "resource_templates"),
+    "skills": ("skills",),
+}
 _TITLES = {
     "tools": "Tools",
     "prompts": "Prompts",
     "resources": "Resources",
     "resource_templates": "Resource templates",
+    "skills": "Skills",
 }
 _WIRE = {"resource_templates": "resourceTemplates"}
 
@@ -30,11 +36,12 @@ _WIRE = {"resource_templates": "resourceTemplates"}
 @click.option("--tools", is_flag=True, help="Tools.")
 @click.option("--prompts", is_flag=True, help="Prompts.")
 @click.option("--resources", is_flag=True, help="Resources and resource templates.")
+@click.option("--skills", is_flag=True, help="Skills.")
 @connecting
 @click.pass_obj
 @in_event_loop
 async def command(terminal: Terminal, /, target: str | None, **flags: bool) -> None:
-    """Show the tools, prompts, resources and resource templates of a server."""
+    """Show the tools, prompts, resources, resource templates and skills of a server."""
     from dragoman.cli.elicitation import TerminalElicitation
 
     names = [name for name in _KINDS if flags[name]] or list(_KINDS)
@@ -42,7 +49,7 @@ async def command(terminal: Terminal, /, target: str | None, **flags: bool) -> N
     # Some servers list certain tools only for clients that support elicitation, as `dragoman call` does.
     elicitation = TerminalElicitation(terminal)
     async with connected(terminal, await resolve_target(terminal, target), on_elicitation=elicitation) as client:
-        found = {kind: [bound.definition for bound in await getattr(client, kind)()] for kind in kinds}
+        found = {kind: [_definition(bound) for bound in await getattr(client, kind)()] for kind in kinds}
         if terminal.settings.json:
             about = {"server": client.server_info, "protocolVersion": client.protocol_version}
             about["instructions"] = client.instructions
@@ -57,7 +64,13 @@ async def command(terminal: Terminal, /, target: str | None, **flags: bool) -> N
         terminal.report("The server offers nothing of this kind.")
 
 
+def _definition(bound: Any) -> Any:
+    return getattr(bound, "definition", None) or bound.entry
+
+
 def _line(kind: str, item: Any) -> str:
+    if kind == "skills":
+        return f"{item.frontmatter['name']}  {' '.join(item.frontmatter['description'].split())}"
     if kind == "tools":
         head = f"{item.name}({', '.join(tool_arguments(item))}){_hints(item)}"
     elif kind == "prompts":

@@ -1,6 +1,6 @@
-"""`dragoman run --reload`: serve in a child process, and restart it when a Python file changes.
+"""`dragoman run --reload`: serve in a child process, and restart it when a Python file or a SKILL.md changes.
 
-The parent compares the names, sizes and times of the Python files below the served file's folder three times a second.
+The parent compares the names, sizes and times of these files below the served file's folder three times a second.
 A child that failed is restarted at the next change. Over stdio the new child has the same streams, and the client has
 to initialize again.
 """
@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from dragoman.cli.verbs.run import parse, split_target
+from dragoman.cli.server_file import split_target
+from dragoman.cli.verbs.run import parse
 from dragoman.runtime.terminal import printable_line
 
 POLL_SECONDS = 0.3
@@ -96,12 +97,12 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def snapshot(folder: Path) -> Snapshot:
-    """Return the time and the size of each Python file below a folder."""
+    """Return the time and the size of each Python file and SKILL.md below a folder."""
     found: Snapshot = {}
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
         for name in files:
-            if name.endswith(".py") and len(found) < MAX_FILES:
+            if (name.endswith(".py") or name == "SKILL.md") and len(found) < MAX_FILES:
                 path = f"{parent}{os.sep}{name}"
                 try:
                     facts = os.stat(path)  # noqa: PTH116

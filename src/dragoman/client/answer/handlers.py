@@ -64,11 +64,11 @@ class Handlers:
         self.roots = roots
         self._slots = HandlerSlots(MAX_CONCURRENT)  # for the handlers of `on_request` and of extensions
         self._declared = _declared(capabilities)
-        self._served = served or {}
+        self._served = {} if served is None else served
         self.server = server
         self._has_given_name = server is not None
 
-    def meet(self, info: types.Implementation | None) -> None:
+    def use_server_name(self, info: types.Implementation | None) -> None:
         """Use the name that the server gives itself, if no name was given."""
         if not self._has_given_name:
             self.server = None if info is None else info.name
@@ -139,7 +139,7 @@ class Handlers:
         if method == "ping":
             return types.Result()
         if method in self._requests:
-            return partial(self._call, self._requests[method], _decode_object, params)
+            return partial(self._call, self._requests[method], decode_object, params)
         if method in self._served:
             return partial(self._call, *self._served[method], params)
         raise MethodNotFound(f"This client does not serve {method[:MAX_QUOTED_CHARACTERS]}")
@@ -169,7 +169,12 @@ def _declared(given: Any) -> types.ClientCapabilities | dict[str, Any]:
     return {name: getattr(read, name) for name in given}
 
 
-def _decode_object(params: bytes | Raw) -> types.Json:
+def decode_object(params: bytes | Raw) -> types.Json:
+    """Decode the parameters of a request.
+
+    Raises:
+        InvalidParams: the parameters are not an object.
+    """
     try:
         return msgspec.json.decode(params, type=types.Json)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -42,7 +42,7 @@ from dragoman.protocol.methods import declares
 from dragoman.protocol.peer import CANCELLED, Answered, Event, Peer, PeerReply, Progressed, RequestCancelled
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.versions import Version
-from dragoman.runtime.tasks import current_task
+from dragoman.runtime.tasks import current_task, keep_until_done
 
 CLOSE_SECONDS = 5.0
 TIMED_OUT, ABANDONED = "Request timed out", "The client does not wait for it any more"
@@ -293,7 +293,7 @@ class ServerConnection:
         if token is not None and (token in tokens or token in peer.waiting):
             raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
         meta, headers = self._meta(method, id, options), options.headers
-        if self.link.is_http and options.mirrored is not None and self._peer.version.stateless:
+        if self.link.is_http and options.mirrored is not None and self._peer.version.mirrors_headers:
             headers = {**options.mirrored.build(params["arguments"]), **(headers or {})}
         pending = _Pending(options.on_progress)
         data = peer.send_request(id, method, {**params, "_meta": meta} if meta else params, pending)
@@ -315,12 +315,9 @@ class ServerConnection:
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
         assert message.id is not None
         notification = self._peer.cancel(message.id, _cancellation_reason(error))
-        # Over HTTP, the client cancels a stateless request by closing its response.
-        is_closed = self.link.is_http and self._peer.version.stateless
+        is_closed = self.link.is_http and self._peer.version.cancels_by_closing
         if notification is not None and may_cancel and self.is_alive and not is_closed:
-            sending = self._start(self._send_quietly(Outgoing(notification, CANCELLED)))
-            self._cancellations.add(sending)
-            sending.add_done_callback(self._cancellations.discard)
+            keep_until_done(self._start(self._send_quietly(Outgoing(notification, CANCELLED))), self._cancellations)
 
     async def _send_quietly(self, message: Outgoing) -> None:
         with suppress(TransportError, RpcError):
@@ -356,10 +353,7 @@ class ServerConnection:
         return {**params, "_meta": {**params.get("_meta", {}), **self._envelope}} if self._envelope else dict(params)
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = self._loop.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
+        return keep_until_done(self._loop.create_task(work), self._background)
 
     def receive(self, data: bytes) -> asyncio.Future[None] | None:
         """Handle a message of the server; the transport waits for a returned future before the next message."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -21,6 +22,7 @@ from dragoman.client.connect.credentials import Credentials, Headers, auth_requi
 from dragoman.client.connect.link import DuplexLink, Link, OneMethodLink, SendsRequests
 from dragoman.errors import ConnectError
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.urls import HTTP_SCHEMES
 from dragoman.transports.contract import Transport
 from dragoman.transports.memory import MemoryConnection
 
@@ -30,6 +32,9 @@ class Connects(Protocol):
 
     def connect(self, send: Callable[[bytes], None], /) -> MemoryConnection:
         """Serve one connection."""
+
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Return the context in which the server serves."""
 
     def handle_json(self, body: bytes, /) -> bytes | None:
         """Answer one message."""
@@ -140,7 +145,7 @@ def _url_endpoint(url: str, transport: str | None, options: EndpointOptions) -> 
     if getattr(authorization, "network", options) is None:
         authorization.network = options.network
     address = urlsplit(url)
-    if address.scheme not in ("http", "https"):
+    if address.scheme not in HTTP_SCHEMES:
         raise ValueError(f"There is no transport for {url}; give a URL that begins with http:// or https://")
     key = ("http", address.scheme, address.netloc, address.path)
     if transport == "sse":
@@ -207,7 +212,7 @@ def _server_endpoint(server: Any) -> Endpoint:
     def link() -> Link:
         from dragoman.transports.memory import MemoryTransport
 
-        return DuplexLink(MemoryTransport(server.connect))
+        return DuplexLink(MemoryTransport(server.connect, server.serving))
 
     return Endpoint(key=None, link=link)
 

@@ -26,7 +26,10 @@ One time-out covers all of these steps together. It is paused while a person log
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -42,6 +45,7 @@ from dragoman.errors import (
     ConnectError,
     HttpError,
     RpcError,
+    StoreError,
     Timeout,
     TransportError,
     UnsupportedVersion,
@@ -64,7 +68,9 @@ from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.types import decode
 
 if TYPE_CHECKING:
-    from dragoman.stores.local.state import LocalState
+    from dragoman.stores import Revised, State
+
+_logger = logging.getLogger("dragoman.client")
 
 Mode = Literal["auto", "handshake", "stateless"]
 PROBE_SECONDS = 5.0
@@ -93,7 +99,7 @@ def offered_versions(mode: Mode = "auto", protocol_version: str | None = None) -
     pinned = find_version(protocol_version)
     if pinned is None or pinned not in versions:
         known = ", ".join(version_names(versions))
-        raise ValueError(f"protocol_version {protocol_version!r} cannot be had with mode {mode!r}; there are {known}")
+        raise ValueError(f"protocol_version {protocol_version!r} is not available with mode {mode!r}; use {known}")
     return (pinned,)
 
 
@@ -142,10 +148,8 @@ class Connector:
         """Return the version to offer a server that is known to require a handshake, if this client has it."""
         version = self._remembered.get(self.endpoint.key)
         if version not in self.versions:
-            store = self._silent_servers() if stateless_versions(self.versions) else None
-            # The folder is not created only to be read.
-            value = None if store is None or not store.folder.is_dir() else await store.get(repr(self.endpoint.key))
-            version = None if value is None else find_version(value.decode())
+            stored = await self._stored() if stateless_versions(self.versions) else None
+            version = None if stored is None else find_version(stored.value.decode())
         return version if version in self.versions else None
 
     def remember(self, version: Version | None) -> None:
@@ -158,28 +162,43 @@ class Connector:
 
     async def remember_silent(self, version: Version) -> None:
         """Store for other processes that the server does not answer the probe."""
-        store = self._silent_servers()
-        if store is not None:
-            await store.set(repr(self.endpoint.key), version.name.encode(), ttl=REMEMBERED_SECONDS)
+        async with self._silent_servers() as (servers, key):
+            if servers is not None:
+                await servers.set(key, version.name.encode(), ttl=REMEMBERED_SECONDS)
 
     async def forget(self) -> None:
         """Forget that the server requires a handshake, in this process and in the store."""
         self.remember(None)
-        store = self._silent_servers()
-        if store is not None and store.folder.is_dir() and await store.get(repr(self.endpoint.key)) is not None:
-            await store.set(repr(self.endpoint.key), b"", ttl=0)
+        async with self._silent_servers() as (servers, key):
+            if servers is not None:
+                await servers.delete(key)
 
-    def _silent_servers(self) -> LocalState | None:
-        """Return the store of silent servers; None without a key, and over HTTP, where every server answers."""
+    async def _stored(self) -> Revised | None:
+        found = None
+        async with self._silent_servers() as (servers, key):
+            if servers is not None:
+                found = await servers.get(key)
+        return found
+
+    @asynccontextmanager
+    async def _silent_servers(self) -> AsyncIterator[tuple[State | None, str]]:
+        """Open the store of silent servers, and give the key of this one; a connection does not need the store.
+
+        There is no store without a key, and over HTTP, where every server answers.
+        """
         if self.endpoint.key is None or self.endpoint.is_http:
-            return None
-        from dragoman.runtime.user_files import state_folder
-        from dragoman.stores.local.state import LocalState
+            yield None, ""
+            return
+        from dragoman.stores import Local
 
+        store = Local()
         try:
-            return LocalState(state_folder() / "clients" / "handshakes")
-        except RuntimeError:  # there is no home folder
-            return None
+            name = repr(self.endpoint.key).encode("utf-8", "surrogatepass")
+            yield store.state("silentservers"), hashlib.sha256(name).hexdigest()
+        except StoreError as error:
+            _logger.warning("The client cannot remember which servers do not answer the probe: %s", error)
+        finally:
+            await store.close()
 
 
 class _ConnectAttempt:
@@ -214,11 +233,8 @@ class _ConnectAttempt:
         seconds = f"{self._connector.timeout:g} seconds"
         if self._awaited is None:
             return Timeout(f"The connection could not be opened within {seconds}")
-        return Timeout(
-            f"The server did not answer {self._awaited} within {seconds}; is it an MCP server? If it needs longer,"
-            " raise connect_timeout",
-            self._awaited_id,
-        )
+        message = f"The server did not answer {self._awaited} within {seconds}; is it an MCP server?"
+        return Timeout(message, self._awaited_id, "connect_timeout")
 
     def _pause_timeout(self, is_paused: bool) -> None:  # noqa: FBT001
         deadline, now = self._timeout.when(), asyncio.get_running_loop().time()

@@ -91,6 +91,7 @@ class HttpLink(Link):
         if is_initialize:
             self.session_id = None
         answered = message.answered
+        is_resumable = self.version is None or not self.version.cancels_by_closing
         for challenges in range(MAX_CHALLENGES + 1):
             sent = self._copied_headers() or await self._common_headers("POST")
             self._add_headers(message, sent)
@@ -100,8 +101,8 @@ class HttpLink(Link):
                     sent,
                     self._receive if answered is None else partial(self._receive_for, message, answered),
                     answered=_always if answered is None else answered,
-                    resume=None if self.version is not None and self.version.stateless else self._stream_headers,
-                    heard=self._note_session if is_initialize else None,
+                    resume=self._stream_headers if is_resumable else None,
+                    on_head=self._note_session if is_initialize else None,
                 )
                 response = await (posting if message.id is not None else _acknowledged(posting))
             except ResumptionRefused as refused:
@@ -128,7 +129,7 @@ class HttpLink(Link):
     def _has_no_receiver(self, answer: bytes) -> bool:
         """Tell whether an answer must not be posted: an error without an id, or any answer in the stateless era."""
         # MUST (2026-07-28): the body of a POST is a request or a notification.
-        if self.version is not None and self.version.stateless:
+        if self.version is not None and self.version.asks_in_results:
             return True
         decoded = jsonrpc.decode(answer, self._limits)
         return isinstance(decoded, jsonrpc.ErrorResponse) and decoded.id is None
@@ -151,7 +152,7 @@ class HttpLink(Link):
     def _add_headers(self, message: Outgoing, sent: CIMultiDict[str]) -> None:
         """Add the headers of this message alone."""
         version = self.version
-        if version is not None and version.stateless and message.method is not None:
+        if version is not None and version.mirrors_headers and message.method is not None:
             sent.update(_method_headers(version.name, message.method, message.name))
         if message.headers:
             for name, value in message.headers.items():
@@ -239,7 +240,7 @@ class HttpLink(Link):
 
     def open_standalone_stream(self) -> None:
         """Read the standalone stream in a task, if there is a session."""
-        if self.version is not None and not self.version.stateless and self.session_id is not None:
+        if self.version is not None and not self.version.listens and self.session_id is not None:
             self._standalone_stream = asyncio.get_running_loop().create_task(self._read_standalone_stream())
 
     async def _read_standalone_stream(self) -> None:

@@ -23,7 +23,7 @@ import asyncio
 import copy
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -31,6 +31,7 @@ from dragoman.client.connect.connection import ServerConnection, connection_erro
 from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TransportError
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.backoff import backoff
+from dragoman.runtime.tasks import is_being_cancelled, keep_until_done, retrieve_exception
 
 Status = Literal["new", "connecting", "ready", "lost", "failed", "stopped"]
 
@@ -84,7 +85,7 @@ class Connections:
         self.latest: ServerConnection | None = None
         """The newest connection, which may have ended."""
         self._connecting: asyncio.Task[ServerConnection] | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring: set[asyncio.Task[Any]] = set()
         self._had_connection = False
 
     @property
@@ -120,16 +121,14 @@ class Connections:
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            waiter = asyncio.current_task()
-            if connecting.cancelled() and waiter is not None and not waiter.cancelling():
+            if connecting.cancelled() and not is_being_cancelled():
                 raise ConnectError("The client was stopped while it connected") from None
             raise
 
     def _connected(self, task: asyncio.Task[ServerConnection]) -> None:
         if self._connecting is task:
             self._connecting = None
-        if not task.cancelled():
-            task.exception()
+        retrieve_exception(task)
 
     async def _reconnect(self) -> ServerConnection:
         self.status = RECONNECTION[self.status, "connect"]
@@ -151,9 +150,7 @@ class Connections:
         if not lost.link.is_http:
             await lost.close()
             return
-        task = asyncio.get_running_loop().create_task(_close_when_drained(lost))
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
+        keep_until_done(asyncio.get_running_loop().create_task(_close_when_drained(lost)), self._retiring)
 
     async def _attempt(self, attempts: int) -> ServerConnection:
         for attempt in range(1, attempts + 1):

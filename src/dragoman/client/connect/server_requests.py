@@ -58,7 +58,8 @@ class AnswersServer(Protocol):
 class ServerRequests:
     """The server's requests on one connection.
 
-    `start` starts a task that ends with the connection. `standstill` pauses the clocks while a handler works.
+    `start` starts a task that ends with the connection. `paused_clocks` returns a context manager that pauses
+    the clocks while a handler works.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class ServerRequests:
         peer: Peer,
         link: Link,
         start: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]],
-        standstill: Callable[[], AbstractContextManager[None]],
+        paused_clocks: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.room: asyncio.Future[None] | None = None
         """A future that is done when there is room for further answers; None while there is room."""
@@ -77,7 +78,7 @@ class ServerRequests:
         self._peer = peer
         self._link = link
         self._start = start
-        self._standstill = standstill
+        self._paused_clocks = paused_clocks
         self._tasks: dict[types.RequestId, asyncio.Task[None]] = {}
         self._sizes: dict[types.RequestId, int] = {}
         """The bytes of parameters of each request that is under way."""
@@ -112,8 +113,8 @@ class ServerRequests:
 
     def _outcome(self, request: jsonrpc.Request) -> Any:
         """Return a result, an RpcError, or a function to await for one of them."""
-        if self._peer.version.stateless:
-            # A stateless server asks by `input_required`. Over HTTP a client cannot answer a request of the server.
+        if self._peer.version.asks_in_results:
+            # Over HTTP a client could not answer a request of the server.
             self.refused_stateless = True
             return MethodNotFound(f"In {self._peer.version.name} a server sends no requests")
         try:
@@ -123,7 +124,7 @@ class ServerRequests:
 
     async def _run(self, request: jsonrpc.Request, handle: Callable[[], Awaitable[Any]]) -> None:
         try:
-            with self._standstill():
+            with self._paused_clocks():
                 try:
                     outcome = await handle()
                 except Exception as error:

@@ -7,7 +7,7 @@ types, serves requests, receives notifications, and reads the fields that were a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
+from dragoman.client.answer.handlers import decode_object
 from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.options import RequestOptions
 from dragoman.protocol.extensions import ExtensionRow
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 ExtensionHandler = Callable[[Any], Any]
 """A function, plain or async, that takes the parameters: of the type in the method's row, or a dict without one."""
+AnswerNext = Callable[[], Awaitable[object]]
+"""Runs the client's handler of a request, and returns the result."""
 
 
 class ClientExtension:
@@ -49,11 +52,24 @@ class ClientExtension:
         return f"<{type(self).__name__} {', '.join(dict.fromkeys(row.id for row in self.rows))}>"
 
     def settings(self) -> types.Json:
-        """Return the settings to declare under the id of the extension; by default those of its row.
-
-        A row with a `capability` is declared at that path instead, with its own settings.
-        """
+        """Return the settings to declare under the id of the extension; by default those of its row."""
         return next((row.settings for row in self.rows if not row.capability), {})
+
+    def capability_settings(self, row: ExtensionRow) -> types.Json | None:
+        """Return the settings to declare at the `capability` path of a row; None declares nothing there."""
+        return row.settings
+
+    def bind(self, client: ExtensionClient) -> ClientExtension | None:  # noqa: ARG002
+        """Receive a client; return the object that acts for this client, or None if this object acts for it.
+
+        Example:
+            def bind(self, client):
+                return Watching(client)
+
+        The constructor of a client calls this once, before it calls any other method. The clients of a group share the
+        object that the group was given, so an extension that keeps the client returns a new object.
+        """
+        return None
 
     def params(self, request: ExtendedRequest) -> Mapping[str, Any]:  # noqa: ARG002
         """Return the parameters to add to a request of a method that the row adds parameters to.
@@ -73,6 +89,17 @@ class ClientExtension:
         raises the errors of this coroutine.
         """
         raise NotImplementedError(f"{type(self).__name__} does not finish results of {request.method}: {result!r}")
+
+    async def around_answer(self, request: ReceivedRequest, call_next: AnswerNext) -> object:  # noqa: ARG002
+        """Return the answer to a request of the protocol by the server; `call_next` runs the client's handler.
+
+        The requests are `sampling/createMessage`, `elicitation/create` and `roots/list`, in both eras. The handler may
+        still run after this coroutine has returned.
+
+        Raises:
+            RpcError: the request is refused.
+        """
+        return await call_next()
 
     def requests(self) -> Mapping[str, ExtensionHandler]:
         """Return the functions that answer the server's requests, by method."""
@@ -100,7 +127,122 @@ class ClientExtension:
         return None
 
 
-class ExtendedRequest:
+class ReceivedRequest:
+    """A request of the server, before the client's handler reads it."""
+
+    def __init__(self, method: str, params: bytes | Raw) -> None:
+        self.method = method
+        self._params = params
+
+    def __repr__(self) -> str:
+        return f"<ReceivedRequest {self.method}>"
+
+    @property
+    def params(self) -> types.Json:
+        """The parameters, as the server sent them.
+
+        Raises:
+            InvalidParams: the parameters are not an object.
+        """
+        return decode_object(self._params)
+
+
+class ExtensionClient:
+    """The client that an extension acts for.
+
+    Example:
+        class Watching(ClientExtension):
+            def bind(self, client):
+                return Watching(client)
+
+            async def changed(self, params):
+                await self.client.send("quotes/get", {"quoteId": params["quoteId"]})
+    """
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.server_name!r}>"
+
+    @property
+    def server_name(self) -> str | None:
+        """The name of the server: the client's option, or the name that the server gave itself."""
+        return self._session.handlers.server
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The protocol version of the connection; None before the client connects."""
+        latest = self._session.connections.latest
+        return None if latest is None else latest.version.name
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """The capabilities of the server; empty before the client connects."""
+        latest = self._session.connections.latest
+        return types.ServerCapabilities() if latest is None else latest.capabilities
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the client was stopped."""
+        return self._session.connections.status == "stopped"
+
+    async def start(self) -> None:
+        """Connect, if there is no connection.
+
+        Raises:
+            TransportError: the server cannot be reached.
+        """
+        await self._session.start()
+
+    async def send(
+        self, method: str, params: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> types.Json:
+        """Send a request, and return its result; the time-out is that of the client by default.
+
+        Raises:
+            RpcError: the server refused.
+            Timeout: no answer came in time.
+            TransportError: the connection was lost.
+        """
+        raw = await self._session.request(method, dict(params or {}), Raw, RequestOptions(timeout=timeout))
+        return msgspec.json.decode(raw, type=types.Json)
+
+    def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a request without waiting for its result, such as one that cancels the work of a call."""
+        self._session.send_quietly(partial(self.send, method, params))
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification.
+
+        Raises:
+            TransportError: the notification could not be sent.
+        """
+        await self._session.notify(method, params or {})
+
+    async def answer(self, asked: Mapping[str, types.InputRequest]) -> dict[str, Any]:
+        """Let the client's handlers answer input requests of the server.
+
+        Raises:
+            InputNeeded: the client has no handler for one of the input requests.
+        """
+        return await self._session.input_responses("The server", types.InputRequiredResult(dict(asked)))
+
+    async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
+        """Subscribe to notifications of the extension, as the client's `listen` does."""
+        return await self._session.subscriptions.listen(**fields)
+
+    def run_later(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run work in the background until the client is stopped; its errors are logged."""
+        self._session.send_quietly(work)
+
+    @property
+    def acknowledged(self) -> types.SubscriptionFilter:
+        """What the server has acknowledged of the subscriptions; empty while there is no connection."""
+        return self._session.subscriptions.stream.acknowledged
+
+
+class ExtendedRequest(ExtensionClient):
     """A request of the specification to which an extension adds parameters, or whose result it finishes."""
 
     def __init__(
@@ -111,12 +253,12 @@ class ExtendedRequest:
         params: Mapping[str, Any],
         options: RequestOptions,
     ) -> None:
+        super().__init__(session)
         self.method = method
         self.params = params
         """The parameters, as they are sent."""
         self.options = options
         """The call's time-outs, headers and `_meta`, and its `on_progress`."""
-        self._session = session
         self._connection = connection
 
     def __repr__(self) -> str:
@@ -138,8 +280,12 @@ class ExtendedRequest:
         known = self._session.catalog.tools.get(str(self.params.get("name"))) if self.method == "tools/call" else None
         return None if known is None else known.tool
 
-    async def send(self, method: str, params: Mapping[str, Any] | None = None) -> types.Json:
-        """Send another request, with the time-out, headers and `_meta` of the call, and return its result.
+    async def send(
+        self, method: str, params: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> types.Json:
+        """Send another request, with the headers and `_meta` of the call, and return its result.
+
+        The time-out is that of the call by default.
 
         Raises:
             RpcError: the server refused.
@@ -147,12 +293,9 @@ class ExtendedRequest:
             TransportError: the connection was lost.
         """
         options = msgspec.structs.replace(self.options, progress_token=None, mirrored=None, is_repeatable=None)
+        options.timeout = options.timeout if timeout is None else timeout
         raw = await self._session.rounds(method, dict(params or {}), Raw, options)
         return msgspec.json.decode(raw, type=types.Json)
-
-    def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a request without waiting for its result, such as one that cancels the work of the call."""
-        self._session.send_quietly(partial(self.send, method, params))
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller."""
@@ -166,7 +309,3 @@ class ExtendedRequest:
             InputNeeded: the client has no handler for one of the input requests.
         """
         return await self._session.input_responses(self.method, types.InputRequiredResult(dict(asked)))
-
-    async def listen(self, **fields: bool | Sequence[str] | None) -> types.SubscriptionFilter:
-        """Subscribe to notifications of the extension, as the client's `listen` does."""
-        return await self._session.subscriptions.listen(**fields)

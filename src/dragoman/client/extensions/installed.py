@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
@@ -15,7 +16,14 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.client.answer.callbacks import as_function
 from dragoman.client.connect.connection import ServerConnection
-from dragoman.client.extensions.contract import ClientExtension, ExtendedRequest, ExtensionHandler
+from dragoman.client.extensions.contract import (
+    ClientExtension,
+    ExtendedRequest,
+    ExtensionClient,
+    ExtensionHandler,
+    ReceivedRequest,
+)
+from dragoman.client.extensions.official import check_settings
 from dragoman.client.options import RequestOptions
 from dragoman.client.results import FurtherResult, read
 from dragoman.config import PROCESS
@@ -27,9 +35,13 @@ from dragoman.protocol.subscriptions import CORE_FIELDS, SubscriptionField
 from dragoman.protocol.versions import Version
 from dragoman.types import canonical_extension, decode
 
-P = TypeVar("P", bound=types.PaginatedResult)
+if TYPE_CHECKING:
+    from dragoman.client.session import ClientSession
+
 Given = Iterable[ClientExtension | Mapping[str, types.Json]] | Mapping[str, types.Json] | None
 LISTEN = "subscriptions/listen"
+ASKING_METHODS = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
+"""The requests of a server that the client's handlers answer."""
 OFFICIAL_RESULT_TYPES = {"task": "io.modelcontextprotocol/tasks"}
 """The official extension of each further result type."""
 
@@ -53,41 +65,56 @@ class Extensions:
     def __init__(self, given: Given = None) -> None:
         self._settings: dict[str, types.Json] = {}
         self._by_id: dict[str, ClientExtension] = {}
-        self._pages: dict[tuple[str, Version], Any] = {}
         self._last_token = 0
         anything: Any = given
         if isinstance(anything, str) or not isinstance(anything, Iterable | None):
             raise TypeError(f"extensions must be objects of a ClientExtension, or a mapping of settings, not {given!r}")
         for one in [given] if isinstance(given, Mapping) else given or ():
             self._add(one)
-        objects = self._by_id.values()
-        rows = [row for one in objects for row in one.rows]
+        rows = [row for one in self._by_id.values() for row in one.rows]
         self.table = ProtocolTable.of(rows) if rows else CORE
         self.methods = frozenset(
             name for row in rows for names in (row.params, *row.result_types.values()) for name in names
         )
         """The methods of the core that an extension adds parameters to, or whose results it finishes."""
+        self.tool_rows = [row for row in rows if "tools/call" in row.params and "tools/list" in row.entries]
+        """The rows that add parameters to calls, and fields to listed tools."""
+        self._recognizing: list[ClientExtension] = []
+        self._around: list[ClientExtension] = []
+        self.served: dict[str, tuple[Any, Callable[[bytes | Raw], Any]]] = {}
+        """The function that answers each request of the server, by method, and the decoder of the parameters."""
+        self._notified: dict[str, tuple[Any, Any]] = {}
+
+    def bind(self, session: ClientSession) -> None:
+        """Bind each extension to the client of a session, and collect what it does there.
+
+        Raises:
+            DefinitionError: an extension serves a method that its rows do not have.
+        """
+        if not self._by_id:
+            return
+        client = ExtensionClient(session)
+        objects = [one.bind(client) or one for one in self._by_id.values()]
+        self._by_id = dict(zip(self._by_id, objects, strict=True))
         self._recognizing = [one for one in objects if type(one).result_type is not ClientExtension.result_type]
-        methods = [_with_params_type(method) for row in rows for method in row.joined_methods()]
+        self._around = [one for one in objects if type(one).around_answer is not ClientExtension.around_answer]
+        methods = [_with_params_type(method) for row in self.table.extensions for method in row.joined_methods()]
         sent = [method for method in methods if "server" in method.sender]
         requests = {method.name: method for method in sent if not method.is_notification}
-        notifications: dict[str, Any] = {field.method: types.Json for row in rows for field in row.subscriptions}
+        notifications: dict[str, Any] = {
+            field.method: types.Json for row in self.table.extensions for field in row.subscriptions
+        }
         notifications |= {method.name: method.params for method in sent if method.is_notification}
-        self.served = {
-            name: (function, requests[name].decode_params)
-            for one in objects
-            for name, function in _checked(one, one.requests(), requests)
-        }
-        """The function that answers each request of the server, by method, and the decoder of the parameters."""
-        self._notified = {
-            name: (function, notifications[name])
-            for one in objects
-            for name, function in _checked(one, one.notifications(), notifications)
-        }
+        for one in objects:
+            for name, function in _checked(one, one.requests(), requests):
+                self.served[name] = function, requests[name].decode_params
+            for name, function in _checked(one, one.notifications(), notifications):
+                self._notified[name] = function, notifications[name]
 
     def _add(self, given: Any) -> None:
         if isinstance(given, Mapping) and all(isinstance(settings, Mapping) for settings in given.values()):
             named = {check_extension_id(id): settings for id, settings in given.items()}
+            check_settings(named)
             self._settings = merge_settings(self._settings, named)
         elif isinstance(given, ClientExtension):
             ids = {row.id for row in given.rows}
@@ -107,19 +134,23 @@ class Extensions:
 
     def declared(self, capabilities: types.ClientCapabilities, version: Version) -> types.ClientCapabilities:
         """Return the capabilities, with the extensions that a version lets a client declare."""
-        own = {id: one.settings() for id, one in self._by_id.items()}
+        own = {id: one.settings() for id, one in self._by_id.items() if not all(row.one_sided for row in one.rows)}
         settings = merge_settings(PROCESS.configuration.extensions, capabilities.extensions, own, self._settings)
         if not settings:
             return capabilities
         found: dict[str, Any] = {"extensions": self.table.declarable(settings, version) or None}
         for row in self.table.extensions:
-            if row.capability and row.exists_in(version):
+            placed = self._object(row).capability_settings(row) if row.capability and row.exists_in(version) else None
+            if placed is not None:
                 top, *below = row.capability
-                placed = row.settings
                 for name in reversed(below):
                     placed = {name: placed}
                 found[top] = {**(getattr(capabilities, top, None) or {}), **placed}
         return msgspec.structs.replace(capabilities, **found)
+
+    def find(self, id: str) -> ClientExtension | None:
+        """Return the object of an extension; None if the client does not have one."""
+        return self._by_id.get(canonical_extension(id))
 
     # Entries of lists.
 
@@ -133,17 +164,9 @@ class Extensions:
         found = self._by_id.get(canonical_extension(id))
         return None if found is None else found.read_resource(resource)
 
-    def page_type(self, method: str, kind: type[P], entries: str, version: Version) -> type[P]:
-        """Return the type of the pages of a list, with the fields that extensions add to entries."""
-        if all(method not in row.entries for row in self.table.extensions):
-            return kind
-        if (method, version) not in self._pages:
-            field = next(field for field in msgspec.structs.fields(kind) if field.encode_name == entries)
-            entry: Any = self.table.entry_type(method, field.type.__args__[0], version)
-            added = [(field.name, list[entry])]
-            self._pages[method, version] = msgspec.defstruct(kind.__name__, added, bases=(kind,), kw_only=True)
-        found: type[P] = self._pages[method, version]
-        return found
+    def reads_tools(self, version: Version) -> bool:
+        """Tell whether the parameters of a call depend on the listed tool in a version."""
+        return any(row.exists_in(version) for row in self.tool_rows)
 
     # Requests of the client.
 
@@ -182,14 +205,18 @@ class Extensions:
     ) -> Any:
         """Return the ordinary result of a request that was answered with a result of a further type.
 
+        A request whose options do not finish it has the result of the further type itself.
+
         Raises:
             TransportError: no extension of the client has that type, or the extension gave no ordinary result.
         """
         row = self.table.answering(request.method, further.result_type, connection.version)
         if row is None:
             raise self._unknown_type(request.method, further.result_type, connection.capabilities)
+        if not request.options.finish:
+            return further
         with connection.receiving_progress(request.options):
-            finished = await self._object(row).finish(request, msgspec.json.decode(further.raw, type=types.Json))
+            finished = await self._object(row).finish(request, further.fields)
         result = finished if isinstance(finished, kind) else read(Raw(jsonrpc.encode(finished)), kind, request.method)
         if not isinstance(result, kind):
             raise TransportError(f"{row.id} did not finish the result of {request.method}: it gave {result!r}")
@@ -212,6 +239,22 @@ class Extensions:
         )
 
     # Requests and notifications of the server.
+
+    def around(self, method: str, params: bytes | Raw, answer: Any) -> Any:
+        """Return the answer of the client's handlers to a request of the protocol, within `around_answer`.
+
+        The answer is a result, or a function to await for the result.
+        """
+        if not self._around or method not in ASKING_METHODS:
+            return answer
+
+        async def call_next() -> Any:
+            return await answer() if callable(answer) else answer
+
+        request = ReceivedRequest(method, params)
+        for one in reversed(self._around):
+            call_next = partial(one.around_answer, request, call_next)
+        return call_next
 
     def require_served(self, method: str, connection: ServerConnection) -> None:
         """Check that the server of a connection may send a request of an extension.

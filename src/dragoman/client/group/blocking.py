@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
+from dragoman.client.catalog import Kind
 from dragoman.client.connect.endpoint import Target
-from dragoman.client.group.config import load
 from dragoman.client.group.group import AsyncClients, AsyncGroupTool, Group
 from dragoman.client.group.members import Members, Servers
-from dragoman.client.group.references import Inputs
 from dragoman.client.options import ClientOptions
 from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import portal
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from dragoman.client.extensions.skills import BoundSkill
 
 T = TypeVar("T")
 
@@ -66,26 +64,6 @@ class Clients(Group[Client]):
         self._members = Members(Client, servers, required, cast("dict[str, Any]", options))
         self._twin = AsyncClients()
         self._twin._members = cast("Any", self._members)
-
-    @classmethod
-    def from_config(
-        cls,
-        path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-        *,
-        inputs: Inputs | None = None,
-        **options: Unpack[ClientOptions],
-    ) -> Self:
-        """Return clients of the servers in a configuration file: the named one, or the first one found.
-
-        Example:
-            clients = Clients.from_config("mcp.json")
-
-        The file names programs that the clients start. Use only a file that you trust.
-
-        Raises:
-            ConfigError: the file cannot be read, or is not a configuration.
-        """
-        return cls(load(path, inputs=inputs), **options)
 
     @property
     def asynchronous(self) -> AsyncClients:
@@ -183,17 +161,24 @@ class Clients(Group[Client]):
         found = self._drive(AsyncClients.tool, name)
         return GroupTool(self[found.server], found)
 
+    def skills(self) -> list[BoundSkill]:
+        """Return the skills of every server that is ready; the `origin` of each is the name of its server here."""
+        from dragoman.client.extensions.skills import BoundSkill
+
+        return [BoundSkill(self[skill.origin or ""], skill) for skill in self._drive(AsyncClients.skills)]
+
     def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
         """Return the prompts of every server that is ready."""
-        found = self._drive(AsyncClients._list_all, "prompts", refresh=refresh)
-        return [BoundPrompt(member.client, prompt) for member, prompt in found]
+        return self._list_all("prompts", BoundPrompt, refresh=refresh)
 
     def resources(self, *, refresh: bool = False) -> list[BoundResource]:
         """Return the resources of every server that is ready."""
-        found = self._drive(AsyncClients._list_all, "resources", refresh=refresh)
-        return [BoundResource(member.client, resource) for member, resource in found]
+        return self._list_all("resources", BoundResource, refresh=refresh)
 
     def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
         """Return the resource templates of every server that is ready."""
-        found = self._drive(AsyncClients._list_all, "resource_templates", refresh=refresh)
-        return [BoundResourceTemplate(member.client, template) for member, template in found]
+        return self._list_all("resource_templates", BoundResourceTemplate, refresh=refresh)
+
+    def _list_all(self, kind: Kind, bound: Callable[[Client, Any], T], *, refresh: bool) -> list[T]:
+        found = self._drive(AsyncClients._list_all, kind, refresh=refresh)
+        return [bound(member.client, entry) for member, entry in found]

@@ -127,7 +127,7 @@ def _expand_home(text: str, where: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise ConfigError(f"{where} begins with the home folder of a user that there is not", text) from None
+        raise ConfigError(f"{where} names a user that does not exist", text) from None
 
 
 def _decode(text: str, path: Path) -> Json:

@@ -295,7 +295,7 @@ class _EntryReader(Struct):
         try:
             return self._source.path(self._text(value, field))
         except RuntimeError:
-            raise self._error("it begins with the home folder of a user that there is not", field) from None
+            raise self._error("it names a user that does not exist", field) from None
 
     def _texts(self, value: Any, field: str) -> dict[str, str]:
         if value is None:

@@ -16,9 +16,9 @@ import copy
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, Unpack, cast
 
 from dragoman import types
 from dragoman.client.bound import AsyncBoundPrompt, AsyncBoundResource, AsyncBoundResourceTemplate, AsyncBoundTool
@@ -36,7 +36,7 @@ from dragoman.runtime.tasks import is_pending_here
 from dragoman.schema.naming import matches, tool_names
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from dragoman.client.extensions.skills import AsyncBoundSkill
 
 _logger = logging.getLogger("dragoman.client")
 
@@ -72,6 +72,27 @@ class Group(WithStatements, Mapping[str, ClientT], Generic[ClientT]):
     """The part of a group that `AsyncClients` and `Clients` share: the clients by name, and their states."""
 
     _members: Members[ClientT]
+
+    @classmethod
+    def from_config(
+        cls,
+        path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        *,
+        inputs: Inputs | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> Self:
+        """Return clients of the servers in a configuration file: the named one, or the first one found.
+
+        Example:
+            clients = Clients.from_config("mcp.json")
+
+        The file names programs that the clients start. Use only a file that you trust.
+
+        Raises:
+            ConfigError: the file cannot be read, or is not a configuration.
+        """
+        make: Callable[..., Self] = cls
+        return make(load(path, inputs=inputs), **options)
 
     def __getitem__(self, name: str) -> ClientT:
         return self._members[name].client
@@ -125,26 +146,6 @@ class AsyncClients(Group[AsyncClient]):
         self._members = Members(AsyncClient, servers, required, cast("dict[str, Any]", options))
         self._routes: dict[str, tuple[GroupMember[Any], str]] = {}
         self._state = "new"
-
-    @classmethod
-    def from_config(
-        cls,
-        path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-        *,
-        inputs: Inputs | None = None,
-        **options: Unpack[ClientOptions],
-    ) -> Self:
-        """Return clients of the servers in a configuration file: the named one, or the first one found.
-
-        Example:
-            clients = AsyncClients.from_config("mcp.json")
-
-        The file names programs that the clients start. Use only a file that you trust.
-
-        Raises:
-            ConfigError: the file cannot be read, or is not a configuration.
-        """
-        return cls(load(path, inputs=inputs), **options)
 
     # Connections.
 
@@ -346,7 +347,12 @@ class AsyncClients(Group[AsyncClient]):
         """Return the resource templates of every server that is ready."""
         return [template for _, template in await self._list_all("resource_templates", refresh=refresh)]
 
-    async def _list_all(self, kind: Kind, *, refresh: bool = False) -> list[tuple[GroupMember[Any], Any]]:
+    async def skills(self) -> list[AsyncBoundSkill]:
+        """Return the skills of every server that is ready; the `origin` of each is the name of its server here."""
+        found = await self._list_all("skills")
+        return [type(skill)(skill._client, skill.entry, member.name) for member, skill in found]
+
+    async def _list_all(self, kind: Kind | Literal["skills"], **options: bool) -> list[tuple[GroupMember[Any], Any]]:
         if self._state == "stopped":
             raise ConnectError("The clients were stopped; start() them again")
         if self._state == "new":
@@ -354,7 +360,7 @@ class AsyncClients(Group[AsyncClient]):
         # After a fork all members have the status `new`.
         await self._connect_all([member for member in self._members if member.status == "new"])
         members = [member for member in self._members if member.status in ("ready", "lost")]
-        lists = await asyncio.gather(*(_list(member, kind, refresh=refresh) for member in members))
+        lists = await asyncio.gather(*(_list(member, kind, **options) for member in members))
         return [(member, item) for member, items in zip(members, lists, strict=True) for item in items]
 
     async def _list_tools(self, *, refresh: bool = False) -> list[AsyncGroupTool]:
@@ -388,9 +394,9 @@ class AsyncClients(Group[AsyncClient]):
         return bool(failed)
 
 
-async def _list(member: GroupMember[Any], kind: Kind, *, refresh: bool) -> list[Any]:
+async def _list(member: GroupMember[Any], kind: str, **options: bool) -> list[Any]:
     try:
-        items: list[Any] = await getattr(member.async_client, kind)(refresh=refresh)
+        items: list[Any] = await getattr(member.async_client, kind)(**options)
     except Exception as error:
         member.connect_error = member.list_error = error
         _logger.warning("The %s of the server %r cannot be listed: %s", kind, member.name, error)

@@ -29,6 +29,7 @@ from dragoman.errors import (
     TransportError,
 )
 from dragoman.runtime.backoff import backoff
+from dragoman.runtime.tasks import keep_until_done
 
 if TYPE_CHECKING:
     from dragoman.client.connect.connection import ServerConnection
@@ -48,9 +49,7 @@ class ListenStream:
     """
 
     def __init__(
-        self,
-        kind: type[types.SubscriptionFilter] = types.SubscriptionFilter,
-        on_gap: Callable[[], Any] = lambda: None,
+        self, kind: type[types.SubscriptionFilter] = types.SubscriptionFilter, on_gap: Callable[[], Any] = lambda: None
     ) -> None:
         self.kind = kind
         self.filter = kind()
@@ -58,7 +57,7 @@ class ListenStream:
         """The part of the filter that the server acknowledged."""
         self._on_gap = on_gap
         self._task: asyncio.Task[None] | None = None
-        self._replaced: set[asyncio.Task[None]] = set()
+        self._replaced: set[asyncio.Task[Any]] = set()
         self._id: types.RequestId | None = None
         self._decided = asyncio.Event()
         """Set when the server acknowledged or refused the request."""
@@ -79,7 +78,7 @@ class ListenStream:
     def open(self, connection: ServerConnection) -> None:
         """Send the request on a stateless connection, if the client subscribes to anything."""
         self._stop()
-        if connection.version.stateless and self.has_filter:
+        if connection.version.listens and self.has_filter:
             params = {"notifications": msgspec.to_builtins(self.filter)}
             self._task = asyncio.get_running_loop().create_task(self._listen(connection, params))
 
@@ -143,8 +142,7 @@ class ListenStream:
         self._refusal = None
         if task is not None and not task.done():
             task.cancel()
-            self._replaced.add(task)
-            task.add_done_callback(self._replaced.discard)
+            keep_until_done(task, self._replaced)
 
     async def wait_replaced(self) -> None:
         """Wait until the replaced requests have ended."""
@@ -193,7 +191,7 @@ class Subscriptions:
             raise CapabilityNotAvailable("The server does not tell when resources change (resources.subscribe)")
         self.resources.add(uri)
         try:
-            if connection.version.stateless:
+            if connection.version.listens:
                 self.stream.update(connection, resource_subscriptions=sorted(self.resources))
                 await self.stream.wait_acknowledged(self._session.timeout or TIMEOUT_SECONDS)
                 if uri not in (self.stream.acknowledged.resource_subscriptions or ()):
@@ -211,7 +209,7 @@ class Subscriptions:
         self.resources.discard(uri)
         self._callbacks.pop(uri, None)
         connection = await self._session.start()
-        if connection.version.stateless:
+        if connection.version.listens:
             self.stream.update(connection, resource_subscriptions=sorted(self.resources) or None)
             await self.stream.wait_replaced()
             await connection.cancellations_sent()
@@ -227,6 +225,6 @@ class Subscriptions:
                 raise CapabilityNotAvailable(f"The server does not offer {name} ({'.'.join(field.capability)})")
         changes = {name: value if isinstance(value, bool) else value and list(value) for name, value in fields.items()}
         self.stream.update(connection, **{name: value or None for name, value in changes.items()})
-        if connection.version.stateless and self.stream.has_filter:
+        if connection.version.listens and self.stream.has_filter:
             await self.stream.wait_acknowledged(self._session.timeout or TIMEOUT_SECONDS)
         return self.stream.acknowledged

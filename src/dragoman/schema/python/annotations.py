@@ -1,9 +1,16 @@
 """Reads Python annotations as shapes: the type that msgspec decodes, and its JSON Schema.
 
-An `AnnotationReader` reads the annotations of one function. Classes become definitions, which all parameters share, and
-each part of an annotation becomes a `Shape`. If msgspec can decode every part as it is annotated, msgspec gets the
-annotations themselves; otherwise it gets the rewritten types of the shapes. When the reader meets a class inside itself
-(a class that refers to itself), it uses a stand-in type, whose conversion it sets when the class is read.
+An `AnnotationReader` reads the annotations of one function. Each part of an annotation becomes a `Shape`. A class
+becomes a definition, which all parameters share. msgspec gets the annotations themselves if it can decode every part of
+them. Otherwise msgspec gets the types of the shapes, in which stand-in types replace the parts that it cannot decode.
+
+A class may refer to itself. The reader uses a stand-in type for the inner reference, and sets the conversion of this
+stand-in type when it has read the whole class.
+
+Rejected: the schemas of `msgspec.json.schema_components`, where msgspec accepts a signature. It refuses 28 of the 55
+signatures in the tests, such as unions of two dataclasses, `str | datetime`, `Path` and pydantic models, so this module
+is needed anyway. Of the others 13 would change: choices are sorted and lose their type, every class gets a title, and
+defaults, formats of times, names of keys and descriptions of fields are lost.
 """
 
 from __future__ import annotations
@@ -400,12 +407,7 @@ class Codec:
     """
 
     def __init__(
-        self,
-        annotation: Any,
-        subject: str,
-        *,
-        local_names: Mapping[str, Any] | None = None,
-        for_output: bool = False,
+        self, annotation: Any, subject: str, *, local_names: Mapping[str, Any] | None = None, for_output: bool = False
     ) -> None:
         walk = AnnotationReader(caller_names() if local_names is None else local_names, for_output=for_output)
         try:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import astuple
 
+from dragoman.config import is_async
 from dragoman.errors import DefinitionError, DragomanError, InvalidParams
 from dragoman.schema.coerce import coerce
 from dragoman.schema.python import docstrings
@@ -296,7 +297,7 @@ class _Inspection:
         self.name = _name_of(function)
         self.walk = AnnotationReader(local_names)
         self.hints = _hints(layers[-1], local_names, self.name)
-        self.is_async = any(inspect.iscoroutinefunction(layer) for layer in layers)
+        self.is_async = any(map(is_async, layers))
         self.documentation = docstrings.parse(_documentation(layers))
         self.parameters: list[Parameter] = []
         self.slots: list[_ParameterSlot] = []
@@ -395,12 +396,7 @@ class _Inspection:
             # The Struct lives only until its values are read, so the garbage collector need not track it.
             # Unknown arguments make the decoding fail; only then `_bind_known` looks at them.
             kind=msgspec.defstruct(
-                "Arguments",
-                fields,
-                rename=names,
-                kw_only=True,
-                gc=False,
-                forbid_unknown_fields=self.extra is None,
+                "Arguments", fields, rename=names, kw_only=True, gc=False, forbid_unknown_fields=self.extra is None
             ),
             schema={"type": "object"},
             fields={slot.key: slot.shape for slot in self.slots},

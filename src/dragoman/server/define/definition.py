@@ -11,8 +11,10 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypedDict, TypeVar
+
+from msgspec import Struct
 
 from dragoman import types
 from dragoman.errors import DefinitionError, RpcError, ValidationError
@@ -38,6 +40,7 @@ else:
     Returned = R
 
 Listed = TypeVar("Listed")
+Function = TypeVar("Function", bound=Callable[..., object])
 _OURS = "dragoman.server."
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -72,6 +75,8 @@ class Definition(Generic[Parameters, Returned]):
 
     _method: ClassVar[str]
     """The name of the method that a subclass implements, such as `call`."""
+    further_options: ClassVar[set[str]] = set()
+    """The options that extensions add to definitions of this kind."""
 
     definition: Any
     """The entry in lists."""
@@ -86,6 +91,11 @@ class Definition(Generic[Parameters, Returned]):
         documentation = None if kind.__module__.startswith(_OURS) else kind.__doc__
         self._adopt(getattr(self, self._method), kind.__name__, docstrings.parse(documentation).description)
 
+    def without_derived_parts(self) -> Struct:
+        """Return the entry in lists without the parts that a pinned version may drop without an error."""
+        entry: Struct = self.definition
+        return entry
+
     def _set(self, options: dict[str, Any]) -> None:
         for option, value in options.items():
             if not self._takes(option):
@@ -94,7 +104,25 @@ class Definition(Generic[Parameters, Returned]):
                 setattr(self, option, value)
 
     def _takes(self, option: str) -> bool:
-        return not option.startswith("_") and _is_option(type(self), option)
+        return option in self.further_options or (not option.startswith("_") and _is_option(type(self), option))
+
+    def require_options_known(self, known: Container[str]) -> None:
+        """Refuse the definition if it has an option of an extension that the server lacks.
+
+        Raises:
+            DefinitionError: an option is not in `known`.
+        """
+        for option in sorted(self.further_options & vars(self).keys()):
+            if option not in known:
+                raise DefinitionError(
+                    f"{self.name!r} has the option {option!r}, which belongs to an extension that this server lacks:"
+                    " give the extension as Server(extensions=[...])"
+                )
+
+    @classmethod
+    def add_options(cls, names: Iterable[str]) -> None:
+        """Let definitions take the options of an extension; a server without it refuses a definition that has one."""
+        cls.further_options.update(name for name in names if not hasattr(cls, name))
 
     @classmethod
     def define(cls, function: Callable[Parameters, Returned], /, **options: Any) -> Self:
@@ -192,6 +220,30 @@ def options_among(names: dict[str, Any], kind: type[Any]) -> Any:
     second list of their names.
     """
     return {option: names[option] for option in kind.__annotations__ if option in names}
+
+
+def lists_options(options: type[Any], *kinds: type[Definition[..., Any]]) -> Callable[[Function], Function]:
+    """Let `help` list the options of a TypedDict in place of `**options`; the defaults are the attributes of `kinds`.
+
+    A parameter `**further` stays in the list.
+    """
+    defaults = {name: getattr(kind, name) for kind in kinds for name in options.__annotations__ if hasattr(kind, name)}
+    defaults["name"] = None
+    listed = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=hint.__forward_arg__
+        )
+        for name, hint in options.__annotations__.items()
+    ]
+
+    def list_options(function: Function) -> Function:
+        signature = inspect.signature(function)
+        *given, rest = signature.parameters.values()
+        further = [rest] if rest.name == "further" else []
+        function.__signature__ = signature.replace(parameters=[*given, *listed, *further])  # type: ignore[attr-defined]
+        return function
+
+    return list_options
 
 
 def decorated(

@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
 from dragoman.errors import DefinitionError
+from dragoman.runtime.callables import refuse_unknown
 from dragoman.schema.python.shapes import Problem
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completers
@@ -22,7 +23,7 @@ from dragoman.server.define.definition import (
     R,
     Returned,
     decorated,
-    options_among,
+    lists_options,
 )
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
@@ -143,17 +144,9 @@ def prompt(function: Callable[P, R], /) -> Prompt[P, R]: ...
 def prompt(
     given_name: str | None = None, /, **options: Unpack[PromptOptions]
 ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+@lists_options(PromptOptions, Prompt)
 def prompt(
-    given: Callable[P, R] | str | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    arguments: Iterable[types.PromptArgument | types.Json] | None = None,
-    meta: types.Json | None = None,
-    icons: Iterable[types.Icon | types.Json] = (),
-    inline: bool = False,
+    given: Callable[P, R] | str | None = None, /, **options: Any
 ) -> Prompt[P, R] | Callable[[Callable[P, R]], Prompt[P, R]]:
     """Make a prompt from a function; any server can register it.
 
@@ -165,4 +158,5 @@ def prompt(
     Raises:
         DefinitionError: the function cannot be a prompt; the message says why.
     """
-    return decorated(Prompt[P, R].define, given, options_among(locals(), PromptOptions))
+    refuse_unknown("prompt()", options, PromptOptions.__annotations__)
+    return decorated(Prompt[P, R].define, given, options)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Unpack
 
 import msgspec
 from msgspec import Raw
@@ -13,6 +13,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import DefinitionError, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
+from dragoman.runtime.callables import refuse_unknown
 from dragoman.schema.python.shapes import encode_hook
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completer, Completers
@@ -24,7 +25,7 @@ from dragoman.server.define.definition import (
     Parameters,
     R,
     Returned,
-    options_among,
+    lists_options,
     snake_case,
 )
 from dragoman.server.request.call import Call
@@ -47,6 +48,7 @@ class _Readable(Definition[Parameters, Returned]):
     annotations: types.Annotations | types.Json | None = None
 
     _method: ClassVar[str] = "read"
+    further_options: ClassVar[set[str]] = set()
 
     def __init__(self, **options: Any) -> None:
         if type(self).read is _Readable.read:
@@ -67,7 +69,8 @@ class _Readable(Definition[Parameters, Returned]):
         """Return the result for the function's value, or the value itself if it is `InputRequired`."""
         if isinstance(value, InputRequired):
             return value
-        return resource_result(value, call.request.params.uri, self.mime_type)
+        result = resource_result(value, call.request.params.uri, self.mime_type)
+        return result if self.meta is None else _with_meta(result, self.meta)
 
 
 class Resource(_Readable[Parameters, Returned]):
@@ -190,6 +193,11 @@ def resource_result(value: Any, uri: str, mime_type: str | None) -> types.ReadRe
     return types.ReadResourceResult(resource_contents(value, uri, mime_type))
 
 
+def _with_meta(result: types.ReadResourceResult, meta: types.Json) -> types.ReadResourceResult:
+    contents = [msgspec.structs.replace(one, meta={**meta, **(one.meta or {})}) for one in result.contents]
+    return msgspec.structs.replace(result, contents=contents)
+
+
 def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[types.ResourceContents]:
     """Return the contents for the value of a `read` function.
 
@@ -238,20 +246,9 @@ class ResourceOptions(DefinitionOptions, total=False):
     """Let variables of a template hold paths that leave their folder."""
 
 
+@lists_options(ResourceOptions, Resource, ResourceTemplate)
 def resource(
-    uri: str,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    mime_type: str | None = None,
-    annotations: types.Annotations | types.Json | None = None,
-    size: int | None = None,
-    meta: types.Json | None = None,
-    icons: Iterable[types.Icon | types.Json] = (),
-    inline: bool = False,
-    unsafe_paths: bool = False,
+    uri: str, /, **options: Unpack[ResourceOptions]
 ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
     """Make a resource from a function, or a resource template if the URI has variables; any server can register it.
 
@@ -268,10 +265,11 @@ def resource(
     """
     if not isinstance(uri, str):
         raise _without_uri(uri)
-    options = options_among(locals(), ResourceOptions)
-    del options["size" if "{" in uri else "unsafe_paths"]
+    refuse_unknown("resource()", options, {*ResourceOptions.__annotations__, *Resource.further_options})
     if "{" in uri:
+        options.pop("size", None)
         return lambda function: ResourceTemplate.define(function, uri_template=uri, **options)
+    options.pop("unsafe_paths", None)
     return lambda function: Resource.define(function, uri=uri, **options)
 
 

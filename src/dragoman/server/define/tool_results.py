@@ -18,21 +18,18 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
 from dragoman import types
-from dragoman.errors import ValidationError
+from dragoman.errors import InternalError, ValidationError
 from dragoman.protocol.fields import needs_wrapping, wrap_output_schema
 from dragoman.schema.compile import OutputSchema
 from dragoman.schema.python.annotations import Codec, UnresolvedName
 from dragoman.schema.python.shapes import encode_hook, union_of
-from dragoman.server.define.content import (
-    CONTENT_CLASSES,
-    Content,
-    content_blocks,
-    holds_content,
-    is_block,
-    is_content,
-)
+from dragoman.server.define.content import CONTENT_CLASSES, Content, content_blocks, holds_content, is_block, is_content
 from dragoman.server.request.questions import InputRequired
 from dragoman.types.content import Block
+
+
+class ResultMisfit(InternalError):
+    """A result that cannot be sent: the client receives the message, and the author the report of the cause."""
 
 
 class ToolResult(Struct):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Any, ClassVar, Unpack, overload
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InternalError, ValidationError
+from dragoman.errors import DefinitionError, ToolError, ValidationError
 from dragoman.protocol.fields import wrap_structured_content
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.schema.coerce import coerce
 from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.schema.python.signature import ArgumentsRejected
+from dragoman.schema.walk import CHOICES, COMPOSED
 from dragoman.server.define.definition import (
     Definition,
     DefinitionOptions,
@@ -25,19 +26,22 @@ from dragoman.server.define.definition import (
     R,
     Returned,
     decorated,
-    options_among,
+    lists_options,
 )
-from dragoman.server.define.tool_results import Output, ToolResult
+from dragoman.server.define.tool_results import Output, ResultMisfit, ToolResult
 from dragoman.server.request.call import Call
 from dragoman.server.wire_objects import optional_wire_object
 
+if TYPE_CHECKING:
+    from dragoman.server.extensions.tasks.options import TaskOptions
+    from dragoman.types.apps import UiVisibility
+
 _NO_ARGUMENTS = Raw(b"{}")
 _NULL = Raw(b"null")
-_OTHER_PLACES = frozenset(
-    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"}
-)
+_OTHER_PLACES = COMPOSED - {"not", *CHOICES} | {"patternProperties"}
 """The keywords under which a schema may define properties outside of `properties`."""
-_FURTHER_OPTIONS: set[str] = set()
+OFFICIAL_OPTIONS = ("ui", "ui_visibility", "task")
+"""The options of the extensions of this package; a server installs the extension when a tool has its option."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -63,30 +67,21 @@ class Tool(Definition[Parameters, Returned]):
     wrap_result: bool = True
     """Send structured content that is not an object as `{"result": value}`, also from 2026-07-28 on."""
 
+    # The options of the extensions of this package have no value here: a tool has them only if its author sets them.
+    ui: str
+    """The `ui://` URI of the app that shows the results of the tool."""
+    ui_visibility: Sequence[UiVisibility] | UiVisibility
+    """Who may call the tool: "model", "app" or both."""
+    task: bool | Literal["required"] | TaskOptions
+    """Whether the tool runs as a task, for clients that can use tasks."""
+
     _method: ClassVar[str] = "call"
-    _further: tuple[str, ...] = ()
-    """The names of the extension options that the author gave to the tool."""
+    further_options: ClassVar[set[str]] = set(OFFICIAL_OPTIONS)
 
-    def _takes(self, option: str) -> bool:
-        if super()._takes(option):
-            return True
-        is_further = option in _FURTHER_OPTIONS
-        if is_further:
-            self._further += (option,)
-        return is_further
-
-    def require_options_known(self, known: Container[str]) -> None:
-        """Refuse the tool if it has an option of an extension that the server lacks.
-
-        Raises:
-            DefinitionError: an option is not in `known`.
-        """
-        for option in self._further:
-            if option not in known:
-                raise DefinitionError(
-                    f"The tool {self.name!r} has the option {option!r}, which belongs to an extension that this server"
-                    " lacks: give the extension as Server(extensions=[...])"
-                )
+    @property
+    def official_options(self) -> list[str]:
+        """The options of extensions of this package that the tool has."""
+        return [option for option in OFFICIAL_OPTIONS if hasattr(self, option)]
 
     def call(self, *_: Any, **__: Any) -> Any:
         """Run the tool; a subclass overrides this."""
@@ -109,6 +104,11 @@ class Tool(Definition[Parameters, Returned]):
             annotations=hints,
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
+
+    def without_derived_parts(self) -> types.Tool:
+        """Return the entry in lists without an output schema that was derived from the return annotation."""
+        entry: types.Tool = self.definition
+        return entry if self.output_schema is not None else msgspec.structs.replace(entry, output_schema=None)
 
     def _compare_parameters(self, schema: types.Json) -> str | None:
         """Check that an author's schema fits the function; return the parameter that takes all arguments, if any.
@@ -135,7 +135,8 @@ class Tool(Definition[Parameters, Returned]):
     def begin(self, call: Call) -> Any:
         """Call the tool with a client's arguments; return its value, or a coroutine that returns the value.
 
-        If the arguments do not fit, the value is a result with `isError`.
+        Raises:
+            ToolError: the arguments do not fit.
         """
         arguments = call.request.params.arguments
         try:
@@ -145,7 +146,7 @@ class Tool(Definition[Parameters, Returned]):
                     arguments = Raw(encode({self._takes_all: arguments}))
             args, kwargs = self.signature.bind(arguments, call, strict=call.settings.strict_arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
-            return failure(str(rejected))
+            raise ToolError(str(rejected)) from None
         return self.start(*args, **kwargs)
 
     def result(self, call: Call, value: object) -> object:
@@ -154,7 +155,7 @@ class Tool(Definition[Parameters, Returned]):
         Raises:
             TypeError: the value has no JSON form.
             ValidationError: the value does not fit the return annotation.
-            InternalError: the value does not fit the output schema, and the server validates results.
+            ResultMisfit: the value does not fit the output schema, and the server validates results.
         """
         output = self.output
         if not output.is_bare and not call.settings.validates_results:
@@ -165,24 +166,13 @@ class Tool(Definition[Parameters, Returned]):
             try:
                 output.check(result)
             except ValidationError as error:
-                call.server.report(error, call)
-                raise InternalError(f"The result of {self.name!r} does not fit its output schema") from None
+                raise ResultMisfit(f"The result of {self.name!r} does not fit its output schema") from error
         is_unwrapped = output.wraps and output.is_bare and not call.request.caller.version.any_structured_content
         return wrap_structured_content(result) if is_unwrapped else result
 
 
-def add_options(names: Iterable[str]) -> None:
-    """Let tools take the options of an extension; a server without the extension refuses a tool with such options."""
-    _FURTHER_OPTIONS.update(name for name in names if not hasattr(Tool, name))
-
-
 def _may_be_object(schema: types.Json) -> bool:
     return schema.get("type", "object") == "object" and not schema.keys() & {"enum", "anyOf", "$ref"}
-
-
-def failure(message: str) -> types.CallToolResult:
-    """Return a result with `isError` and a message for the model."""
-    return types.CallToolResult([types.TextContent(message)], is_error=True)
 
 
 def _schema(given: Any, kind: type[Any]) -> Any:
@@ -239,6 +229,12 @@ class ToolOptions(DefinitionOptions, total=False):
     """The OAuth scopes that a caller must have."""
     wrap_result: bool
     """Send structured content that is not an object as `{"result": value}`, also from 2026-07-28 on."""
+    ui: str | None
+    """The `ui://` URI of the app that shows the results (`server.add_app`)."""
+    ui_visibility: Sequence[UiVisibility] | UiVisibility | None
+    """Who may call the tool: "model", "app" or, by default, both."""
+    task: bool | Literal["required"] | TaskOptions | None
+    """Run the tool as a task: for clients that can use tasks, or, if required, only for them."""
 
 
 @overload
@@ -247,22 +243,9 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 def tool(
     given_name: str | None = None, /, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+@lists_options(ToolOptions, Tool)
 def tool(
-    given: Callable[P, R] | str | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    input_schema: InputSchema | types.Json | None = None,
-    output_schema: OutputSchema | types.Json | None = None,
-    annotations: types.ToolAnnotations | types.Json | None = None,
-    meta: types.Json | None = None,
-    icons: Iterable[types.Icon | types.Json] = (),
-    inline: bool = False,
-    scopes: Sequence[str] = (),
-    wrap_result: bool = True,
-    **further: object,
+    given: Callable[P, R] | str | None = None, /, **further: object
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool from a function; any server can register it.
 
@@ -278,7 +261,7 @@ def tool(
     Raises:
         DefinitionError: the function cannot be a tool; the message says why.
     """
-    return decorated(Tool[P, R].define, given, options_among(locals(), ToolOptions) | further)
+    return decorated(Tool[P, R].define, given, further)
 
 
 __all__ = ["Tool", "ToolResult", "tool"]

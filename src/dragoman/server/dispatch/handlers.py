@@ -7,9 +7,8 @@ coroutine that returns a result. If an author's function serves the request, the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +23,7 @@ from dragoman.server.define.binding import Hook
 from dragoman.server.define.completion import Completers, completion_result
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.resources import resource_result
-from dragoman.server.dispatch.runner import seal
+from dragoman.server.dispatch.runner import sealed_page
 from dragoman.server.listing import paginate, read_cursor
 from dragoman.server.registry import AnyPrompt
 from dragoman.server.request.call import Call
@@ -71,18 +70,26 @@ def set_level(_server: Server, call: Call) -> types.Result:
 
 def list_page(server: Server, call: Call) -> Any:
     """Return a page of tools, prompts, resources or templates."""
-    listing = server.registry.listings[call.request.method.name]
-    if call.scopes is not None and listing is server.registry.listings["tools/list"] and server.registry.has_scopes:
-        return _list_permitted(server, call, call.scopes)
-    return listing.page(call.request.params.cursor, call.request.caller.version, partial(seal, server))
+    method, registry, installed = call.request.method.name, server.registry, server.installed
+    is_scoped = call.scopes is not None and method == "tools/list" and registry.has_scopes
+    if is_scoped or (installed is not None and installed.hides):
+        return _list_shown(server, call)
+    return sealed_page(call, registry.listings[method])
 
 
-def _list_permitted(server: Server, call: Call, scopes: frozenset[str]) -> Any:
-    """Return a page of the tools whose scopes the caller has."""
-    permitted = [tool for tool in list(server.registry.tools.values()) if scopes.issuperset(tool.scopes)]
-    tools = server.registry.entries("tools/list", permitted, call.request.caller.version)
-    size = server.registry.listings["tools/list"].page_size
-    page = paginate(types.ListToolsResult, tools, read_cursor(call.request.params.cursor), size)
+def _list_shown(server: Server, call: Call) -> Any:
+    """Return a page of the definitions that this client sees: tools whose scopes it has, and what extensions show."""
+    method, registry, installed = call.request.method, server.registry, server.installed
+    scopes = call.scopes if method.name == "tools/list" else None
+    shown = [
+        definition
+        for definition in registry.listed(method.name)
+        if (scopes is None or scopes.issuperset(definition.scopes))
+        and (installed is None or installed.shows(call, definition))
+    ]
+    entries = registry.entries(method.name, shown, call.request.caller.version)
+    size = registry.listings[method.name].page_size
+    page = paginate(cast("Any", method.result), entries, read_cursor(call.request.params.cursor), size)
     if page.cache_scope is None:
         page.cache_scope = "private"
     return page
@@ -164,8 +171,11 @@ def _prompt(server: Server, name: str) -> AnyPrompt:
 def read_resource(server: Server, call: Call) -> Any:
     """Set the resource or template of a `resources/read` request as its target, or call `on_read_resource`."""
     uri = call.request.params.uri
+    reading = None if server.installed is None else server.installed.reading(call, uri)
+    if reading is not None:
+        return _read_by_author(reading, uri)
     if server.resource_reader is not None:
-        return _read_by_author(server.resource_reader, call, uri)
+        return _read_by_author(server.resource_reader.invoke(call, uri), uri)
     call.target = server.registry.resources.get(uri)
     if call.target is not None:
         return None
@@ -177,8 +187,8 @@ def read_resource(server: Server, call: Call) -> Any:
     raise ResourceNotFound(uri)
 
 
-async def _read_by_author(reader: Hook, call: Call, uri: str) -> Any:
-    value = await reader.invoke(call, uri)
+async def _read_by_author(reading: Coroutine[Any, Any, Any], uri: str) -> Any:
+    value = await reading
     return value if isinstance(value, InputRequired) else resource_result(value, uri, None)
 
 

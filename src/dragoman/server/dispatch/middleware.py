@@ -25,16 +25,18 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.errors import ResourceNotFound, ToolError
 from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.methods import METHOD_NAMES
 from dragoman.runtime.callables import invoke
 from dragoman.server.dispatch.runner import label_of, outcome_of, serve
-from dragoman.server.request.asking import settle
 from dragoman.server.request.call import Call
-from dragoman.server.request.context import Context, readable
+from dragoman.server.request.context import Context
+from dragoman.server.request.facts import readable
 from dragoman.types.decoding import decoders
 
 if TYPE_CHECKING:
@@ -78,17 +80,24 @@ async def _serve_objects(ctx: Context) -> Any:
     try:
         result = await serve(call)
     except BaseException as error:
-        result = outcome_of(call, error)
+        result = await outcome_of(call, error)
     call.plain_result = None  # middleware may change it
-    kind = call.request.method.result
     if type(result) is Raw:
         call.encoded_page = result
-    elif call.target is None and type(result) is kind:
+    elif call.target is None and type(result) is call.request.method.result:
         # The result may hold objects of the server, such as its capabilities. Middleware gets a copy to change.
         result = encode(result)
     else:
         return result
-    return decoders[kind].decode(result)
+    return _decoder(call).decode(result)
+
+
+def _decoder(call: Call) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of the result of a request; the entries of a list have the fields of extensions."""
+    method = call.request.method
+    if issubclass(method.result or types.Result, types.PaginatedResult) and method.name in METHOD_NAMES:
+        return decoders[call.server.offer.table.page_type(method.name, call.request.caller.version)]
+    return decoders[method.result]
 
 
 async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> Any:
@@ -103,13 +112,11 @@ async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> 
     try:
         result = await middleware(ctx, call_next)
     except BaseException as error:
-        if call.asking is not None and call.asking.is_stopping:
-            return await settle(call, None, error)
-        return outcome_of(call, error)
+        return await outcome_of(call, error)
     if result is served or isinstance(result, types.Result | dict):
         return result
     expected = "what call_next() gives, a result of dragoman.types or a dict"
-    return outcome_of(call, TypeError(f"{middleware!r} must return {expected}, not {result!r}"))
+    return await outcome_of(call, TypeError(f"{middleware!r} must return {expected}, not {result!r}"))
 
 
 async def _serve_cached_page(inner: _Serve, ctx: Context) -> Any:
@@ -126,7 +133,7 @@ async def _serve_cached_page(inner: _Serve, ctx: Context) -> Any:
             call.session.caller = caller
         raise
     page = call.encoded_page
-    is_unchanged = page is not None and result == decoders[call.request.method.result].decode(page)
+    is_unchanged = page is not None and result == _decoder(call).decode(page)
     return page if is_unchanged else result
 
 

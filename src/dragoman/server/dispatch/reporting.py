@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.config import Reporter
 from dragoman.server.request.call import Call
-from dragoman.server.request.context import readable
+from dragoman.server.request.facts import readable
 
 _logger = logging.getLogger("dragoman.server")
 

@@ -1,9 +1,11 @@
 """The runner: turns every request into its response, for all transports.
 
-The code that receives a request (`duplex`, `http`, `serving`) opens it, makes a `Call`, and passes the call to `run`.
-The stages are: middleware and hooks, if there are any; the handler; questions to the client (`asking.settle`); seal;
-encode. The runner converts exceptions into error responses. A cancelled request has no response. `refusal` makes the
-response to a request that cannot be opened; if there is middleware, `run_refused` runs the middleware first.
+The code that receives a request (`duplex`, `http`, `serving`) opens it (`opening`) and passes its `Call` to `run`. The
+stages are: middleware and hooks, if there are any; the handler; questions to the client (`asking.settle`); seal;
+encode. The runner converts exceptions into error responses. A cancelled request has no response. Middleware also runs
+for a request that cannot be opened. `refusal` makes the response to a message that is not a request.
+
+`run_detached` runs a call apart from its request, and returns its result instead of a response.
 
 `run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. The
 runner records the outcome in the call: `refusal` is the error that was sent, and `failure_label` labels a result with
@@ -28,17 +30,25 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, MethodNotFound, RpcError, ToolError, UrlElicitationRequired, ValidationError
+from dragoman.errors import (
+    InternalError,
+    RpcError,
+    StoreUnavailable,
+    ToolError,
+    UrlElicitationRequired,
+    ValidationError,
+)
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE_RESULT_TYPES
 from dragoman.protocol.methods import declares
-from dragoman.server.define.tools import failure
+from dragoman.server.define.tool_results import ResultMisfit
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
 
 if TYPE_CHECKING:
     from dragoman.protocol.versions import Version
+    from dragoman.server.listing import Listing
     from dragoman.server.server import Server
 
 Answer = bytes | tuple[bytes, Raw, bytes]
@@ -46,8 +56,7 @@ Answer = bytes | tuple[bytes, Raw, bytes]
 LARGE_BYTES = 64 * 1024
 """An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
 INTERNAL_ERROR = "Internal error occurred"
-NO_ID = ""
-"""Stands for the missing id of a notification."""
+STORE_AWAY = "The store of this server cannot be reached; try again later"
 
 
 def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
@@ -60,28 +69,39 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     call.settings = server.settings
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
-    if server.installed is not None and server.installed.wraps_calls and call.request.method.name == "tools/call":
+    if call.rejection is not None:
+        return _refuse(call, call.rejection)
+    if server.installed is not None and call.request.method.name in server.installed.around_methods:
         return _answer_later(call, serve(call))
     value, error = _begin(call)
     if type(value) is CoroutineType or call.asking is not None:
         return _settle(call, value, error)
     if type(value) is not types.CallToolResult and _asks(value, error):
         return _settle(call, value, error)
-    call.ended = True
-    return _answer(call, value) if error is None else _fail(call, error)
+    return _answer(call, value, error)
 
 
-def run_refused(call: Call, error: BaseException) -> Coroutine[Any, Any, Answer]:
-    """Run the middleware for a request that is refused before its handler, and return the response.
+async def run_detached(call: Call) -> Any:
+    """Run a detached call; return its result as the client would receive it, or the questions (`InputRequiredResult`).
 
-    The response is the error, unless middleware replaces it. `call.refusal` is the error that was sent.
+    Raises:
+        RpcError: the error that the client would receive.
+        CancelledError: the call was cancelled.
     """
     server = call.server
     call.settings = server.settings
-    if isinstance(error, MethodNotFound):
-        server.warn_of_unserved()
-    call.rejection = _rpc_error(server, error)
-    return _answer_later(call, serve(call) if server.middleware_chain is None else server.middleware_chain(call))
+    try:
+        result = await (serve(call) if server.middleware_chain is None else server.middleware_chain(call))
+        if isinstance(result, types.InputRequiredResult):
+            return result
+        _check_result_type(call, result)
+        return _seal(server, result, call.request.caller.version)
+    except BaseException as error:
+        if call.is_cancelled_by(error):
+            raise
+        raise _error_to_send(call, error) from error
+    finally:
+        call.ended = True
 
 
 async def whole_answer(call: Call) -> bytes:
@@ -92,11 +112,10 @@ async def whole_answer(call: Call) -> bytes:
 
 async def _answer_later(call: Call, outcome: Coroutine[Any, Any, Any]) -> Answer:
     try:
-        return _answer(call, await outcome)
+        result = await outcome
     except BaseException as error:
         return _refuse(call, error)
-    finally:
-        call.ended = True
+    return _answer(call, result)
 
 
 def _begin(call: Call) -> tuple[Any, BaseException | None]:
@@ -127,10 +146,12 @@ async def serve(call: Call) -> Any:
     """
     if call.rejection is not None:
         raise call.rejection
-    installed = call.server.installed
-    if installed is None or not installed.wraps_calls or call.request.method.name != "tools/call":
+    installed, method = call.server.installed, call.request.method.name
+    if installed is None or method not in installed.around_methods:
         return await _serve_handler(call)
     try:
+        if method == "tools/call":
+            call.server.handlers[method](call.server, call)  # refuses an unknown tool before the extensions see it
         return await installed.around(call, partial(_serve_handler, call))
     except BaseException as error:
         return _failure_result(call, error)
@@ -163,8 +184,7 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
         if value is RUN_AGAIN:
             value, error = _begin(call)
         elif answers:
-            call.ended = True
-            return _answer(call, value) if error is None else _fail(call, error)
+            return _answer(call, value, error)
         else:
             return value if error is None else _failure_result(call, error)
 
@@ -179,15 +199,25 @@ def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
         if not isinstance(error, RpcError) and not call.is_cancelled_by(error):
             call.server.report(error, call)
             call.failure_label = "internal_error"
-            return failure(INTERNAL_ERROR)
+            return failure(STORE_AWAY if isinstance(error, StoreUnavailable) else INTERNAL_ERROR)
     raise error
 
 
-def _answer(call: Call, result: Any) -> Answer:
-    """Seal a result and encode it."""
+def failure(message: str) -> types.CallToolResult:
+    """Return a result with `isError` and a message for the model."""
+    return types.CallToolResult([types.TextContent(message)], is_error=True)
+
+
+def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Answer:
+    """Return the response: the result, sealed and encoded, or the response for the exception of the handler."""
+    call.ended = True
     request = call.request
     version = request.caller.version
     try:
+        if failed is not None:
+            result = _failure_result(call, failed)
+        if call.cancelled:
+            call.withdraw_cancellation()  # the handler caught it
         if result is not call.plain_result or not eras.leaves_tool_results_unchanged[version]:
             if type(result) is types.CallToolResult:  # `seal` adds cache hints, which this result does not have
                 if result.result_type is not None:
@@ -195,13 +225,13 @@ def _answer(call: Call, result: Any) -> Answer:
                 result = eras.seal(result, version, call.server.info_bytes)
             elif type(result) is not Raw:
                 _check_result_type(call, result)
-                result = seal(call.server, result, version)
+                result = _seal(call.server, result, version)
             elif len(result) >= LARGE_BYTES and call.channel.takes_parts:
                 head, tail = jsonrpc.encode_result_envelope(request.id)
                 return head, result, tail
         return jsonrpc.encode_result(request.id, result)
-    except Exception as error:
-        return _fail(call, error)
+    except BaseException as error:
+        return _refuse(call, error) if error is failed else _answer(call, None, error)
 
 
 def _check_result_type(call: Call, result: Any) -> None:
@@ -210,7 +240,7 @@ def _check_result_type(call: Call, result: Any) -> None:
     A method of `server.method` may return any result type.
 
     Raises:
-        InternalError: the method cannot return this result type to this client.
+        ResultMisfit: the method cannot return this result type to this client.
     """
     given = result.get("resultType") if isinstance(result, dict) else getattr(result, "result_type", None)
     if given is None or given in CORE_RESULT_TYPES or call.request.method in call.server.own_methods:
@@ -218,24 +248,20 @@ def _check_result_type(call: Call, result: Any) -> None:
     caller, method = call.request.caller, call.request.method.name
     row = call.server.offer.table.answering(method, given, caller.version)
     if row is None or not declares(caller.capabilities, row.shared):
-        error = InternalError(f"A result of the type {given!r} cannot answer {method} here")
-        call.server.report(error, call)
-        raise error
+        raise ResultMisfit(f"A result of the type {given!r} cannot answer {method} here")
 
 
-def _fail(call: Call, error: BaseException) -> Answer:
-    """Return the response for the exception of a handler, or for a result that cannot be encoded."""
-    try:
-        return _answer(call, _failure_result(call, error))
-    except BaseException as raised:
-        return _refuse(call, raised)
+def sealed_page(call: Call, listing: Listing) -> Raw:
+    """Return the page of a list that a request asks for, sealed, encoded and cached."""
+    request = call.request
+    return listing.page(request.params.cursor, request.caller.version, partial(_seal, call.server))
 
 
-def seal(server: Server, result: Any, version: Version) -> Any:
+def _seal(server: Server, result: Any, version: Version) -> Any:
     """Return a result in the form of a version; missing cache hints are those of the server."""
     if not isinstance(result, types.Result):
         return eras.seal_value(result, version, server.info_bytes)
-    if version.stateless and isinstance(result, types.CacheableResult):
+    if version.has_cache_hints and isinstance(result, types.CacheableResult):
         ttl_ms, cache_scope = server.cache_hints
         # The result is copied, because an author may return the same object for every request.
         result = msgspec.structs.replace(
@@ -248,8 +274,11 @@ def seal(server: Server, result: Any, version: Version) -> Any:
 
 def _refuse(call: Call, error: BaseException) -> bytes:
     """Return the error response, or the response of a cancelled request."""
+    call.ended = True
     if call.is_cancelled_by(error):
         return _answer_cancelled(call, error)
+    if call.cancelled:
+        call.withdraw_cancellation()
     call.refusal = _error_to_send(call, error)
     return _encoded_error(call.server, call.request.id, call.refusal, call)
 
@@ -258,16 +287,20 @@ def _error_to_send(call: Call, error: BaseException) -> RpcError:
     # A rejection is not sealed for the version, because the error may be about the version itself.
     if call.rejection is not None and error is call.rejection:
         return call.rejection
-    return eras.seal_error(_rpc_error(call.server, error, call), call.request.caller.version)
+    return eras.seal_error(rpc_error(call.server, error, call), call.request.caller.version)
 
 
-def outcome_of(call: Call, error: BaseException) -> types.CallToolResult:
+async def outcome_of(call: Call, error: BaseException) -> Any:
     """Convert an exception to the outcome that the client receives: a result with `isError` for a ToolError.
+
+    If a middleware asked the client a question in the stateless era, the outcome is the `input_required` result.
 
     Raises:
         RpcError: the error to send for any other exception.
         BaseException: the exception itself, if it comes from the cancellation of the request.
     """
+    if call.asking is not None and call.asking.is_stopping:
+        return await settle(call, None, error)
     if call.is_cancelled_by(error):
         raise error
     if isinstance(error, ToolError) and call.request.method.name == "tools/call":
@@ -291,20 +324,21 @@ def _answer_cancelled(call: Call, error: BaseException) -> bytes:
         BaseException: the error, if the request was not cancelled.
         CancelledError: the task was also cancelled by other code.
     """
-    if not call.cancelled:
-        raise error
     from asyncio import CancelledError
 
-    from dragoman.runtime.tasks import uncancelled
-
-    if not uncancelled():
+    if not call.cancelled and isinstance(error, CancelledError):
+        call.stopped = call.channel.end_error
+        call.cancelled = call.stopped is not None
+    if not call.cancelled:
+        raise error
+    if not call.withdraw_cancellation():
         raise CancelledError
-    return stopped(call) if call.stopped is not None else b""
+    return b"" if call.stopped is None else stopped(call, call.stopped)
 
 
-def stopped(call: Call) -> bytes:
-    """Return the error response to a request that was stopped because the server or the session ends."""
-    assert call.stopped is not None
+def stopped(call: Call, why: RpcError) -> bytes:
+    """Return the response to a request that is stopped because the server or the session ends."""
+    call.stopped = call.stopped or why
     return refusal(call.server, call.stopped, call.request.id)
 
 
@@ -320,20 +354,21 @@ def refusal(
 
     With a `place`, the error is reported, and the client receives only "Internal error".
     """
-    if isinstance(error, MethodNotFound):
-        server.warn_of_unserved()
-    return _encoded_error(server, id, _rpc_error(server, error, place=place), null_id=null_id)
+    return _encoded_error(server, id, rpc_error(server, error, place=place), null_id=null_id)
 
 
-def _rpc_error(server: Server, error: BaseException, call: Call | None = None, *, place: str | None = None) -> RpcError:
+def rpc_error(server: Server, error: BaseException, call: Call | None = None, *, place: str | None = None) -> RpcError:
     """Return the error to send; an exception that is not meant for clients is reported and replaced."""
     text = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
     if text is not None:
         return InternalError(text)
+    if isinstance(error, ResultMisfit):
+        server.report(error.__cause__ or error, call)
+        return InternalError(error.message)
     if isinstance(error, RpcError) and place is None:
         return error
     server.report(error, call, None if place is None else {"place": place})
-    return InternalError("Internal error")
+    return InternalError(STORE_AWAY if isinstance(error, StoreUnavailable) else "Internal error")
 
 
 def _encoded_error(
@@ -345,26 +380,6 @@ def _encoded_error(
         except ValidationError as misfit:
             server.report(misfit, call)
     return jsonrpc.encode_error(id, InternalError("Internal error"), null_id=null_id)
-
-
-def open_notification(
-    server: Server, message: jsonrpc.Notification, caller: eras.Caller | None
-) -> eras.McpRequest | None:
-    """Return a notification as a request without an id; None if the server does not handle it.
-
-    The handler is a method of `server.method`, or a handler of an extension. An error of the notification is reported,
-    because a notification has no response.
-    """
-    offer = server.offer_for_notification(message.method)
-    if offer is None:
-        return None
-    # A notification need not name its version.
-    caller = caller or offer.default_caller or eras.Caller(offer.versions[0])
-    try:
-        return eras.open(jsonrpc.Request(NO_ID, message.method, message.params), offer, caller)
-    except RpcError as error:
-        server.report(error, None, {"notification": message.method})
-        return None
 
 
 async def run_notification(call: Call) -> None:

@@ -10,7 +10,8 @@ A `SessionChannel` has three states:
 
     unopened   no stream: the exchange of the POST waits for the response
     opened     the request has a stream, and messages go to this stream
-    over       `answer` or `close` was called: a notification of the session goes to the standalone stream
+    over       `answer` or `close` was called: a notification of the session goes to the standalone stream; a response
+               that must be an event still opens the stream
 
 The alternative is a stream for each request. It would cost memory, and most requests send only a response.
 """
@@ -21,15 +22,16 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import DragomanError, RpcError
+from dragoman.errors import DragomanError, InternalError, RpcError
 from dragoman.protocol import jsonrpc, sse
 from dragoman.protocol.inbound import ACCEPTED, OK
-from dragoman.protocol.subscriptions import RESOURCE_UPDATED, Subscription
+from dragoman.protocol.states import Transitions
+from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.http.streams import EventStream, end_without_response
 from dragoman.server.request.call import NoChannel
@@ -39,7 +41,15 @@ if TYPE_CHECKING:
     from dragoman.server.http.session import HttpSession
     from dragoman.server.server import Server
 
-MAX_WAITING = 1000
+ChannelLife = Literal["unopened", "opened", "over"]
+CHANNEL_LIFE: Transitions[ChannelLife, Literal["open", "end"]] = Transitions(
+    {
+        "unopened": {"open": "opened", "end": "over"},
+        "opened": {"end": "over"},
+        "over": {"open": "over", "end": "over"},
+    }
+)
+STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
 class PostChannel(NoChannel):
@@ -95,12 +105,14 @@ class PostChannel(NoChannel):
             waiting = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))
             await self._exchange.stream(waiting)
 
+    @property
+    def end_error(self) -> RpcError | None:  # type: ignore[override]
+        """The error to send if other code cancels the task of the request, because the HTTP server shuts down."""
+        return STOPPED if self._exchange.is_ending else None
+
     async def stop(self, data: bytes) -> None:
         """Send a response while the handler still runs, because the server ends."""
-        if self._exchange.streaming:
-            await self._exchange.stream(sse.encode(data), last=True)
-        else:
-            await self._exchange.reply(OK, data, JSON_HEADERS)
+        await self._exchange.answer(OK, data, json=True)
 
     async def close(self) -> None:
         """Stop sending notifications and changes."""
@@ -192,10 +204,13 @@ class SessionChannel(StandaloneChannel):
 
     opened: EventStream | None = None
     """The stream; None if it is not open yet."""
-    _is_over = False
+    _state: ChannelLife = "unopened"
 
-    def __init__(self, session: HttpSession, exchange: Exchange, *, can_stream: bool) -> None:
+    def __init__(
+        self, session: HttpSession, exchange: Exchange, request_id: types.RequestId, *, can_stream: bool
+    ) -> None:
         self._session = session
+        self._request_id = request_id
         self._exchange: Exchange | None = exchange
         self._can_stream = can_stream
         if session.peer.version.primes_streams:
@@ -208,7 +223,8 @@ class SessionChannel(StandaloneChannel):
 
     def open(self, released: asyncio.Future[None] | None = None) -> EventStream:
         """Open the stream; the stream resolves `released` when it no longer needs the exchange."""
-        stream = self.opened = self._session.new_stream()
+        self._state = CHANNEL_LIFE[self._state, "open"]
+        stream = self.opened = self._session.new_stream(self._request_id)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             stream.attach(exchange, released=released)
@@ -224,7 +240,7 @@ class SessionChannel(StandaloneChannel):
 
         The response is one JSON body if `json` is true and no event was sent. Otherwise it is the last event.
         """
-        self._is_over = True
+        self._state = CHANNEL_LIFE[self._state, "end"]
         stream = self.opened
         reader = self._exchange if stream is None else None if stream.sequence else stream.reader
         if reader is not None and not reader.streaming and (json or not data):
@@ -250,7 +266,7 @@ class SessionChannel(StandaloneChannel):
 
     def close(self) -> None:
         """Detach the exchange that waits for the response."""
-        self._is_over = True
+        self._state = CHANNEL_LIFE[self._state, "end"]
         if self.opened is not None:
             self.opened.detach()
         elif self._exchange is not None:
@@ -271,7 +287,7 @@ class SessionChannel(StandaloneChannel):
 
     def _is_open(self) -> bool:
         """Tell whether the response was not sent yet."""
-        if self._is_over:
+        if self._state == "over":
             return False
         if self.opened is not None:
             return not self.opened.is_finished

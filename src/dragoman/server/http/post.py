@@ -14,8 +14,8 @@ number of handlers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from http import HTTPStatus
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,16 +24,8 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman import types
-from dragoman.errors import (
-    HeaderMismatch,
-    InsufficientScope,
-    InternalError,
-    MethodNotFound,
-    ParseError,
-    RpcError,
-    TooLarge,
-)
-from dragoman.protocol import eras, jsonrpc, sse
+from dragoman.errors import HeaderMismatch, InsufficientScope, InternalError, MethodNotFound, ParseError, TooLarge
+from dragoman.protocol import jsonrpc
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.headers import McpHeaders
 from dragoman.protocol.inbound import (
@@ -49,7 +41,8 @@ from dragoman.protocol.inbound import (
 from dragoman.protocol.peer import Event, PeerReply
 from dragoman.runtime.tasks import SelfCancelTask, uncancelled
 from dragoman.server.dispatch import runner
-from dragoman.server.http.channels import PostChannel, SessionChannel, StandaloneChannel, SubscriptionStream
+from dragoman.server.dispatch.opening import open_call, open_notification, refused_call
+from dragoman.server.http.channels import STOPPED, PostChannel, SessionChannel, StandaloneChannel, SubscriptionStream
 from dragoman.server.http.head import RequestHead
 from dragoman.server.http.refusal import HttpRefusal, challenge
 from dragoman.server.http.session import HttpSession, SharedSession
@@ -57,16 +50,16 @@ from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import end_without_response
 from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import Auth, insufficient
-from dragoman.transports.http.exchange import CLIENT_CLOSED, JSON_HEADERS, Exchange, Header, TooSlow
+from dragoman.transports.http.exchange import CLIENT_CLOSED, Exchange, Header, TooSlow
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Call | None)
 MAX_ACCEPTED_AHEAD = 1000
 """While this many messages are in flight, the server accepts a notification only after its handler has run."""
 STOP_SECONDS = 1.0
-STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 NO_STREAMS_REMEDY = "serve it with server.asgi()"
 _CLOSE = (b"connection", b"close")
 _JSON_ONLY = AcceptedTypes(json=True, sse=False)
@@ -93,7 +86,7 @@ class CallsInFlight(set[Call]):
         await self._wait(STOP_SECONDS)
         for call in list(self):  # the handlers of these calls ignore the cancellation
             if isinstance(call.channel, PostChannel | SessionChannel):
-                await _answer_stopped(call, call.channel)
+                await call.channel.stop(runner.stopped(call, STOPPED))
 
     async def _wait(self, seconds: float) -> None:
         """Wait, at most this long, until no call is in flight; calls that begin meanwhile count too."""
@@ -105,10 +98,6 @@ class CallsInFlight(set[Call]):
             if not tasks:
                 return
             await asyncio.wait(tasks, timeout=left)
-
-
-async def _answer_stopped(call: Call, channel: PostChannel | SessionChannel) -> None:
-    await channel.stop(runner.refusal(call.server, STOPPED, call.request.id))
 
 
 class PostService:
@@ -124,7 +113,6 @@ class PostService:
         json_response: bool,
         max_subscriptions: int | None,
         can_stream: bool,
-        server_context: Any,
     ) -> None:
         self.in_flight = CallsInFlight()
         self.subscriptions: set[SubscriptionStream] = set()
@@ -136,7 +124,6 @@ class PostService:
         self._json_response = json_response
         self._max_subscriptions = max_subscriptions
         self._can_stream = can_stream
-        self._server_context = server_context
 
     async def serve(self, exchange: Exchange, head: RequestHead) -> None:
         """Serve a POST to its end.
@@ -156,10 +143,13 @@ class PostService:
             raise HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, ParseError(str(slow)), headers=(_CLOSE,)) from None
         received = receive_post(head.headers, body, self._server.offer, self._limits)
         if isinstance(received, McpRequest):
-            self._require_callable(exchange, received, head.headers)
-            await self._serve_request(exchange, received, head.acceptable)
+            call = self._call(Call, received, Session(principal=exchange.principal), exchange)
+            self._require_callable(call, exchange, head.headers)
+            await self._serve_request(call, exchange, head.acceptable)
         elif isinstance(received, Rejection):
-            raise HttpRefusal.of(received)
+            message, session = received.request, Session(principal=exchange.principal)
+            refused = partial(refused_call, received.error)
+            raise HttpRefusal.of(received, message and self._call(refused, message, session, exchange))
         elif not isinstance(received, SessionMessages):
             await self._serve_notification(exchange, received, head.session(exchange.principal))
         elif self._sessions is None:
@@ -169,61 +159,57 @@ class PostService:
 
     async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: AcceptedTypes) -> None:
         """Send the response of a refusal; middleware may replace it."""
-        status, data = await self._refusal(exchange, refused)
+        status, data = await self._refusal(refused)
         if status == refused.status:
             exchange.extra_headers += refused.headers
         # With status 200 the error is sent like any other response. With an HTTP error status it is a JSON body.
-        await _answer(exchange, acceptable if status == OK else _JSON_ONLY, status, data)
+        await exchange.answer(status, data, json=acceptable.json or status != OK)
 
-    async def _refusal(self, exchange: Exchange, refused: HttpRefusal) -> tuple[int, Any]:
+    async def _refusal(self, refused: HttpRefusal) -> tuple[int, bytes]:
         """Return the status and the body of a refusal; middleware may change them."""
-        server, request, error = self._server, refused.request, refused.error
-        if request is None or server.middleware_chain is None:
-            body = runner.refusal(server, error, refused.id, null_id=refused.null_id, place=refused.place)
-            return refused.status, body
-        session = refused.session or Session(principal=exchange.principal)
-        if isinstance(request, jsonrpc.Request):
-            request = eras.refused_request(request, server.offer, session.caller)
-        call = self._call(request, session, exchange)
-        data = await self.in_flight.run(call, runner.run_refused(call, error))
+        call = refused.call
+        if call is None:
+            id, error, place = refused.id, refused.error, refused.place
+            return refused.status, runner.refusal(self._server, error, id, null_id=refused.null_id, place=place)
+        call.rejection = runner.rpc_error(self._server, refused.error)
+        data = await self.in_flight.run(call, runner.whole_answer(call))
         is_same = call.refusal is not None and call.refusal is call.rejection
         return refused.status if is_same else OK if call.refusal is None else handler_status(call.refusal), data
 
-    def _call(self, request: McpRequest, session: Session, exchange: Exchange, channel: Channel = NO_CHANNEL) -> Call:
+    def _call(
+        self,
+        make: Callable[..., C],
+        message: McpRequest | jsonrpc.Message,
+        session: Session,
+        exchange: Exchange,
+        channel: Channel = NO_CHANNEL,
+    ) -> C:
+        """Return the call of a message, with the headers and the identity of its sender."""
         server, identity = self._server, exchange.identity
-        context = server.server_context if self._server_context is None else self._server_context
-        call = Call(request, session, channel, server, context, exchange.loop, session.principal)
-        call.headers = exchange.given_headers
-        if identity is not None:
-            call.scopes, call.claims = identity.scopes, identity.claims
+        context = server.server_context if exchange.server_context is None else exchange.server_context
+        call = make(message, session, channel, server, context, exchange.loop)
+        if call is not None:
+            call.headers = exchange.given_headers
+            if identity is not None:
+                call.scopes, call.claims = identity.scopes, identity.claims
         return call
 
-    def _open(self, message: jsonrpc.Request, session: Session) -> McpRequest:
-        """Open a request of the handshake era.
+    def _require_callable(self, call: Call, exchange: Exchange, headers: McpHeaders | None = None) -> None:
+        """Check a call before it runs: whether it was opened, and the scopes and `Mcp-Param-*` headers of a tool call.
 
         Raises:
-            HttpRefusal: the request cannot be opened.
+            HttpRefusal: the request cannot be opened, the client lacks a scope of the tool, or an `Mcp-Param-*` header
+                differs from its argument.
         """
-        try:
-            return eras.open(message, self._server.offer, session.caller)
-        except RpcError as error:
-            raise HttpRefusal(OK, error, message, session=session) from None
-
-    def _require_callable(
-        self, exchange: Exchange, request: McpRequest, headers: McpHeaders | None = None, session: Session | None = None
-    ) -> None:
-        """Check the scopes and the `Mcp-Param-*` headers of a tool call, before the call runs.
-
-        Raises:
-            HttpRefusal: the client lacks a scope of the tool, or an `Mcp-Param-*` header differs from its argument.
-        """
+        request = call.request
+        if call.rejection is not None:
+            raise HttpRefusal(OK, call.rejection, call)
         tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
         if tool is None:
             return
-        if exchange.identity is not None and not exchange.identity.scopes.issuperset(tool.scopes):
+        if call.scopes is not None and not call.scopes.issuperset(tool.scopes):
             challenged = (self._challenge(exchange, tool.scopes),)
-            lacking = InsufficientScope(tool.scopes)
-            raise HttpRefusal(HTTPStatus.FORBIDDEN, lacking, request, session=session, headers=challenged)
+            raise HttpRefusal(HTTPStatus.FORBIDDEN, InsufficientScope(tool.scopes), call, headers=challenged)
         if headers is None or not tool.mirrored.params:
             return
         raw = request.params.arguments
@@ -232,7 +218,7 @@ class PostService:
         except msgspec.DecodeError:
             return  # the tool refuses arguments that are not an object
         except HeaderMismatch as error:
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, error, request) from None
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, error, call) from None
 
     def _challenge(self, exchange: Exchange, scopes: Iterable[str]) -> Header:
         return challenge(insufficient(self._auth, scopes, exchange.scope, self._path))
@@ -247,61 +233,45 @@ class PostService:
 
     # Requests without a session
 
-    async def _serve_request(self, exchange: Exchange, request: McpRequest, acceptable: AcceptedTypes) -> None:
-        is_stateless = request.caller.version.stateless
+    async def _serve_request(self, call: Call, exchange: Exchange, acceptable: AcceptedTypes) -> None:
+        version = call.request.caller.version
         if not self._can_stream:
-            acceptable = _require_no_stream(request, acceptable)
-        can_stream = acceptable.sse and (is_stateless or not self._json_response)
-        if request.method.name == "subscriptions/listen":
-            self._require_listening(request, can_stream=can_stream)
-        lacks_standalone_stream = not (self._can_stream and is_stateless)
-        channel = PostChannel(
+            acceptable = _require_no_stream(call, acceptable)
+        can_stream = acceptable.sse and (version.stateless or not self._json_response)
+        if call.request.method.name == "subscriptions/listen":
+            self._require_listening(call, can_stream=can_stream)
+        lacks_standalone_stream = not (self._can_stream and version.listens)
+        call.channel = channel = PostChannel(
             self._server,
             self.subscriptions,
             exchange,
             can_stream=can_stream,
             lacks_standalone_stream=lacks_standalone_stream,
         )
-        call = self._call(request, Session(principal=exchange.principal), exchange, channel)
         call.task = exchange.task
         exchange.may_stream = can_stream
-        if is_stateless:
+        if version.cancels_by_closing:
             exchange.on_gone = call.cancel
         self.in_flight.add(call)
         try:
-            try:
-                outcome: Any = runner.run(call)
-                data = await outcome if type(outcome) is CoroutineType else outcome
-            except asyncio.CancelledError:
-                if not exchange.is_ending or call.cancelled or not uncancelled():
-                    raise
-                call.cancelled, call.stopped = True, STOPPED
-                data = runner.stopped(call)
+            outcome: Any = runner.run(call)
+            data = await outcome if type(outcome) is CoroutineType else outcome
             status = OK if data and call.refusal is None else self._status(call, exchange)
             if channel.was_used:
                 await channel.wait_for_room()
-            if exchange.streaming or not acceptable.json:
-                await exchange.stream(sse.encode(data), last=True)
-            else:
-                await exchange.reply(status, data, JSON_HEADERS)
-        except asyncio.CancelledError:
-            # The client may disconnect while its response is sent. A cancellation by other code is raised again.
-            if not call.cancelled or not uncancelled():
-                raise
+            await exchange.answer(status, data, json=acceptable.json)
         finally:
             self.in_flight.discard(call)
             exchange.on_gone = None
-            if call.cancelled:
-                await _absorb_cancellation()
             if channel.was_used:
                 await channel.close()
 
-    def _require_listening(self, request: McpRequest, *, can_stream: bool) -> None:
+    def _require_listening(self, call: Call, *, can_stream: bool) -> None:
         if not can_stream:
-            raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream", request)
+            raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream", call)
         if self._max_subscriptions is not None and len(self.subscriptions) >= self._max_subscriptions:
             error = InternalError("There are too many subscriptions; try again later")
-            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, error, request)
+            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, error, call)
 
     async def _serve_without_session(self, exchange: Exchange, head: RequestHead, received: SessionMessages) -> None:
         """Serve a message of the handshake era on a server that keeps no sessions."""
@@ -309,9 +279,10 @@ class PostService:
         if received.batch:
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, "Batches need a session, and this server keeps none")
         if isinstance(message, jsonrpc.Request):
-            request = self._open(message, session)
-            self._require_callable(exchange, request)
-            await self._serve_request(exchange, request, head.acceptable)
+            call = self._call(open_call, message, session, exchange)
+            self._require_callable(call, exchange)
+            call.session = Session(principal=exchange.principal)  # `initialize` needs one that has not begun
+            await self._serve_request(call, exchange, head.acceptable)
         else:
             await self._serve_notification(exchange, message, session)
 
@@ -331,10 +302,8 @@ class PostService:
     def _notification_call(
         self, exchange: Exchange, message: jsonrpc.Message, session: Session, channel: Channel
     ) -> Call | None:
-        if not isinstance(message, jsonrpc.Notification):
-            return None
-        request = runner.open_notification(self._server, message, session.caller)
-        return None if request is None else self._call(request, session, exchange, channel)
+        is_notification = isinstance(message, jsonrpc.Notification)
+        return self._call(open_notification, message, session, exchange, channel) if is_notification else None
 
     # Messages in sessions
 
@@ -356,8 +325,8 @@ class PostService:
                 session.require_origin(head.origin)
         except HttpRefusal as refused:
             if isinstance(message, jsonrpc.Request) and not received.batch:
-                refused.id, refused.request = message.id, message
-                refused.session = head.session(principal)
+                open = partial(refused_call, refused.error)
+                refused.call = self._call(open, message, head.session(principal), exchange)
             raise
         if received.batch:
             await self._serve_batch(exchange, session, received.messages, head.acceptable)
@@ -375,7 +344,7 @@ class PostService:
         response = await self._response_without_stream(exchange, message, data, {})
         if data.caller is not None:
             exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
-        await _answer(exchange, head.acceptable, OK, response)
+        await exchange.answer(OK, response, json=head.acceptable.json)
 
     async def _serve_batch(
         self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], acceptable: AcceptedTypes
@@ -387,7 +356,7 @@ class PostService:
         answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, event) for event in events))
         await session.share_changes()
         whole = next(filter(None, answers), None)
-        await (exchange.reply(ACCEPTED) if whole is None else _answer(exchange, acceptable, OK, whole))
+        await (exchange.reply(ACCEPTED) if whole is None else exchange.answer(OK, whole, json=acceptable.json))
 
     async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, event: Event) -> bytes | None:
         """Serve a message of a batch; return the response of the whole batch if this message completes it."""
@@ -409,12 +378,7 @@ class PostService:
         self, exchange: Exchange, message: jsonrpc.Request, session: Session, running: dict[types.RequestId, Call]
     ) -> bytes:
         """Return the response to a request that has no stream: `initialize`, or a request in a batch."""
-        try:
-            call = self._call(self._open(message, session), session, exchange)
-        except HttpRefusal as refused:
-            _, data = await self._refusal(exchange, refused)
-            return data  # type: ignore[no-any-return]
-        running[message.id] = call
+        call = running[message.id] = self._call(open_call, message, session, exchange)
         try:
             return await self.in_flight.run(call, runner.whole_answer(call))
         finally:
@@ -425,11 +389,10 @@ class PostService:
     ) -> None:
         if (in_use := session.peer.refuse_id(message.id)) is not None:
             raise HttpRefusal(HTTPStatus.CONFLICT, in_use, id=message.id)
-        request = self._open(message, session.data)
-        self._require_callable(exchange, request, session=session.data)
+        call = self._call(open_call, message, session.data, exchange)
+        self._require_callable(call, exchange)
         exchange.may_stream = acceptable.sse and not self._json_response
-        channel = SessionChannel(session, exchange, can_stream=exchange.may_stream)
-        call = self._call(request, session.data, exchange, channel)
+        call.channel = channel = SessionChannel(session, exchange, message.id, can_stream=exchange.may_stream)
         session.peer.accept(message)
         session.running[message.id] = call
         self.in_flight.add(call)
@@ -448,7 +411,7 @@ class PostService:
                 raise
             # The HTTP server shuts down and cancels the exchange.
             call.stop(STOPPED)
-            await _answer_stopped(call, channel)
+            await channel.stop(runner.stopped(call, STOPPED))
         if not exchange.ended:
             await end_without_response(exchange)
 
@@ -464,8 +427,6 @@ class PostService:
                 del session.running[call.request.id]
                 data = session.peer.finish(call.request.id, data) or b""
                 self._sessions.touch(session)
-            if call.cancelled:
-                await _absorb_cancellation()
             status = OK if data and call.refusal is None else self._status(call, channel.reader)
             await channel.answer(status, data, json=json)
         finally:
@@ -473,29 +434,12 @@ class PostService:
             channel.close()
 
 
-def _require_no_stream(request: McpRequest, acceptable: AcceptedTypes) -> AcceptedTypes:
+def _require_no_stream(call: Call, acceptable: AcceptedTypes) -> AcceptedTypes:
     """Refuse a request that needs a stream, on a service that cannot stream; return the types of the response."""
-    if request.method.name == "subscriptions/listen":
+    if call.request.method.name == "subscriptions/listen":
         error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {NO_STREAMS_REMEDY}")
-        raise HttpRefusal(HTTPStatus.NOT_FOUND, error, request)
+        raise HttpRefusal(HTTPStatus.NOT_FOUND, error, call)
     if not acceptable.json:
         reason = f"The Accept header must admit {JSON} here: there are no streams; {NO_STREAMS_REMEDY}"
-        raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, reason, request)
+        raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, reason, call)
     return _JSON_ONLY
-
-
-async def _answer(exchange: Exchange, acceptable: AcceptedTypes, status: int, data: bytes) -> None:
-    """Send a response as JSON, or as an event if a stream has begun or the client does not accept JSON."""
-    if exchange.streaming or not acceptable.json:
-        await exchange.stream(sse.encode(data), last=True)
-    else:
-        await exchange.reply(status, data, JSON_HEADERS)
-
-
-async def _absorb_cancellation() -> None:
-    """Consume a cancellation of this task that was scheduled when the handler ended."""
-    task = asyncio.current_task()
-    if task is not None:
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        task.uncancel()

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from msgspec.structs import astuple
-
 from dragoman import types
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import DragomanError, InvalidRequest
-from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.inbound import Rejection
-from dragoman.server.request.call import Session
+from dragoman.server.request.call import Call
 from dragoman.transports.http.exchange import Header
 
 
@@ -28,10 +25,9 @@ class HttpRefusal(DragomanError):
         self,
         status: int,
         reason: Exception | str,
-        request: eras.McpRequest | jsonrpc.Request | None = None,
+        call: Call | None = None,
         *,
         id: types.RequestId | None = None,
-        session: Session | None = None,
         null_id: bool = False,
         headers: tuple[Header, ...] = (),
         place: str | None = None,
@@ -39,21 +35,18 @@ class HttpRefusal(DragomanError):
         super().__init__(str(reason))
         self.status = int(status)
         self.error = InvalidRequest(reason) if isinstance(reason, str) else reason
-        self.id = id if request is None else request.id
-        self.request = request
-        """The request; if it is set, middleware runs for the refusal."""
-        self.session = session
-        """The session of the request, if it is known."""
+        self.id = id
+        self.call = call
+        """The call of the request; if it is set, middleware runs for the refusal."""
         self.null_id = null_id
         self.headers = headers
         self.place = place
         """The part of the server that failed; the error is then reported, and the client does not receive its text."""
 
     @classmethod
-    def of(cls, rejection: Rejection) -> HttpRefusal:
+    def of(cls, rejection: Rejection, call: Call | None = None) -> HttpRefusal:
         """Return the refusal for a rejection of `protocol.inbound` or of a `Guard`."""
-        status, error, id, null_id, request = astuple(rejection)
-        return cls(status, error, request, id=id, null_id=null_id)
+        return cls(rejection.status, rejection.error, call, id=rejection.id, null_id=rejection.null_id)
 
     @classmethod
     def repeated(cls, header: str) -> HttpRefusal:

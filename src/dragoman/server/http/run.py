@@ -67,6 +67,11 @@ class _Uvicorn(uvicorn.Server):
         self._parent = parent
         """The process that supervises this one, if any."""
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Get the application ready, and listen."""
+        await self._app.start()
+        await super().startup(sockets)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer the received requests, close the connections and the application."""
         self.should_exit = self._is_ending = True

@@ -8,7 +8,7 @@ service gracefully.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import UnsupportedVersion
@@ -24,6 +24,8 @@ from dragoman.server.request.http_request import Auth, verify
 from dragoman.transports.http.exchange import Exchange, Gone
 
 if TYPE_CHECKING:
+    import asyncio
+
     from dragoman.server.server import Server
 
 CLOSE_SECONDS = 5.0
@@ -47,7 +49,6 @@ class HttpService:
         path: str = "/mcp",
         max_subscriptions: int | None = None,
         can_stream: bool = True,
-        server_context: Any = None,
     ) -> None:
         self._server = server
         self._heads = HeadReader(guard or Guard())
@@ -56,6 +57,8 @@ class HttpService:
         self._auth = auth
         self._path = path
         self._can_stream = can_stream
+        self._ready_in: asyncio.AbstractEventLoop | None = None
+        """The loop in which the service has joined the other processes, and begun to serve."""
         self._posts = PostService(
             server,
             sessions=sessions,
@@ -64,17 +67,26 @@ class HttpService:
             json_response=json_response,
             max_subscriptions=max_subscriptions,
             can_stream=can_stream,
-            server_context=server_context,
         )
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
         head = self._heads.read(exchange)
         exchange.extra_headers = head.cors
-        is_open = exchange.method == "POST" and self._auth is None and head.refused is None
         try:
-            if (is_open and not self._workers.needs_to_join(exchange.loop)) or await self._admit(exchange, head):
+            if head.refused is not None:
+                raise HttpRefusal.of(head.refused)  # noqa: TRY301
+            if head.cors and exchange.method == "OPTIONS":
+                await exchange.reply(HTTPStatus.NO_CONTENT)
+                return
+            if self._ready_in is not exchange.loop:
+                await self._get_ready(exchange.loop)
+            if self._auth is not None:
+                await self._authenticate(exchange, self._auth)
+            if exchange.method == "POST":
                 await self._posts.serve(exchange, head)
+            else:
+                await self._serve_without_body(exchange, head)
         except HttpRefusal as refused:
             await self._posts.refuse(exchange, refused, head.acceptable)
         except Gone:
@@ -83,25 +95,16 @@ class HttpService:
             failed = HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, error, place="a service of HTTP")
             await self._posts.refuse(exchange, failed, head.acceptable)
 
-    async def _admit(self, exchange: Exchange, head: RequestHead) -> bool:
-        """Check and authenticate an exchange; return True for a POST, and serve any other method.
+    async def start(self) -> None:
+        """Begin to serve; the first request does it if nobody else did, as for a mounted application."""
+        if self._server.lifecycle is not None and self._can_stream:
+            await self._server.lifecycle.begin(self)
 
-        Raises:
-            HttpRefusal: the headers are refused, the client is not authorized, or a GET or DELETE is refused.
-        """
-        if head.refused is not None:
-            raise HttpRefusal.of(head.refused)
-        if head.cors and exchange.method == "OPTIONS":
-            await exchange.reply(HTTPStatus.NO_CONTENT)
-            return False
-        if self._workers.needs_to_join(exchange.loop):
+    async def _get_ready(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._workers.needs_to_join(loop):
             await self._workers.join()
-        if self._auth is not None:
-            await self._authenticate(exchange, self._auth)
-        if exchange.method == "POST":
-            return True
-        await self._serve_without_body(exchange, head)
-        return False
+        await self.start()
+        self._ready_in = loop
 
     async def _authenticate(self, exchange: Exchange, auth: Auth) -> None:
         """Verify the sender with the author's `auth`, before the body is read, and record the identity.
@@ -151,18 +154,7 @@ class HttpService:
         """Serve a GET: the standalone stream, or the stream that the client resumes with `Last-Event-ID`."""
         if not head.acceptable.sse:
             raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream")
-        last_event_id = head.headers.last_event_id
-        if last_event_id is None:
-            stream, after = session.open_standalone(), None
-        else:
-            stream, after = session.find_stream(last_event_id)
-        released = exchange.loop.create_future()
-        stream.attach(exchange, after, released=released)
-        exchange.on_ending = session.detach_standalone
-        await exchange.stream(b"")
-        await stream.flush()
-        await released
-        await exchange.stream(b"", last=True)
+        await session.serve_stream(exchange, head.headers.last_event_id)
 
     async def close(self, seconds: float | None = None) -> None:
         """End the service gracefully: subscriptions and standalone streams at once, requests within `seconds`."""
@@ -173,4 +165,6 @@ class HttpService:
         await self._posts.in_flight.finish(CLOSE_SECONDS if seconds is None else seconds)
         if self._sessions is not None:
             await self._sessions.close()
+        if self._server.lifecycle is not None:
+            await self._server.lifecycle.end(self)
         await self._workers.close()

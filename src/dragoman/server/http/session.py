@@ -5,7 +5,8 @@ response or a cancellation, it belongs to a request in another process, and the 
 
 A request that sends messages before its response has an event stream of its own (`channels.SessionChannel`). The client
 opens the standalone stream with a GET; it carries the messages that belong to no request. If the client opens it again,
-the new reader replaces the earlier one, also in another process.
+the new reader replaces the earlier one, also in another process. A client may resume a stream of another process here
+(`resumption`).
 
 A session has three states:
 
@@ -20,31 +21,40 @@ it.
 from __future__ import annotations
 
 import asyncio
+import time
 from http import HTTPStatus
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, TransportError
+from dragoman.errors import InternalError, StoreUnavailable, TransportError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.peer import Answered, Event, Peer, RequestCancelled, Unmatched
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
+from dragoman.server.dispatch.runner import refusal
 from dragoman.server.http.channels import SessionChannel
 from dragoman.server.http.refusal import HttpRefusal
+from dragoman.server.http.resumption import FollowedStream, StreamLog, StreamName
 from dragoman.server.http.streams import EventStream, Retention, SessionStreams
 from dragoman.server.http.workers import (
     ClientMessageReceived,
     SessionStateChanged,
     StandaloneMessageSent,
     StandaloneStreamOpened,
+    StreamFollowed,
+    StreamGrew,
+    StreamState,
     Workers,
 )
 from dragoman.server.request.asking import request_client, set_outcome
-from dragoman.server.request.call import ELICITATION_COMPLETE, Call, Session, wants_log
+from dragoman.server.request.call import ELICITATION_COMPLETE, MAX_STATE_KEYS, Call, Session, SessionValues, wants_log
+from dragoman.stores.contract import EventLog
+from dragoman.transports.http.exchange import Exchange
 
 if TYPE_CHECKING:
     from dragoman.server.http.sessions import Holder
@@ -62,13 +72,22 @@ SESSION_LIFE: Transitions[SessionLife, Literal["use", "end"]] = Transitions(
 class SharedSession(Session):
     """The data of a session, and the changes that the other processes have not received yet."""
 
-    __slots__ = ("origin", "unshared")
+    __slots__ = ("expires_at", "origin", "unshared")
 
     def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
         super().__init__(caller, id, principal)
         self.origin = b""
         """The digest of the origin of the page that began the session; empty if the client is not a web page."""
         self.unshared: list[SessionStateChanged] = []
+        self.expires_at = 0
+        """The time at which the session expires even if it is in use, in seconds since the epoch."""
+
+    def kept_values(self, server: Server) -> SessionValues | None:
+        """Return the values of this session in the store, which expire with the session."""
+        if self.id is None:
+            return None
+        values = server.store.state(f"session state\0{self.id}", max_values=MAX_STATE_KEYS)
+        return SessionValues(values, max(1.0, self.expires_at - time.time()))
 
     def set_level(self, level: types.LoggingLevel) -> None:
         """Record the lowest level of the log messages that the client receives, and note the change."""
@@ -102,8 +121,6 @@ class HttpSession:
     """A session in this process."""
 
     holder: Holder
-    expires_at = 0
-    """The time at which the session expires even if it is in use, in seconds since the epoch."""
 
     def __init__(self, server: Server, data: SharedSession, *, workers: Workers, retention: Retention) -> None:
         self.state: SessionLife = "new"
@@ -117,14 +134,18 @@ class HttpSession:
         self.loop = asyncio.get_running_loop()
         self._server = server
         self._workers = workers
-        self._streams = SessionStreams(self.peer.next_id, retention)
+        self._streams = SessionStreams(self.peer.next_id, retention, self._log_of if workers.shares_streams else None)
         self._standalone: EventStream | None = None
+        self._followed: dict[str, FollowedStream] = {}
+        """The streams of other processes that the client reads here, by name."""
+        self._readers = count(1)
         server.audience.add(self)
 
     @property
     def is_busy(self) -> bool:
         """Whether a request runs, or the client reads a stream."""
-        return bool(self.running) or any(stream.reader is not None for stream in self._open_streams())
+        is_read = any(stream.reader is not None for stream in self._open_streams())
+        return bool(self.running or self._followed) or is_read
 
     def require_origin(self, origin: bytes) -> None:
         """Refuse a web page whose origin differs from that of the page that began the session.
@@ -137,31 +158,118 @@ class HttpSession:
         if origin and self.data.origin and origin != self.data.origin:
             raise HttpRefusal(HTTPStatus.FORBIDDEN, "The session belongs to a page of another origin")
 
-    def new_stream(self) -> EventStream:
-        """Return a new stream; the session keeps the stream as soon as it has a name."""
+    def new_stream(self, request_id: types.RequestId | None = None) -> EventStream:
+        """Return a new stream of a request, or a standalone stream; the session keeps it as soon as it has a name."""
         primes = self.peer.version.primes_streams
-        return EventStream(self._workers.store, self._streams, sends_priming_event=primes)
+        return EventStream(self._streams, sends_priming_event=primes, request_id=request_id)
 
-    def find_stream(self, last_event_id: str) -> tuple[EventStream, int]:
-        """Return the stream of an event, and the number of the event.
+    def _log_of(self, stream: EventStream) -> StreamLog:
+        return StreamLog(stream, self._log, on_written=self._tell_follower, on_failure=self._workers.warn)
+
+    def _tell_follower(self, stream: str, worker: str) -> None:
+        assert self.data.id is not None
+        self._workers.send(StreamGrew(self.data.id, stream), worker)
+
+    def _log(self, stream: str) -> EventLog:
+        return self._workers.store.log(f"{self.data.id} {stream}")
+
+    async def serve_stream(self, exchange: Exchange, last_event_id: str | None) -> None:
+        """Serve the standalone stream, or the stream that a client resumes after an event.
 
         Raises:
-            HttpRefusal: the stream is not kept.
+            HttpRefusal: the event is not one of a stream, or the stream is another process's and the store is away.
         """
+        if last_event_id is None:
+            await self._serve_own(exchange, self.open_standalone(), None)
+            return
         event = EventId.decode(last_event_id)
         stream = None if event is None else self._streams.get(event.stream)
-        if event is None or stream is None:
+        name = None if event is None else StreamName.decode(event.stream)
+        if event is not None and stream is not None:
+            await self._serve_own(exchange, stream, event.sequence)
+        elif event is None or name is None or not (name.is_standalone or name.request_id is not None):
             # The status is not 404, because the client would conclude that its session has ended.
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The stream of this Last-Event-ID is not kept here")
-        return stream, event.sequence
+        else:
+            try:
+                await self._serve_followed(exchange, name, event)
+            except StoreUnavailable as error:
+                self._workers.warn(error)
+                reason = "The stream began in another process, and the store is away; try again later"
+                raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, InternalError(reason)) from None
+
+    async def _serve_own(
+        self, exchange: Exchange, stream: EventStream, after: int | None, opening: bytes = b""
+    ) -> None:
+        released = exchange.loop.create_future()
+        stream.attach(exchange, after, released=released)
+        exchange.on_ending = self.detach_standalone
+        await exchange.stream(opening)
+        await stream.flush()
+        await released
+        await exchange.stream(b"", last=True)
+
+    async def _serve_followed(self, exchange: Exchange, name: StreamName, event: EventId) -> None:
+        reader, stream = next(self._readers), event.stream
+
+        async def ask(*, is_check: bool) -> StreamState | None:
+            assert self.data.id is not None
+            message = StreamFollowed(self.data.id, stream, self._workers.name, reader, is_check)
+            return await self._workers.ask(message, name.owner)
+
+        if stream in self._followed:
+            self._followed[stream].release()
+        self._followed[stream] = followed = FollowedStream(
+            self._log(stream),
+            event.sequence,
+            ask=ask,
+            refuse=lambda reason: refusal(self._server, InternalError(reason), name.request_id),
+        )
+        try:
+            if not name.is_standalone:
+                await followed.serve(exchange)
+                return
+            # This process keeps messages from now on, so that none is lost when the other process stops to keep them.
+            own = self._own_standalone()
+            await followed.replay(exchange)
+        finally:
+            if self._followed.get(stream) is followed:
+                del self._followed[stream]
+        if followed.is_over:
+            await exchange.stream(b"", last=True)
+            return
+        self.open_standalone()
+        cursor = own.priming_event() if own.sends_priming_event else b""
+        await self._serve_own(exchange, own, own.delivered, cursor)
+
+    def hand_over(self, message: StreamFollowed) -> StreamState:
+        """Let a client read a stream of this process in another process.
+
+        A standalone stream goes on in the other process, so this process keeps no more messages for it.
+        """
+        stream = self._streams.get(message.stream)
+        if stream is None:
+            return StreamState(is_known=False)
+        state = stream.hand_over(message)
+        if stream is self._standalone:
+            self.forget_standalone()
+        return state
+
+    def stream_grew(self, name: str) -> None:
+        """Send the client the new events of a stream of another process, if the client reads it here."""
+        if name in self._followed:
+            self._followed[name].grow()
+
+    def _own_standalone(self) -> EventStream:
+        if self._standalone is None:
+            self._standalone = self.new_stream()
+        return self._standalone
 
     def open_standalone(self) -> EventStream:
         """Return the standalone stream; the other processes detach their readers of it."""
-        if self._standalone is None:
-            self._standalone = self.new_stream()
         assert self.data.id is not None
         self._workers.send(StandaloneStreamOpened(self.data.id))
-        return self._standalone
+        return self._own_standalone()
 
     async def ask(self, stream: EventStream, method: str, params: Any, timeout: float) -> Raw:
         """Send a request to the client on a stream, and return the result; the client sends it in another POST.
@@ -209,9 +317,11 @@ class HttpSession:
             self._workers.send(ClientMessageReceived(self.data.id, data), worker)
 
     def detach_standalone(self) -> None:
-        """Detach the reader of the standalone stream."""
+        """Detach the reader of the standalone stream, and the readers of streams of other processes."""
         if self._standalone is not None:
             self._standalone.detach()
+        for followed in self._followed.values():
+            followed.release()
 
     def forget_standalone(self) -> None:
         """Forget the standalone stream, because the client opened it in another process.
@@ -233,6 +343,8 @@ class HttpSession:
             set_outcome(waiter, TransportError(SESSION_ENDED))
         for stream in self._open_streams():
             stream.detach()
+        for followed in self._followed.values():
+            followed.release()
         self._streams.close()
 
     def _open_streams(self) -> set[EventStream]:

@@ -34,7 +34,7 @@ from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
-from dragoman.errors import InternalError
+from dragoman.errors import InternalError, StoreError, StoreUnavailable
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.tokens import SessionTokens
 from dragoman.server.http.refusal import HttpRefusal
@@ -49,9 +49,12 @@ from dragoman.server.http.workers import (
     SessionStateRequested,
     StandaloneMessageSent,
     StandaloneStreamOpened,
+    StreamFollowed,
+    StreamGrew,
+    StreamState,
     Workers,
 )
-from dragoman.stores import State
+from dragoman.stores.contract import State
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -61,6 +64,8 @@ MAX_AGE = 86_400
 """The seconds after which a session expires even if it is in use."""
 MAX_OVER = 100_000
 """The greatest number of ended and expired sessions that a process remembers."""
+MAX_ENDED = 1_000_000
+"""The greatest number of ended sessions that the store remembers."""
 MAX_CLIENT_BYTES = 4096
 """If the client's info and capabilities are larger, the session keeps only the part that the session id carries."""
 MAX_EVICTED = 10_000
@@ -114,7 +119,8 @@ class Sessions:
     @cached_property
     def _ended_ids(self) -> State:
         """The ids of the sessions that clients ended; no process with the same store adopts them."""
-        return self.workers.store.state(f"ended sessions\0{self._server.name}\0{self._path}")
+        namespace = f"ended sessions\0{self._server.name}\0{self._path}"
+        return self.workers.store.state(namespace, max_values=MAX_ENDED)
 
     async def refuse_initialized(self, id: str | None, principal: str | None, address: str | None) -> None:
         """Refuse an `initialize` request with a session id.
@@ -173,7 +179,7 @@ class Sessions:
         session = None if id is None else self._local.get(id)
         if id is None or session is None or session.data.principal != principal:
             return None
-        if self._wall_clock() > session.expires_at:
+        if self._wall_clock() > session.data.expires_at:
             return None
         session.last_used = now
         session.state = SESSION_LIFE[session.state, "use"]
@@ -184,11 +190,11 @@ class Sessions:
     async def _adopt(self, id: str, principal: str | None, address: str | None) -> None:
         """Add a session that this process does not have, from its id and the state that the processes know.
 
-        A session is not adopted in two cases: a process knows that the client ended it, or some processes know that it
-        expired and no process still has it.
+        A session is not adopted in two cases: a process or the store knows that the client ended it, or some processes
+        know that it expired and no process still has it. A store that is away knows nothing.
         """
         opened = self._tokens.open(id, principal=principal, now=self._wall_clock())
-        if opened is None or self._over.get(id) or await self._ended_ids.get(id) is not None:
+        if opened is None or self._over.get(id) or await self._was_ended(id):
             return
         changes = self._changed_while_adopting.setdefault(id, [])
         try:
@@ -212,11 +218,18 @@ class Sessions:
         self._add(id, data, address, opened.expires_at)
         self._evicted.pop(id, None)
 
+    async def _was_ended(self, id: str) -> bool:
+        try:
+            return await self._ended_ids.get(id) is not None
+        except StoreUnavailable as error:
+            self.workers.warn(error)
+            return False
+
     def _data_of(self, id: str) -> SharedSession | None:
         session = self._local.get(id)
         return self._evicted.get(id) if session is None else session.data
 
-    def _receive(self, message: SessionMessage) -> SessionState | None:
+    def _receive(self, message: SessionMessage) -> SessionState | StreamState | None:
         """Receive a message that another process sent about a session."""
         session = self._local.get(message.session)
         match message:
@@ -232,6 +245,10 @@ class Sessions:
                 session.add_standalone(data)
             case ClientMessageReceived(_, data) if session is not None:
                 session.receive_forwarded(data)
+            case StreamFollowed() if session is not None:
+                return session.hand_over(message)
+            case StreamGrew(_, stream) if session is not None:
+                session.stream_grew(stream)
         return None
 
     def _state_of(self, id: str) -> SessionState | None:
@@ -263,10 +280,9 @@ class Sessions:
         self._expire(now)
         if len(self._local) >= self._max_sessions:
             self._evict_one(now)
-        data.id = id
+        data.id, data.expires_at = id, expires_at
         session = HttpSession(self._server, data, workers=self.workers, retention=self._retention)
         session.last_used = now
-        session.expires_at = expires_at
         self._holders.add(id, session, holder_name(data.principal, address))
 
     def _evict_one(self, now: float) -> None:
@@ -305,7 +321,7 @@ class Sessions:
             unused.append((id, session))
         today = self._wall_clock()
         for id, session in unused:
-            if session.running or (session.is_busy and today <= session.expires_at):
+            if session.running or (session.is_busy and today <= session.data.expires_at):
                 self.touch(session)
             else:
                 self._remove(id, was_ended=False)
@@ -316,13 +332,21 @@ class Sessions:
         """End a session in every process, for a DELETE of the client.
 
         Raises:
-            HttpRefusal: there is no such session.
+            HttpRefusal: there is no such session, or the store could not record the end of the session.
         """
-        await self.find(id, principal, address)
+        session = await self.find(id, principal, address)
         assert id is not None
         self._remove(id, was_ended=True)
-        await self._ended_ids.set(id, b"", ttl=MAX_AGE)
+        failure: StoreError | None = None
+        try:
+            await self._ended_ids.set(id, b"", ttl=max(1.0, session.data.expires_at - self._wall_clock()))
+        except StoreError as error:
+            self.workers.warn(error)
+            failure = error
         await self.workers.share(SessionEnded(id))
+        if failure is not None:
+            reason = "The session has ended here, but the store could not record it: another process may still serve it"
+            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, InternalError(reason))
 
     def _remove(self, id: str, *, was_ended: bool) -> None:
         self._end(id)

@@ -18,6 +18,9 @@ A stream has four states:
     finishing --detach-->  finished
     finished  --attach-->  finishing
 
+If the store reaches other processes, a stream also has a `StreamLog`, by which a client can resume the stream in
+another process (`resumption`).
+
 `SessionStreams` holds the streams of one session, and `Retention` those of all sessions of an application. Both bound
 the bytes of the kept events. Beyond the bound, delivered streams are dropped first, then undelivered streams, the
 oldest first. The stream that just grew is not dropped, and neither is a stream that is being written to its reader.
@@ -29,14 +32,16 @@ so that one code path serves a fast reader, a slow reader and a reader that resu
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
+from dragoman import types
 from dragoman.protocol import sse
-from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
-from dragoman.stores import EventLog, Store
+from dragoman.server.http.resumption import StreamLog, StreamName
+from dragoman.server.http.workers import StreamFollowed, StreamState
+from dragoman.stores.contract import MAX_LOG_BYTES, MAX_LOG_EVENTS
 from dragoman.transports.http.exchange import Exchange
 
 RETRY_MILLISECONDS = 1000
@@ -60,6 +65,25 @@ STREAM_LIFE: Transitions[StreamLife, Literal["attach", "detach", "finish"]] = Tr
 )
 
 
+class RecentEvents:
+    """The newest events of a stream in the memory of this process; the newest one is always kept."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._events: deque[bytes] = deque()
+
+    def append(self, event: bytes) -> None:
+        """Add an event, and drop the oldest events beyond the limits."""
+        self._events.append(event)
+        self.size += len(event)
+        while len(self._events) > 1 and (len(self._events) > MAX_LOG_EVENTS or self.size > MAX_LOG_BYTES):
+            self.size -= len(self._events.popleft())
+
+    def newest(self, count: int) -> list[bytes]:
+        """Return the newest events, at most `count`."""
+        return [self._events[index] for index in range(-min(count, len(self._events)), 0)]
+
+
 class EventStream:
     """The event stream of one request, or the standalone stream of a session.
 
@@ -79,19 +103,26 @@ class EventStream:
     is_listed_undelivered = False
     """Whether the stream is in `Retention.undelivered`."""
 
+    delivered = 0
+    """The number of the newest event that was written to a client."""
+    shared: StreamLog | None = None
+    """The log of the stream in the store; None if no other process can read it, or the stream has no events."""
+
     _written = 0
-    _delivered = 0
     _sequence_at_start = 0
-    _log: EventLog | None = None
+    _events: RecentEvents | None = None
     _released: asyncio.Future[None] | None = None
     _writing: asyncio.Lock | None = None
     _flushing: asyncio.Task[None] | None = None
     _ending: set[asyncio.Task[None]] | None = None
 
-    def __init__(self, store: Store, streams: SessionStreams, *, sends_priming_event: bool) -> None:
+    def __init__(
+        self, streams: SessionStreams, *, sends_priming_event: bool, request_id: types.RequestId | None = None
+    ) -> None:
         self.streams = streams
-        self._store = store
-        self._sends_priming_event = sends_priming_event
+        self.request_id = request_id
+        """The request whose stream this is; None for a standalone stream."""
+        self.sends_priming_event = sends_priming_event
 
     @property
     def is_finished(self) -> bool:
@@ -108,7 +139,7 @@ class EventStream:
     @property
     def is_delivered(self) -> bool:
         """Whether every event was written to a client."""
-        return self._delivered == self.sequence
+        return self.delivered == self.sequence
 
     @property
     def can_be_dropped(self) -> bool:
@@ -127,9 +158,11 @@ class EventStream:
         if self.reader is not None:
             self.detach()
         self._written = self.sequence if after is None else min(after, self.sequence)
-        if self._sends_priming_event and after is None:
-            self._sequence_at_start = self._written
+        self._sequence_at_start = self._written
+        if self.sends_priming_event and after is None:
             exchange.opening = self.priming_event
+        if self.shared is not None:
+            self.shared.follower = None
         exchange.on_gone = self.detach
         self.state = STREAM_LIFE[self.state, "attach"]
         self.reader = exchange
@@ -139,7 +172,7 @@ class EventStream:
 
     def priming_event(self) -> bytes:
         """Return the first event of a response; its id lets a client resume the stream before the first message."""
-        return sse.priming_event(EventId(self.name, self._sequence_at_start).encode(), RETRY_MILLISECONDS)
+        return sse.priming_event(f"{self.name}-{self._sequence_at_start}", RETRY_MILLISECONDS)
 
     def detach(self) -> None:
         """Detach the reader, if there is one; the stream stays."""
@@ -148,6 +181,8 @@ class EventStream:
             return
         self.state = STREAM_LIFE[self.state, "detach"]
         self.reader = reader.on_gone = reader.opening = None
+        if self.shared is not None:
+            self.shared.schedule()
         if self._released is not None:
             if not self._released.done():
                 self._released.set_result(None)
@@ -163,22 +198,47 @@ class EventStream:
         if self.is_finished:
             return
         self.sequence += 1
-        log = self._log
-        if log is None:
-            log = self._log = self._store.event_log(self.name)
-        log.append(self.sequence, sse.encode(message, id=EventId(self.name, self.sequence).encode()))
+        events = self._events
+        if events is None:
+            events = self._events = RecentEvents()
+        events.append(sse.encode(message, id=f"{self.name}-{self.sequence}"))
         if last:
             self.state = STREAM_LIFE[self.state, "finish"]
-        before, self.size = self.size, log.size + STREAM_BYTES
+        before, self.size = self.size, events.size + STREAM_BYTES
         self.streams.grow(self, self.size - before)
         if self.reader is not None and (self._flushing is None or self._flushing.done()):
             self._flushing = self.reader.loop.create_task(self.flush())
+        shared = self.shared or self._open_shared()
+        if shared is not None:
+            shared.schedule()
+
+    def _open_shared(self) -> StreamLog | None:
+        if self.streams.open_log is not None:
+            self.shared = self.streams.open_log(self)
+        return self.shared
+
+    def kept_after(self, sequence: int) -> list[bytes]:
+        """Return the events after a number that this process keeps."""
+        return [] if self._events is None else self._events.newest(self.sequence - sequence)
 
     def drop_events(self) -> None:
-        """Forget the events that were added so far."""
-        self._log = None
+        """Forget the events that were added so far; those that no client received stay in the log of the store."""
+        if self.shared is not None:
+            self.shared.write(appends_now=True)
+        self._events = None
         self.size = 0
         self.is_listed_undelivered = False
+
+    def hand_over(self, message: StreamFollowed) -> StreamState:
+        """Let a client read the stream in another process, or reply to the check of a process where it does."""
+        shared = self.shared or self._open_shared()
+        follower = message.worker, message.reader
+        if shared is None or (message.is_check and shared.follower != follower):
+            return StreamState(is_taken=True)
+        shared.follower = follower
+        self.detach()
+        shared.write(appends_now=True)
+        return StreamState(sequence=self.sequence, is_finished=self.is_finished)
 
     async def flush(self) -> None:
         """Write the events that the reader has not received; after the last event, detach the reader."""
@@ -188,12 +248,12 @@ class EventStream:
             self._writing = asyncio.Lock()
         async with self._writing:
             while self.reader is not None and (self._written < self.sequence or self.state == "finishing"):
-                reader, last, log = self.reader, self.state == "finishing", self._log
-                missed = None if log is None else log.after(self._written)
+                reader, last = self.reader, self.state == "finishing"
+                missed = self.kept_after(self._written)
                 self._written = self.sequence
-                await reader.stream(b"" if missed is None else await missed, last=last)
+                await reader.stream(b"".join(missed), last=last)
                 if not reader.gone:
-                    self._delivered = self._written
+                    self.delivered = self._written
                 if last and self.reader is reader:
                     self.detach()
             if self.is_listed_undelivered and self.is_delivered:
@@ -202,7 +262,7 @@ class EventStream:
     async def release_client(self) -> None:
         """Detach the reader before the last event, if the client got a priming event and so can resume the stream."""
         reader = self.reader
-        if self._sends_priming_event and reader is not None:
+        if self.sends_priming_event and reader is not None:
             await reader.stream(b"")
             await self.flush()
             if self.reader is reader:
@@ -218,6 +278,8 @@ class EventStream:
             _, late = await asyncio.wait(self._ending, timeout=END_SECONDS)
             for ending in late:
                 ending.cancel()
+        if self.shared is not None:
+            await self.shared.close()
 
 
 async def end_without_response(exchange: Exchange) -> None:
@@ -263,8 +325,15 @@ def _first(streams: Iterable[EventStream], newest: EventStream) -> EventStream |
 class SessionStreams:
     """The named streams of one session."""
 
-    def __init__(self, next_id: Callable[[], object], retention: Retention) -> None:
+    def __init__(
+        self,
+        next_id: Callable[[], object],
+        retention: Retention,
+        open_log: Callable[[EventStream], StreamLog] | None = None,
+    ) -> None:
         self.size = 0
+        self.open_log = open_log
+        """Opens the log of a stream in the store; None if no other process could read it."""
         self._next_id = next_id
         self._retention = retention
         self._named: dict[str, EventStream] = {}
@@ -281,7 +350,7 @@ class SessionStreams:
 
     def keep(self, stream: EventStream) -> str:
         """Keep a stream under a new name, and return the name; forget a finished stream if there are too many."""
-        name = str(self._next_id())
+        name = StreamName.encode(str(self._next_id()), stream.request_id)
         self._named[name] = stream
         if len(self._named) > MAX_STREAMS:
             finished = [kept for kept in self if kept.is_finished]

@@ -1,4 +1,4 @@
-"""`answer_view` and `wsgi_app`: answer single HTTP requests in a view of a framework or in a WSGI application.
+"""`ViewService` and `wsgi_app`: answer single HTTP requests in a view of a framework or in a WSGI application.
 
 A request passes through the same `HttpService` as with `server.asgi()`, as an exchange in memory, so every check is the
 same. A view has no streams and no sessions. A request that needs either is refused; the error names `server.asgi()`.
@@ -44,40 +44,41 @@ class HttpReply(Struct, frozen=True):
         return f"<HttpReply {self.status}: {len(self.body)} bytes>"
 
 
-async def answer_view(
-    server: Server,
-    method: str,
-    headers: Headers,
-    body: bytes | str,
-    server_context: Any = None,
-    *,
-    guard: Guard | None = None,
-    bound_to: str | None = None,
-) -> HttpReply:
-    """Return the response to one HTTP request; without a guard every host is served, because frameworks check it."""
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    # An HTTP header is latin-1. Other characters are replaced; no check accepts a header because of them.
-    lines = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in pairs]
-    content = body.encode(errors="surrogatepass") if isinstance(body, str) else body
-    sent: list[Message] = []
+class ViewService:
+    """Answers single HTTP requests; without a guard every host is served, because frameworks check it."""
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": content}
+    def __init__(self, server: Server, guard: Guard | None = None) -> None:
+        self._server = server
+        self._service = HttpService(server, guard=guard or Guard(allowed_hosts=("*",)), can_stream=False)
 
-    async def send(message: Message) -> None:
-        sent.append(message)
+    async def answer(
+        self, method: str, headers: Headers, body: bytes | str, context: Any = None, bound_to: str | None = None
+    ) -> HttpReply:
+        """Return the response to one HTTP request."""
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        # An HTTP header is latin-1. Other characters are replaced; no check accepts a header because of them.
+        lines = [(name.lower().encode("latin-1", "replace"), text.encode("latin-1", "replace")) for name, text in pairs]
+        content = body.encode(errors="surrogatepass") if isinstance(body, str) else body
+        sent: list[Message] = []
 
-    scope = {"type": "http", "method": method.upper(), "path": "/", "headers": lines, "server": (bound_to, None)}
-    exchange = AsgiExchange(scope, receive, send)
-    guard = guard or Guard(allowed_hosts=("*",))
-    service = HttpService(server, guard=guard, can_stream=False, server_context=server_context)
-    try:
-        await service.serve(exchange)
-    finally:
-        await exchange.close()
-    start, *parts = sent
-    named = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
-    return HttpReply(start["status"], named, b"".join(part.get("body", b"") for part in parts))
+        async def receive() -> Message:
+            return {"type": "http.request", "body": content}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        if self._server.lifecycle is not None:
+            await self._server.lifecycle.begin_until_the_loop_ends()
+        scope = {"type": "http", "method": method.upper(), "path": "/", "headers": lines, "server": (bound_to, None)}
+        exchange = AsgiExchange(scope, receive, send)
+        exchange.server_context = context
+        try:
+            await self._service.serve(exchange)
+        finally:
+            await exchange.close()
+        start, *parts = sent
+        named = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
+        return HttpReply(start["status"], named, b"".join(part.get("body", b"") for part in parts))
 
 
 class _WsgiService:
@@ -85,7 +86,7 @@ class _WsgiService:
 
     def __init__(self, server: Server, guard: Guard, server_context: Any) -> None:
         self._server = server
-        self._guard = guard
+        self._views = ViewService(server, guard)
         self._context = server_context
 
     def answer(self, request: WsgiRequest) -> WsgiReply:
@@ -100,11 +101,7 @@ class _WsgiService:
         except Exception as error:
             place = "the server_context of a WSGI application"
             return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, refusal(self._server, error, place=place))
-        method, headers = request.method, request.headers
-        answering = answer_view(
-            self._server, method, headers, body, context, guard=self._guard, bound_to=request.bound_to
-        )
-        reply = run_blocking(answering)
+        reply = run_blocking(self._views.answer(request.method, request.headers, body, context, request.bound_to))
         return WsgiReply(reply.status, reply.headers, reply.body)
 
 

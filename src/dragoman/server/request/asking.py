@@ -8,7 +8,10 @@ async handler is ended by the cancellation of its task, one turn of the loop aft
 in parallel belong to one round. A blocking handler is ended by `RunEnded`, a `BaseException`. The server sends the
 question even if the handler catches the cancellation.
 
-A run of a handler in the stateless era has these states:
+A detached call, which runs apart from its request, asks in both eras as in the stateless era. The code that runs the
+call keeps the recording and sends the questions.
+
+A run of a handler that asks in this way has these states:
 
     running    every question so far has a recorded answer
     parked     a question without an answer waits, and `_stop` is scheduled in the loop
@@ -22,7 +25,7 @@ handler would catch or change it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,6 +37,7 @@ from dragoman.errors import (
     DefinitionError,
     DragomanError,
     InternalError,
+    MethodNotFound,
     MissingCapability,
     Timeout,
     UrlElicitationRequired,
@@ -41,10 +45,11 @@ from dragoman.errors import (
 )
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.methods import declares
+from dragoman.protocol.methods import Method, declares
+from dragoman.protocol.recording import RecordedAnswer, Recording
 from dragoman.runtime.callables import invoke
 from dragoman.schema.python.annotations import Codec
-from dragoman.server.request.call import Call
+from dragoman.server.request.call import Call, server_notifications
 from dragoman.server.request.questions import (
     Capability,
     ElicitUrl,
@@ -62,6 +67,8 @@ if TYPE_CHECKING:
     from dragoman.protocol.peer import Peer
     from dragoman.protocol.rounds import Rounds
 
+OnStep = Callable[[str, Raw | None], Awaitable[object]]
+"""Called with the name of a step before the step runs, and with its name and its encoded value afterwards."""
 TIMEOUT = 600.0
 RUN_AGAIN = object()
 """The outcome of `settle` after the client answered the questions of `InputRequired` (handshake era): run again."""
@@ -72,26 +79,27 @@ _JSON_TYPES = frozenset({dict, list, str, int, float, bool, type(None)})
 class Asking:
     """The questions and answers of one request.
 
-    `_parked` holds a future for each question of this run that waits. `_stopping` is true while a question cancels the
-    task. `_over` is true when the run has ended (stateless era). `_fulfilled`, `_steps` and `_state` hold the answers,
-    the steps and the state in the handshake era; in the stateless era `rounds` holds them.
+    `replays` is true if an unanswered question ends the run: in the stateless era, and for a detached call, which has a
+    `recording`. `on_step` is called before and after each step of a detached call. `_parked` holds a future for each
+    question of this run that waits. `_stopping` is true while a question cancels the task. `_over` is true when the run
+    has ended (`replays`). `answer` is the result with which the handler ended the run, if any.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, recording: Recording | None = None, on_step: OnStep | None = None) -> None:
         self._call = call
-        self._stateless = call.request.caller.version.stateless
+        self.replays = recording is not None or call.request.caller.version.asks_in_results
+        self.on_step = on_step
+        self.answer: Any = None
+        self._given = recording
         self._parked: list[asyncio.Future[None]] = []
         self._stopping = False
         self._over = False
         self._rounds: Rounds | None = None
         self._runs = 0
-        self._fulfilled: dict[str, Raw] = {}
-        self._steps: dict[str, Raw] = {}
-        self._state: Raw | None = None
 
     @property
     def rounds(self) -> Rounds:
-        """The questions and answers of earlier rounds (stateless era).
+        """The questions of this run and the recording of earlier runs (`replays`).
 
         Raises:
             InvalidParams: the state that the client sent belongs to another request.
@@ -100,6 +108,9 @@ class Asking:
             # Sealing needs hashlib, which most servers never load.
             from dragoman.protocol.rounds import RequestBinding, Rounds
 
+            if self._given is not None:
+                self._rounds = Rounds(self._given)
+                return self._rounds
             request, principal = self._call.request, self._call.principal
             subject = RequestBinding.of(
                 request.method.name, request.raw_params, principal, server=self._call.server.name
@@ -108,6 +119,15 @@ class Asking:
             state = getattr(request.params, "request_state", None)
             self._rounds = Rounds.resume(subject, self._call.server.key_ring, time.time(), responses, state)
         return self._rounds
+
+    @property
+    def recording(self) -> Recording:
+        """What the runs so far recorded."""
+        if self.replays:
+            return self.rounds.recording
+        if self._given is None:
+            self._given = Recording()
+        return self._given
 
     @property
     def pending(self) -> bool:
@@ -122,14 +142,12 @@ class Asking:
     @property
     def inputs(self) -> Mapping[str, Any]:
         """The answers so far, by key, as the client sent them."""
-        answers = self.rounds.inputs if self._stateless else self._fulfilled
-        return {key: msgspec.json.decode(raw) for key, raw in answers.items()}
+        return {key: msgspec.json.decode(raw) for key, raw in self.recording.inputs.items()}
 
     @property
     def state(self) -> Any:
         """The state that the handler returned in an earlier run."""
-        raw = self.rounds.state if self._stateless else self._state
-        return None if raw is None else msgspec.json.decode(raw)
+        return msgspec.json.decode(self.recording.state)
 
     def require(self, questions: Iterable[Question]) -> None:
         """Refuse questions that the server cannot ask during this request.
@@ -142,9 +160,9 @@ class Asking:
         method = self._call.request.method
         if self._call.cancelled:
             raise Cancelled("The client cancelled the request")
-        if self._stateless and not method.input_required:
+        if self.replays and not method.input_required:
             raise DragomanError(f"A handler of {method.name} cannot ask the client")
-        if self._stateless and self._over:
+        if self.replays and self._over:
             raise DragomanError(f"The request {method.name} is answered: its client cannot be asked any more")
         require_capabilities(self._call, [path for question in questions for path in question.capabilities])
 
@@ -173,7 +191,7 @@ class Asking:
             MissingCapability: the client lacks a capability that a question needs.
         """
         self.require(questions.values())
-        if self._stateless:
+        if self.replays:
             answers = self._recorded(questions, key)
             if answers is None and parks:
                 await self._park()
@@ -226,12 +244,19 @@ class Asking:
         """Run a step once for the whole request, even if the handler runs several times."""
         raw = self.recorded_step(name)
         if raw is None:
+            await self.note_step(name, None)
             raw = self.record_step(name, await invoke(run, in_place=True), kind)
+            await self.note_step(name, raw)
         return self.step_value(raw, kind)
+
+    async def note_step(self, name: str, raw: Raw | None) -> None:
+        """Tell `on_step`, if there is one, that a step begins, or that it has ended with an encoded value."""
+        if self.on_step is not None:
+            await self.on_step(name, raw)
 
     def recorded_step(self, name: str) -> Raw | None:
         """Return the encoded value that a step recorded; None if the step did not run yet."""
-        return self.rounds.step(name) if self._stateless else self._steps.get(name)
+        return self.recording.steps.get(name)
 
     def step_value(self, raw: Raw, kind: type[Any] | None) -> Any:
         """Decode the value of a step.
@@ -254,15 +279,28 @@ class Asking:
                 f"The step {name!r} gave a {type(value).__name__}, which JSON does not have: say which type it is read"
                 f" back as, step({name!r}, ..., result_type={type(value).__name__})"
             )
-        raw = Raw(encode(value))
-        if self._stateless:
-            self.rounds.record(name, raw)
-        else:
-            self._steps[name] = raw
+        raw = self.recording.steps[name] = Raw(encode(value))
         return raw
 
+    async def begin_task(self, *, parks: bool) -> None:
+        """Let an extension make a task of this call; the run ends, unless the extension goes on with it.
+
+        Raises:
+            RunEnded: the extension ends the run, and the handler is blocking.
+            Cancelled: the request was cancelled.
+        """
+        if self._call.cancelled:
+            raise Cancelled("The client cancelled the request")
+        offered = self._call.offered_task
+        if self.answer is None and offered is not None and offered.begin is not None:
+            self.answer = await offered.begin()
+        if self.answer is not None:
+            if parks:
+                await self._park()
+            raise RunEnded
+
     def pages_to_visit(self, required: list[Page]) -> dict[str, ElicitUrl]:
-        """Return a question for each page that the user was not yet asked to visit, by key (stateless era).
+        """Return a question for each page that the user was not yet asked to visit, by key (`replays`).
 
         Each page is asked for once, because an accepted question does not mean that the visit is complete. The query of
         a URL is ignored, because an author may generate a new query in each run.
@@ -272,7 +310,7 @@ class Asking:
         number = 1
         for page, step in zip(required, steps, strict=True):
             if self.recorded_step(step) is None:
-                while f"url-{number}" in self.rounds.inputs or f"url-{number}" in questions:
+                while f"url-{number}" in self.recording.answers or f"url-{number}" in questions:
                     number += 1
                 questions[f"url-{number}"] = ElicitUrl(page.message, page.url)
         for step in steps:
@@ -286,7 +324,7 @@ class Asking:
         for parked in self._parked:
             parked.cancel()
         self._parked.clear()
-        self._over = self._stateless
+        self._over = self.replays
         stopped, self._stopping = self._stopping, False
         if stopped and self._call.task is not None:
             self._call.task.uncancel()
@@ -321,8 +359,9 @@ class Asking:
             raise InternalError(f"A request may ask in at most {MAX_ROUNDS} rounds")
         self.require(value.questions.values())
         raws = await self._request_all(value.questions.values(), TIMEOUT) if value.questions else []
-        self._fulfilled.update(zip(value.questions, raws, strict=True))
-        self._state = Raw(encode(value.state))
+        answers = (RecordedAnswer(None, raw) for raw in raws)
+        self.recording.answers.update(zip(value.questions, answers, strict=True))
+        self.recording.state = Raw(encode(value.state))
 
 
 async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
@@ -344,13 +383,15 @@ async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
     is_ended_by_question = asking.end_run(failed)
     if failed is not None and call.is_cancelled_by(failed):
         raise failed
+    if asking.answer is not None:
+        return asking.answer
     if asking.pending:
         return asking.input_required()
     if failed is not None and not is_ended_by_question:
         raise failed
     if not isinstance(value, InputRequired):
         return value
-    if call.request.caller.version.stateless:
+    if asking.replays:
         return asking.input_required(value)
     await asking.fulfil(value)
     return RUN_AGAIN
@@ -359,7 +400,7 @@ async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
 def _ask_for_pages(
     call: Call, error: UrlElicitationRequired
 ) -> tuple[InputRequired | None, UrlElicitationRequired | DefinitionError | None]:
-    """Return the questions for the pages of the error (stateless era), or the error to raise.
+    """Return the questions for the pages of the error, or the error to raise.
 
     The stateless era has no error code for `UrlElicitationRequired`.
     """
@@ -367,7 +408,7 @@ def _ask_for_pages(
         checked = checked_elicitations(error)
     except DefinitionError as misfit:
         return None, misfit
-    if call.request.caller.version.stateless:
+    if asking_of(call).replays:
         questions = asking_of(call).pages_to_visit(pages(checked))
         if questions:
             return InputRequired(questions), None
@@ -420,6 +461,34 @@ def _declares(capabilities: types.ClientCapabilities, path: tuple[str, ...]) -> 
         # An empty object means form mode, the only mode before 2025-11-25.
         return declared is not None and (declared.form is not None or declared.url is None)
     return declares(capabilities, path)
+
+
+def request_row(call: Call, method: str) -> Method:
+    """Return the row of a request that the server may send to this client.
+
+    Raises:
+        MethodNotFound: the client's protocol version has no such request.
+    """
+    version = call.request.caller.version
+    for row in () if version.stateless else call.server.offer.table.methods:
+        if row.name == method and not row.is_notification and "server" in row.sender and row.exists_in(version):
+            return row  # type: ignore[no-any-return]
+    raise MethodNotFound(f"A server cannot send {method} to its client in the protocol version {version.name}")
+
+
+def wants_notification(call: Call, method: str) -> bool:
+    """Tell whether the client of a request takes a notification of an extension.
+
+    Raises:
+        DefinitionError: no extension of the server has such a notification.
+    """
+    rows = server_notifications(call.server, method)
+    if not rows:
+        raise DefinitionError(f"No extension of the server {call.server.name!r} has the notification {method!r}")
+    caller = call.request.caller
+    here = [row for row in rows if row.exists_in(caller.version)]
+    # Where both sides declare the extension, a notification is only for clients that did.
+    return any(row.capability != row.declared or declares(caller.capabilities, row.capability) for row in here)
 
 
 async def request_client(peer: Peer, send: Callable[[bytes], None], method: str, params: Any, timeout: float) -> Raw:

@@ -1,7 +1,7 @@
 """`Call`: one request while the server serves it, with its session, its channel and its cancellation.
 
 The code that receives a request (`duplex`, `http`, `serving`) makes its `Call` and passes it to the runner. Handlers
-and contexts read it. The `Session` of a call holds the data that the server keeps of the client. The `Channel` of a
+and contexts read it. The `Session` of a call holds what the server knows about the client. The `Channel` of a
 call sends every message to the client except the response.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -18,18 +18,24 @@ from dragoman import types
 from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
+from dragoman.protocol.methods import METHOD_NAMES, Method
+from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     import asyncio
 
     from dragoman.protocol.subscriptions import Subscription
     from dragoman.server.request.asking import Asking
+    from dragoman.server.request.tool_task import OfferedTask
     from dragoman.server.server import Server
+    from dragoman.stores import State
 
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 MAX_ELICITATIONS = 1000
 LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
 """The log levels, from the least severe to the most severe."""
+MAX_STATE_KEYS = 1000
+"""The number of keys that handlers may keep for a user or in a session."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -45,8 +51,25 @@ def wants_log(server: Server, level: types.LoggingLevel, threshold: types.Loggin
     return threshold is not None and server.capabilities.logging is not None and severity >= LEVELS.index(threshold)
 
 
+class SessionValues(NamedTuple):
+    """The values that handlers keep in a session."""
+
+    values: State
+    seconds: float | None = None
+    """How many seconds the session lasts at most; None if no time is set."""
+
+
+def server_notifications(server: Server, method: str) -> list[Method]:
+    """Return the rows of a notification that extensions let the server send: one row for each extension generation."""
+    return [
+        row
+        for row in server.offer.table.methods
+        if row.name == method and row.is_notification and "server" in row.sender and method not in METHOD_NAMES
+    ]
+
+
 class Session:
-    """The data that the server keeps of the client of a connection or of an HTTP session."""
+    """What the server knows about the client of a connection or of an HTTP session."""
 
     __slots__ = ("caller", "elicitations", "id", "log_level", "principal", "subscribed")
 
@@ -58,8 +81,12 @@ class Session:
         self.log_level: types.LoggingLevel | None = None
         self.subscribed: set[str] = set()
         """The URIs of the resources that the client subscribed to."""
-        self.elicitations: dict[str, None] | None = None
+        self.elicitations: Recent[str, None] | None = None
         """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
+
+    def kept_values(self, server: Server) -> SessionValues | None:  # noqa: ARG002
+        """Return the values that handlers keep in this session; None if the client has no session."""
+        return None
 
     def begin(self, caller: eras.Caller) -> None:
         """Record the version, the identity and the capabilities of the client, from `initialize`."""
@@ -68,10 +95,8 @@ class Session:
     def add_elicitation(self, id: str) -> None:
         """Record a url elicitation; beyond the limit the oldest elicitation is forgotten."""
         if self.elicitations is None:
-            self.elicitations = {}
+            self.elicitations = Recent(MAX_ELICITATIONS)
         self.elicitations[id] = None
-        if len(self.elicitations) > MAX_ELICITATIONS:
-            del self.elicitations[next(iter(self.elicitations))]
 
     def end_elicitation(self, id: str) -> types.ElicitationCompleteNotificationParams | None:
         """Forget an elicitation, and return the params of the notification of its completion.
@@ -106,36 +131,34 @@ class Channel(Protocol):
     takes_parts: bool
     """Whether the channel's transport takes a large response in parts, which saves a copy."""
 
+    @property
+    def end_error(self) -> RpcError | None:
+        """The error to send if other code cancels the task of the request, because the HTTP server shuts down."""
+        ...
+
     def notify(self, method: str, params: Any) -> None:
         """Send a notification that belongs to this request, from any thread."""
-        ...
 
     def notify_session(self, method: str, params: Any) -> None:
         """Send a notification that may follow the response, from any thread.
 
         Before the response it is sent on the stream of this request, afterwards on the standalone stream.
         """
-        ...
 
     async def wait_for_room(self) -> None:
         """Wait until the client has read enough of the sent messages."""
-        ...
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
         """Send a request to the client and return its result (handshake era)."""
-        ...
 
     async def listen(self, subscription: Subscription) -> None:
         """Serve a subscription until the connection or the application ends (stateless era)."""
-        ...
 
     def notify_updated(self, uri: str) -> None:
         """Notify this client, from any thread, that a resource was updated."""
-        ...
 
     async def close_stream(self) -> None:
         """Close the HTTP connection of this request, if the client can resume the stream of the response."""
-        ...
 
 
 class NoChannel:
@@ -143,6 +166,7 @@ class NoChannel:
 
     lacks_standalone_stream = False
     takes_parts = False
+    end_error: RpcError | None = None
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
@@ -179,7 +203,6 @@ class Call(Struct, eq=False):
     server: Any = None
     server_context: Any = None
     loop: asyncio.AbstractEventLoop | None = None
-    principal: str | None = None
     settings: Any = None
     """The server's settings at the start of the request; a later change does not affect this request."""
     scopes: frozenset[str] | None = None
@@ -218,6 +241,15 @@ class Call(Struct, eq=False):
     """The error of a request that was refused before its handler; only middleware runs for such a request."""
     encoded_page: Raw | None = None
     """The encoded page of a list, while middleware works on the decoded page."""
+    offered_task: OfferedTask | None = None
+    """The task that an extension offers to the handler."""
+    within: Any = None
+    """The extension that runs a detached call; the call passes only through the extensions after it."""
+
+    @property
+    def principal(self) -> str | None:
+        """The verified identity of the client, if the server authenticates."""
+        return self.session.principal
 
     def stop(self, why: RpcError) -> None:
         """Cancel the request, and set the error of its response."""
@@ -239,6 +271,10 @@ class Call(Struct, eq=False):
         # After the end of this call, its task may serve another call.
         if self.task is not None and not self.ended:
             self.task.cancel()
+
+    def withdraw_cancellation(self) -> bool:
+        """Withdraw one cancellation of the task, and tell whether none is left."""
+        return self.task is not None and not self.task.uncancel()
 
     def on_cancel(self, callback: Callable[[], Any]) -> Callable[[], None]:
         """Call a function when the request is cancelled, or now if it is cancelled already.
@@ -294,6 +330,8 @@ class Call(Struct, eq=False):
         """
         import asyncio
 
+        from dragoman.runtime.tasks import SelfCancelTask
+
         if isinstance(error, Cancelled):
             return self.cancelled
         if not isinstance(error, asyncio.CancelledError | GeneratorExit):
@@ -307,4 +345,4 @@ class Call(Struct, eq=False):
             return self.task is not None and task is not self.task
         if self.cancelled or task is None or not task.cancelling():
             return self.cancelled
-        return not getattr(task, "cancelled_itself", False)
+        return not (isinstance(task, SelfCancelTask) and task.cancelled_itself)

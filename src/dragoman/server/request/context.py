@@ -9,232 +9,22 @@ eras.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from math import isfinite
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-import msgspec
-from msgspec import UNSET, Raw, UnsetType
-
 from dragoman import types
-from dragoman.errors import Cancelled, DragomanError, MethodNotFound
-from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
-from dragoman.protocol.fields import trim
 from dragoman.runtime.callables import blocking
-from dragoman.server.request.call import ELICITATION_COMPLETE, NOTHING, Call, wants_log
+from dragoman.server.request.call import ELICITATION_COMPLETE
+from dragoman.server.request.driving import drive, is_in_place
+from dragoman.server.request.facts import RequestFacts
+from dragoman.server.request.tool_task import BlockingToolTask, ToolTask
 
 if TYPE_CHECKING:
-    from dragoman.server.request.asking import Asking
     from dragoman.server.request.questions import ElicitResult, Messages, Question, SampleOptions
+    from dragoman.server.request.state import BlockingHandlerState, HandlerState
 
 T = TypeVar("T")
 TIMEOUT = 600.0
-
-
-def readable(raw: Raw) -> Any:
-    """Decode JSON that a client sent; return it as text if Python cannot represent it, such as 1e999."""
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return bytes(raw).decode(errors="replace")
-
-
-def _read_only(raw: Raw | UnsetType) -> Mapping[str, Any]:
-    """Return an object that a client sent as a read-only mapping; the mapping is empty for any other value."""
-    value = None if raw is UNSET else readable(raw)
-    return MappingProxyType(value) if isinstance(value, dict) else NOTHING
-
-
-class RequestFacts:
-    """The base class of both contexts: the properties of the request."""
-
-    _parks = True
-    """Whether a question ends the run by cancelling the task (stateless era); false for a blocking handler."""
-    _waits = True
-    """Whether a notification waits until the client has read enough; false in the thread of the loop."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._call.request.method.name}, request {self.request_id!r}>"
-
-    @property
-    def request_id(self) -> types.RequestId:
-        """The id of the request that the client chose; an empty string for a notification."""
-        return self._call.request.id
-
-    @property
-    def method(self) -> str:
-        """The method of the request, such as `tools/call`; the method of a refused request may not exist."""
-        return self._call.request.method.name
-
-    @property
-    def params(self) -> types.Params | Mapping[str, Any]:
-        """A copy of the params, in the type of the method, such as `types.CallToolRequestParams`.
-
-        The params of a method of `server.method`, and params that were refused as malformed, are a mapping instead.
-        """
-        request = self._call.request
-        is_typed = type(request.params) is not types.Params or not self._call.server.has_method(request.method.name)
-        if request.params is not None and is_typed:
-            return request.params.__copy__()  # type: ignore[no-any-return]
-        return _read_only(request.raw_params)
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """The arguments of a tool or prompt as the client sent them; empty for other methods."""
-        return _read_only(getattr(self._call.request.params, "arguments", UNSET))
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the HTTP request, with case-insensitive names; empty for other transports."""
-        if not self._call.headers:
-            return NOTHING
-        from dragoman.server.request.http_request import HeaderMapping
-
-        return HeaderMapping(self._call.headers)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """A dict of this request in which middleware sets values for later middleware and for the handler."""
-        if self._call.values is None:
-            self._call.values = {}
-        return self._call.values
-
-    @property
-    def session_id(self) -> str | None:
-        """The id of the HTTP session; None if there is no HTTP session."""
-        return self._call.session.id
-
-    @property
-    def principal(self) -> str | None:
-        """The authenticated caller; None if the server does not authenticate."""
-        return self._call.principal
-
-    @property
-    def scopes(self) -> frozenset[str] | None:
-        """The scopes of the caller; None if the server does not authenticate, as over stdio."""
-        return self._call.scopes
-
-    @property
-    def claims(self) -> Mapping[str, Any]:
-        """The claims of the caller's token; empty if there is no token."""
-        return self._call.claims
-
-    @property
-    def server_context(self) -> Any:
-        """The `server_context` of this request, or of the server if the request has none."""
-        return self._call.server_context
-
-    @property
-    def client(self) -> eras.Caller:
-        """The client: `info` (name and version, or None), `capabilities` and protocol `version`."""
-        return self._call.request.caller
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of the request as the client sent it."""
-        raw = self._call.request.meta
-        return {} if raw is UNSET else msgspec.json.decode(raw)
-
-    @property
-    def trace(self) -> Mapping[str, str]:
-        """The W3C trace context of the request: those of `traceparent`, `tracestate` and `baggage` that it has."""
-        meta = self.meta
-        return {key: meta[key] for key in types.TRACE_KEYS if isinstance(meta.get(key), str)}
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the request was cancelled: by the client, or because the server or the session ends."""
-        return self._call.cancelled
-
-    @property
-    def cancel_reason(self) -> str | None:
-        """The reason that the client gave for the cancellation; None if it gave none."""
-        return self._call.cancel_reason
-
-    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call a function when the request is cancelled, or now if it is cancelled already.
-
-        Example:
-            def query(sql: str, ctx: BlockingContext) -> list[str]:
-                ctx.on_cancel(connection.interrupt)
-                return connection.execute(sql)
-
-        The callback runs in the event loop, so it must not block. The server reports an error of the callback. The
-        returned function removes the callback.
-        """
-        return self._call.on_cancel(callback)
-
-    def raise_if_cancelled(self) -> None:
-        """Raise `Cancelled` if the request was cancelled.
-
-        Example:
-            for row in rows:
-                ctx.raise_if_cancelled()
-                load(row)
-
-        Raises:
-            Cancelled: the request was cancelled.
-        """
-        if self._call.cancelled:
-            raise Cancelled(f"The client cancelled request {self.request_id!r}")
-
-    @property
-    def inputs(self) -> Mapping[str, Any]:
-        """The client's answers to the questions of earlier runs, by key, as the client sent them.
-
-        The questions are those that the handler returned as `InputRequired`.
-        """
-        return self._asking.inputs
-
-    @property
-    def state(self) -> Any:
-        """The state that the handler returned with `InputRequired` in an earlier run; None in the first run."""
-        return self._asking.state
-
-    def require_capability(self, *path: str) -> None:
-        """Refuse the request if the client did not declare a capability.
-
-        Example:
-            ctx.require_capability("sampling", "tools")
-
-        Raises:
-            MissingCapability: the client did not declare the capability.
-        """
-        from dragoman.server.request.asking import require_capabilities
-
-        require_capabilities(self._call, [path])
-
-    @property
-    def _asking(self) -> Asking:
-        from dragoman.server.request.asking import asking_of
-
-        return asking_of(self._call)
-
-    def _send_progress(self, progress: float, total: float | None, message: str | None) -> bool:
-        call, token = self._call, self._call.request.progress_token
-        if token is None or call.ended or call.cancelled:
-            return False
-        # MUST: progress strictly increases. JSON has only finite numbers.
-        if not isfinite(progress) or (call.progress is not None and progress <= call.progress):
-            return False
-        call.progress = progress
-        total = total if total is not None and isfinite(total) else None
-        params = types.ProgressNotificationParams(token, progress, total, message)
-        call.channel.notify("notifications/progress", trim(params, call.request.caller.version))
-        return True
-
-    def _send_log(self, level: types.LoggingLevel, data: object, logger: str | None) -> bool:
-        call, caller = self._call, self._call.request.caller
-        threshold = caller.log_level if caller.version.stateless else call.session.log_level
-        if call.ended or call.cancelled or not wants_log(call.server, level, threshold):
-            return False
-        params = types.LoggingMessageNotificationParams(level, data, logger)
-        call.channel.notify("notifications/message", params)
-        return True
 
 
 class Context(RequestFacts):
@@ -247,6 +37,41 @@ class Context(RequestFacts):
             answer = await ctx.elicit(f"Really {city}?", Confirmation)
             return "booked" if answer.accepted else "not booked"
     """
+
+    @property
+    def user_state(self) -> HandlerState:
+        """The values that the server keeps for the user of this request, in every process and session.
+
+        Example:
+            await ctx.user_state.set("cart", cart, ttl=3600)
+
+        The user is the principal, or what `Server(state_key=...)` returns.
+
+        Raises:
+            DragomanError: the request has no principal, and the server no `state_key`.
+        """
+        from dragoman.server.request.state import user_state
+
+        return user_state(self._call, self)
+
+    @property
+    def session_state(self) -> HandlerState:
+        """The values that the server keeps in the session of this request (until 2025-11-25).
+
+        Example:
+            await ctx.session_state.set("city", "Oslo")
+
+        Raises:
+            DragomanError: there is no session, as in every request of 2026-07-28.
+        """
+        from dragoman.server.request.state import session_state
+
+        return session_state(self._call)
+
+    @property
+    def task(self) -> ToolTask:
+        """The task that runs the tool; an extension that runs tools as tasks provides it."""
+        return ToolTask(self)
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send a progress notification, if the client asked for progress.
@@ -339,11 +164,48 @@ class Context(RequestFacts):
             Timeout: the client did not answer in time.
             InvalidParams: the client's result is not an object.
         """
-        from dragoman.server.request.questions import check_empty
+        await self.request("ping", timeout=timeout)
 
-        if self._call.request.caller.version.stateless:
-            raise MethodNotFound("A server cannot ping its client in this protocol version")
-        check_empty(await self._call.ask_client("ping", {}, timeout))
+    async def request(
+        self, method: str, params: Mapping[str, object] | None = None, *, timeout: float = TIMEOUT
+    ) -> types.Json:
+        """Send a request to the client, such as one of an extension, and return its result (until 2025-11-25).
+
+        Example:
+            answer = await ctx.request("quotes/confirm", {"quoteId": "q-1"}, timeout=60)
+
+        Raises:
+            MethodNotFound: the client's protocol version has no such request from a server.
+            MissingCapability: the client did not declare the extension, or the capability of the method.
+            RpcError: the client refused.
+            Timeout: the client did not answer in time.
+            InvalidParams: the client's result is not an object.
+        """
+        from dragoman.server.request.asking import request_row, require_capabilities
+        from dragoman.server.request.questions import decode_answer
+
+        row = request_row(self._call, method)
+        require_capabilities(self._call, [row.capability])
+        return decode_answer(await self._call.ask_client(method, params or {}, timeout), types.Json)
+
+    async def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
+        """Send a notification of an extension to the client of this request, before or after the response.
+
+        Example:
+            await ctx.notify("notifications/quotes/changed", {"quoteId": "q-1"})
+
+        Nothing is sent to a client whose version does not have the notification, or that did not declare the extension.
+        In the stateless era nothing is sent after the response.
+
+        Raises:
+            DefinitionError: no extension of the server has such a notification.
+            ValidationError: the parameters cannot be JSON.
+        """
+        from dragoman.server.request.asking import wants_notification
+
+        if wants_notification(self._call, method):
+            self._call.channel.notify_session(method, params or {})
+            await self._room()
 
     @overload
     async def elicit(
@@ -487,6 +349,11 @@ class BlockingContext(RequestFacts):
             return "booked" if answer.accepted else "not booked"
     """
 
+    @property
+    def task(self) -> BlockingToolTask:
+        """The task that runs the tool; an extension that runs tools as tasks provides it."""
+        return BlockingToolTask(self)
+
     report_progress = blocking(Context.report_progress)
     log = blocking(Context.log)
     debug = blocking(Context.debug)
@@ -501,67 +368,44 @@ class BlockingContext(RequestFacts):
     close_stream = blocking(Context.close_stream)
     notify_elicitation_complete = blocking(Context.notify_elicitation_complete)
     ping = blocking(Context.ping)
+    request = blocking(Context.request)
+    notify = blocking(Context.notify)
     elicit = blocking(Context.elicit)
     elicit_url = blocking(Context.elicit_url)
     sample = blocking(Context.sample)
     list_roots = blocking(Context.list_roots)
     ask = blocking(Context.ask)
 
+    @property
+    def user_state(self) -> BlockingHandlerState:
+        """The values that the server keeps for the user of this request, as in `Context`."""
+        from dragoman.server.request.state import BlockingHandlerState
+
+        return BlockingHandlerState(self._call, Context(self._call).user_state)
+
+    @property
+    def session_state(self) -> BlockingHandlerState:
+        """The values that the server keeps in the session of this request, as in `Context`."""
+        from dragoman.server.request.state import BlockingHandlerState
+
+        return BlockingHandlerState(self._call, Context(self._call).session_state)
+
     def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T:
         """Run a function once for the whole request, as `Context.step` does; the function runs in this thread."""
         asking = self._asking
         raw = asking.recorded_step(name)
         if raw is None:
+            notes_steps = asking.on_step is not None
+            if notes_steps:
+                drive(self._call, asking.note_step(name, None))
             raw = asking.record_step(name, run(), result_type)
+            if notes_steps:
+                drive(self._call, asking.note_step(name, raw))
         value: T = asking.step_value(raw, result_type)
         return value
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         context = Context(self._call)
         context._parks = False
-        context._waits = not _is_in_place(self._call)
+        context._waits = not is_in_place(self._call)
         return drive(self._call, method(context, *args, **kwargs))
-
-
-def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the request's loop, and wait for it in the thread of a blocking handler.
-
-    Raises:
-        Cancelled: the request was cancelled meanwhile, or the loop is closed.
-        DragomanError: the handler is inline, so it runs in the loop, and the coroutine would have to wait.
-    """
-    import asyncio
-    from concurrent.futures import CancelledError
-
-    if _is_in_place(call):
-        return _run_in_place(work)
-    assert call.loop is not None
-    try:
-        future = asyncio.run_coroutine_threadsafe(work, call.loop)
-    except RuntimeError:  # the loop is closed
-        work.close()
-        raise Cancelled("The server has ended, and with it the request") from None
-    remove_callback = call.on_cancel(future.cancel)
-    try:
-        return future.result()
-    except CancelledError:
-        raise Cancelled("The client cancelled the request") from None
-    finally:
-        remove_callback()
-
-
-def _is_in_place(call: Call) -> bool:
-    """Tell whether this thread runs the loop; such a thread must not wait for the loop."""
-    from dragoman.runtime.tasks import is_running_here
-
-    return call.loop is None or is_running_here(call.loop)
-
-
-def _run_in_place(work: Coroutine[Any, Any, T]) -> T:
-    try:
-        work.send(None)
-    except StopIteration as finished:
-        value: T = finished.value
-        return value
-    work.close()
-    raise DragomanError("An inline handler cannot wait for the client; make it an `async def`, or not inline")

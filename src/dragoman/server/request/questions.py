@@ -122,7 +122,7 @@ class Elicit(Generic[T]):
         Raises:
             InvalidParams: the answer is malformed.
         """
-        result = _decode(raw, types.ElicitResult)
+        result = decode_answer(raw, types.ElicitResult)
         if result.action != "accept":
             return ElicitResult(result.action)
         try:
@@ -161,7 +161,7 @@ class ElicitUrl:
         Raises:
             InvalidParams: the answer is malformed.
         """
-        return ElicitResult(_decode(raw, types.ElicitResult).action)
+        return ElicitResult(decode_answer(raw, types.ElicitResult).action)
 
 
 class HasDefinition(Protocol):
@@ -237,7 +237,7 @@ class Sample:
         Raises:
             InvalidParams: the answer is malformed.
         """
-        return _decode(raw, types.CreateMessageResult)
+        return decode_answer(raw, types.CreateMessageResult)
 
 
 def _model_tool(tool: Any) -> types.Tool:
@@ -271,7 +271,7 @@ class ListRoots:
         Raises:
             InvalidParams: the answer is malformed.
         """
-        return _decode(raw, types.ListRootsResult).roots
+        return decode_answer(raw, types.ListRootsResult).roots
 
 
 Question = Elicit[Any] | ElicitUrl | Sample | ListRoots
@@ -308,20 +308,16 @@ class InputRequired:
         return [path for question in self.questions.values() for path in question.capabilities]
 
 
-def _decode(raw: Raw, kind: type[T]) -> T:
+def decode_answer(raw: Raw, kind: type[T]) -> T:
+    """Decode the answer of a client.
+
+    Raises:
+        InvalidParams: the answer is malformed.
+    """
     try:
         return types.decode(raw, kind)
     except ValidationError as error:
         raise InvalidParams(f"The answer is malformed: {error}") from None
-
-
-def check_empty(raw: Raw) -> None:
-    """Check an answer that is an empty result.
-
-    Raises:
-        InvalidParams: the answer is not an object.
-    """
-    _decode(raw, types.Result)
 
 
 def _conversation(messages: Any) -> list[types.SamplingMessage]:

@@ -1,4 +1,4 @@
-"""The store `Local` and its bus: the workers of one user on one machine, which find each other without configuration.
+"""`LocalBus`: messages between the processes of one user on one machine, which find each other without configuration.
 
 Each process of a group listens on a Unix socket in a folder that only its user may enter. A process that joins first
 makes its own socket and then connects to every socket in the folder. So if two processes join at once, at least one
@@ -25,8 +25,6 @@ from pathlib import Path
 from typing import cast
 
 from dragoman.runtime.user_files import private_folder, state_folder
-from dragoman.stores.local.state import LocalState
-from dragoman.stores.memory import MemoryBus, MemoryLog
 
 REPLY_SECONDS = 1.0
 MAX_FRAME_BYTES = 8 * 1024 * 1024
@@ -40,41 +38,13 @@ _HELLO, _MESSAGE, _REPLY = range(3)
 _logger = logging.getLogger("dragoman.stores")
 
 
-class Local:
-    """A store for the processes of one user on one machine that serve the same server with the same key.
-
-    Example:
-        app = server.asgi(store=stores.Local())
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
-
-    def __repr__(self) -> str:
-        return f"<Local store in {self._folder or state_folder()}>"
-
-    def bus(self, group: str) -> LocalBus | MemoryBus:
-        """Return a bus to the processes of a group; without Unix sockets, a bus without other processes."""
-        if not hasattr(asyncio.get_running_loop(), "create_unix_server"):
-            return MemoryBus()
-        return LocalBus(self._folder, _digest(group))
-
-    def event_log(self, stream: str) -> MemoryLog:  # noqa: ARG002
-        """Return an empty log in memory: only the process that began a stream resumes it."""
-        return MemoryLog()
-
-    def state(self, namespace: str) -> LocalState:
-        """Return the values of a namespace, which are stored in files."""
-        return LocalState((self._folder or state_folder()) / "state" / _digest(namespace))
-
-
 class LocalBus:
     """The bus of one process to the other workers of the machine."""
 
     def __init__(self, folder: Path | None, group: str) -> None:
         self.name = os.urandom(4).hex()
         self._given_folder = folder
-        self._group = group
+        self._group = _digest(group)
         self._peers: dict[str, _Link] = {}
         self._links: set[_Link] = set()
         self._server: asyncio.Server | None = None

@@ -40,7 +40,8 @@ Send = Callable[[Message], Awaitable[None]]
 class AsgiExchange(Exchange):
     """An exchange over the callables of ASGI."""
 
-    _disconnect_watcher: asyncio.Task[None] | None = None
+    disconnect_watcher: asyncio.Task[None] | None = None
+    """The task that waits for the disconnect, if there is one; `close` ends it."""
     _reading: asyncio.Task[Any] | None = None
     _is_late = False
     _replying: asyncio.Task[Any] | None = None
@@ -170,8 +171,8 @@ class AsgiExchange(Exchange):
             self._reading.cancel()
 
     def _watch_disconnect(self) -> None:
-        if self._disconnect_watcher is None and (self._is_read or self.streaming):
-            self._disconnect_watcher = asyncio.ensure_future(self._wait_for_disconnect())
+        if self.disconnect_watcher is None and (self._is_read or self.streaming):
+            self.disconnect_watcher = asyncio.ensure_future(self._wait_for_disconnect())
 
     async def _wait_for_disconnect(self) -> None:
         while not self.ended:
@@ -201,18 +202,13 @@ class AsgiExchange(Exchange):
             return ()
         return (_CLOSE,) if (self.http_version or "").startswith("1.") else ()
 
-    @property
-    def needs_closing(self) -> bool:
-        """Whether `close` has anything to do."""
-        return self._disconnect_watcher is not None or self.gone
-
     async def close(self) -> None:
         """Stop watching, and send an empty response if the client is gone and no response has begun.
 
         A framework around the application treats an exchange without a response as a failure.
         """
-        if self._disconnect_watcher is not None:
-            await cancel_and_wait(self._disconnect_watcher)
+        if self.disconnect_watcher is not None:
+            await cancel_and_wait(self.disconnect_watcher)
         if self.gone and not self.streaming and not self.ended:
             self.ended = True
             with suppress(OSError, RuntimeError):
@@ -242,7 +238,7 @@ class AsgiApp:
         try:
             await self.served.serve(exchange, scope["path"], scope.get("root_path", "").rstrip("/"))
         finally:
-            if exchange.needs_closing:
+            if exchange.gone or exchange.disconnect_watcher is not None:
                 await exchange.close()
 
     async def _serve_other(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -255,11 +251,20 @@ class AsgiApp:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                try:
+                    await self.start()
+                except Exception as error:
+                    await send({"type": "lifespan.startup.failed", "message": f"{type(error).__name__}: {error}"})
+                    return
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    async def start(self) -> None:
+        """Get the service ready, as the start of an ASGI lifespan does; otherwise the first request does it."""
+        await self.served.start()
 
     async def close(self, seconds: float | None = None) -> None:
         """End open exchanges gracefully; call this if the application gets no ASGI lifespan.

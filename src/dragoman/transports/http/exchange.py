@@ -1,8 +1,12 @@
 """HTTP exchanges: one request and its response, over ASGI or over a connection of `http1`.
 
-An exchange sends its response head as late as possible. `reply` sends one body. If a message is streamed before, or if
-there is no outcome after `Pace.stream_after` seconds, the response becomes an event stream with keep-alive comments.
-One timer checks all exchanges that last longer than `Pace.tick`; most exchanges end before.
+An exchange sends its response head as late as possible, because the head says which of two forms the response has:
+
+    one body          `reply` is called before anything else is sent
+    an event stream   a message is sent before the outcome, or there is no outcome after `Pace.stream_after` seconds
+
+A stream carries keep-alive comments. One timer checks all exchanges that last longer than `Pace.tick`. Most exchanges
+end before their first check.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from msgspec import Struct
 
 from dragoman.errors import TransportError
 from dragoman.protocol import sse
+from dragoman.runtime.tasks import keep_until_done
 
 Header = tuple[bytes, bytes]
 
@@ -76,6 +81,8 @@ class Exchange(ABC):
     """The authenticated user, once known."""
     identity: Any = None
     """The verified identity with its scopes and claims, None without authorization."""
+    server_context: Any = None
+    """The author's object that a view gives to the handler of this request."""
     gone = False
     may_stream = False
     """Whether the response becomes an event stream when the outcome takes long."""
@@ -134,8 +141,14 @@ class Exchange(ABC):
         """
 
     @abstractmethod
-    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
+    def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> Coroutine[Any, Any, None]:
         """Answer with one body, unless a response has begun."""
+
+    def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
+        """Send a message as one body, or as the last event if a stream has begun or the client accepts no `json`."""
+        if self.streaming or not json:
+            return self.stream(sse.encode(data), last=True)
+        return self.reply(status, data, JSON_HEADERS)
 
     @abstractmethod
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
@@ -206,6 +219,9 @@ class Exchange(ABC):
 class ExchangeService(Protocol):
     """Serves exchanges."""
 
+    async def start(self) -> None:
+        """Get ready before the first exchange; if nobody calls this, the first exchange does it."""
+
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
 
@@ -232,7 +248,7 @@ class ServedPath:
         self._service = service
         self._documents = documents or {}
         self._open: set[Exchange] = set()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[Any]] = set()
         self._ticking_in: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, exchange: Exchange, path: str, root: str = "") -> None:
@@ -256,9 +272,7 @@ class ServedPath:
         for exchange in list(self._open):
             due = exchange.check(now) if now - exchange.started >= self.pace.tick else None
             if due is not None:
-                sending = loop.create_task(due)
-                self._sending.add(sending)
-                sending.add_done_callback(self._sending.discard)
+                keep_until_done(loop.create_task(due), self._sending)
         if self._open:
             loop.call_later(self.pace.tick, self._tick, loop)
         else:
@@ -280,6 +294,10 @@ class ServedPath:
             await exchange.reply(405, headers=((b"allow", b"GET, HEAD, OPTIONS"),))
         else:
             await exchange.reply(200, document, _DOCUMENT_HEADERS)
+
+    async def start(self) -> None:
+        """Get the service ready before its first exchange."""
+        await self._service.start()
 
     async def close(self, seconds: float | None = None) -> None:
         """End open exchanges gracefully: streams at once, requests after `seconds`."""

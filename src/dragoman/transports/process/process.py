@@ -299,7 +299,7 @@ class ProcessTransport:
         """Begin the end, because the child does not read any more; called by the writer."""
         self._begin_end(ServerCrashed("closed its stdin"))
 
-    # Ending
+    # The end of the process.
 
     def _on_exit(self) -> None:
         self._exited.set()
@@ -392,7 +392,8 @@ class ProcessTransport:
         code = self.exit_code
         how = f"{cause.args[0]} and did not end" if code is None else _ending_of(code)
         hint = _NO_RUN_HINT if code == 0 and self.name.endswith(".py") else ""
-        return ServerCrashed(f"The server {self.name!r} {how}.{hint} {self._tail.quote()}", code, self.stderr_tail)
+        summary = f"The server {self.name!r} {how}.{hint}"
+        return ServerCrashed(f"{summary} {self._tail.quote()}", code, self.stderr_tail, summary)
 
 
 class _StderrTail:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing
 from typing import Protocol
 
 from dragoman.runtime.program import GRACE_SECONDS, require_no_running_loop, run
@@ -48,6 +48,9 @@ class StdioService(Protocol):
     def connect(self, sink: Sink, /) -> StdioConnection:
         """Return a connection that sends to `sink`."""
 
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Return the context in which connections are served."""
+
 
 def run_stdio(service: StdioService, *, streams: Streams | None = None, grace: float = GRACE_SECONDS) -> None:
     """Serve until the input ends, the client is gone, or SIGINT or SIGTERM arrives; then return.
@@ -75,7 +78,9 @@ async def serve_stdio(service: StdioService, *, streams: Streams | None = None, 
     At the end of the input, requests in flight get `grace` seconds to finish. Messages that were sent are written as
     long as the client reads some of them every `grace` seconds, also when the serving task is cancelled.
     """
-    await _StdioServing(streams or claim()).serve(service, grace)
+    streams = streams or claim()
+    async with service.serving():
+        await _StdioServing(streams).serve(service, grace)
 
 
 class _StdioServing:

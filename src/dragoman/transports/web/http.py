@@ -27,7 +27,7 @@ from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.urls import HTTP_SCHEMES, redacted
-from dragoman.runtime.network import Network, basic_authorization, netrc_authorization, pinned, proxy_for
+from dragoman.runtime.network import Network, basic_authorization, netrc_authorization, pinned, proxy_for, read_body
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Receive
 
@@ -154,11 +154,11 @@ class HttpClient:
         *,
         answered: Answered,
         resume: Resume | None = None,
-        heard: Callable[[HttpResponse], None] | None = None,
+        on_head: Callable[[HttpResponse], None] | None = None,
     ) -> HttpResponse:
         """Post a message, and pass each message of the response to `receive` until `answered()` is true.
 
-        `heard` is called with the status and the headers before the body is read. `resume` gives the headers of a GET
+        `on_head` is called with the status and the headers before the body is read. `resume` gives the headers of a GET
         that resumes a broken stream; without it the stream is not resumed.
 
         Raises:
@@ -171,8 +171,8 @@ class HttpClient:
         ended = False
         try:
             answer = HttpResponse(status, response.headers)
-            if heard is not None:
-                heard(answer)
+            if on_head is not None:
+                on_head(answer)
             if status >= FAILED:
                 answer = HttpResponse(status, response.headers, await self._read_refusal(response))
             elif status not in _NO_ANSWER and not answered():
@@ -191,7 +191,9 @@ class HttpClient:
     ) -> bytes:
         kind = response.content_type
         if kind == JSON:
-            body = await self._read_body(response)
+            body = await read_body(response, self._limit)
+            if body is None:
+                raise TooLarge(f"{self.url} answered with more than {self._limit} bytes; raise max_message_bytes")
             if body:
                 receive(body)
             return body
@@ -291,7 +293,7 @@ class HttpClient:
                 return response
             location = response.headers.get("Location", "")
             self.release(response, at_once=True)
-            found = _redirect_target(target, location)
+            found = joined(target, location) if location else None
             if found is None or status not in _FOLLOWED or found.origin() != target.origin():
                 shown = redacted(location if found is None else str(found)) or "nowhere"
                 raise HttpError(f"{self.url} redirects to {shown}, which is not followed; use that address", status)
@@ -317,24 +319,6 @@ class HttpClient:
 
     def _broken_error(self, error: BaseException) -> TransportError:
         return TransportError(f"The connection to {self.url} broke: {_text(error)}")
-
-    async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
-        length = response.content_length
-        if length is not None and length > self._limit:
-            raise self._too_large()
-        content = response.content
-        pieces: list[bytes] = []
-        size = 0
-        while not content.at_eof():
-            piece = await content.readany()
-            size += len(piece)
-            if size > self._limit:
-                raise self._too_large()
-            pieces.append(piece)
-        return b"".join(pieces)
-
-    def _too_large(self) -> TooLarge:
-        return TooLarge(f"{self.url} answered with more than {self._limit} bytes; raise max_message_bytes")
 
     async def _read_refusal(self, response: aiohttp.ClientResponse) -> bytes:
         """Return the body of an error response, as much of it as arrives in time."""
@@ -472,13 +456,13 @@ def _proxy(given: str) -> URL:
     return proxy
 
 
-def _redirect_target(url: URL, location: str) -> URL | None:
-    """Return the target of a redirect, if it is an HTTP address."""
+def joined(url: URL, text: str) -> URL | None:
+    """Return the address that a response of `url` names, None if it names no address with a host."""
     try:
-        found = url.join(URL(location))
+        found = url.join(URL(text))
     except ValueError:
         return None
-    return found if location and found.scheme in HTTP_SCHEMES and found.host else None
+    return found if found.host else None
 
 
 def _never_answered() -> bool:

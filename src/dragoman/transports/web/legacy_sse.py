@@ -20,9 +20,9 @@ from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network
-from dragoman.runtime.tasks import cancel_and_wait
+from dragoman.runtime.tasks import cancel_and_wait, retrieve_exception
 from dragoman.transports.contract import Receive
-from dragoman.transports.web.http import FAILED, JSON, SSE, HttpClient, is_stream
+from dragoman.transports.web.http import FAILED, JSON, SSE, HttpClient, is_stream, joined
 
 ENDPOINT_SECONDS = 10.0
 QUOTED_BYTES = 200
@@ -137,12 +137,10 @@ class LegacySse:
 
     def _post_address(self, text: str) -> URL:
         """Return the URL to post to, which the server sends as text or as JSON."""
-        try:
-            endpoint = self._http.target.join(URL(_address(text)))
-            origin = endpoint.origin()
-        except ValueError as error:
-            raise TransportError(f"{self.url} names no address to post to: {error}") from None
-        if origin != self._http.target.origin():
+        endpoint = joined(self._http.target, _address(text))
+        if endpoint is None:
+            raise TransportError(f"{self.url} names no address to post to: {text!r}")
+        if (origin := endpoint.origin()) != self._http.target.origin():
             raise TransportError(f"{self.url} wants messages posted to another origin, {origin}, which is refused")
         return endpoint
 
@@ -187,10 +185,10 @@ class LegacySse:
         stream, self._stream = self._stream, None
         endpoint, self._endpoint = self._endpoint, None
         self._closed = None
-        if endpoint is not None and not endpoint.done():
-            endpoint.set_exception(ConnectError(f"The connection to {self.url} was closed"))
-        if endpoint is not None and not endpoint.cancelled():
-            endpoint.exception()
+        if endpoint is not None:
+            if not endpoint.done():
+                endpoint.set_exception(ConnectError(f"The connection to {self.url} was closed"))
+            retrieve_exception(endpoint)
         try:
             if reading is not None:
                 await cancel_and_wait(reading)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dragoman import AsyncClient, Client, ConnectError, DragomanError, TransportError
+from dragoman.stores import Memory
 from dragoman.transports.process.process import ProcessTransport
 from scenarios.calling_server import server
 from scenarios.client_programs import SERVER, environment
@@ -19,6 +20,12 @@ EVERYWHERE = pytest.mark.parametrize("over", ["memory", "stdio", "http"])
 
 @pytest.fixture(scope="module")
 def url():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "_engine", Memory())  # the store of the machine opens files, and closes them at a fork
+        yield from serving()
+
+
+def serving():
     with served(server.asgi()) as url:
         Client(url, mode="handshake").start().stop()  # what a server opens for its first session stays open
         yield url

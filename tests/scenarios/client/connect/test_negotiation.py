@@ -187,7 +187,7 @@ async def test_a_client_that_wants_a_stateless_server_raises_its_crash(tmp_path)
 )
 def test_what_contradicts_itself_is_refused_before_anything_is_started(tmp_path, options):
     script = Script(tmp_path, prober("os._exit(1)"))
-    with pytest.raises(ValueError, match=r"mode|cannot be had"):
+    with pytest.raises(ValueError, match=r"mode|is not available"):
         AsyncClient(script.command, **options)
     assert script.pids == []
 

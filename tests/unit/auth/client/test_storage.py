@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.auth import FileStorage, MemoryStorage
 from dragoman.auth.client import storage
-from dragoman.auth.client.storage import RecordDrawer
+from dragoman.auth.client.storage import LoginRecords
 from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation, Tokens
 from dragoman.errors import AuthError
 from scenarios.http_peer import scenario
@@ -68,7 +68,7 @@ class InADictionaryLater(InADictionary):
 @pytest.mark.parametrize("kind", [InADictionary, InADictionaryLater, MemoryStorage, FileStorage])
 @scenario
 async def test_what_is_kept_comes_back(kind, tmp_path):
-    drawer = RecordDrawer(kind(tmp_path) if kind is FileStorage else kind(), "key")
+    drawer = LoginRecords(kind(tmp_path) if kind is FileStorage else kind(), "key")
     assert await drawer.tokens() is None
     assert await drawer.client() is None
     saved = tokens()
@@ -88,7 +88,7 @@ async def test_what_is_kept_comes_back(kind, tmp_path):
 async def test_a_storage_holds_plain_json_that_others_may_have_written():
     own = InADictionary()
     own.kept = {"tokens": {"access_token": "x", "unknown": 1}, "client": {"client_id": "c"}}
-    drawer = RecordDrawer(own, "key")
+    drawer = LoginRecords(own, "key")
     found = await drawer.tokens()
     assert found is not None
     assert (found.access_token, found.token_type, found.issuer, found.expires_soon) == ("x", "Bearer", None, False)
@@ -100,17 +100,17 @@ async def test_a_storage_holds_plain_json_that_others_may_have_written():
 @pytest.mark.covers("OAU-31")
 @scenario
 async def test_servers_clients_and_accounts_are_kept_apart(tmp_path):
-    await RecordDrawer(FileStorage(tmp_path), "one").save_tokens(tokens())
-    assert await RecordDrawer(FileStorage(tmp_path), "other").tokens() is None
-    assert await RecordDrawer(FileStorage(tmp_path, account="ada"), "one").tokens() is None
-    assert await RecordDrawer(FileStorage(tmp_path), "one").tokens() is not None
+    await LoginRecords(FileStorage(tmp_path), "one").save_tokens(tokens())
+    assert await LoginRecords(FileStorage(tmp_path), "other").tokens() is None
+    assert await LoginRecords(FileStorage(tmp_path, account="ada"), "one").tokens() is None
+    assert await LoginRecords(FileStorage(tmp_path), "one").tokens() is not None
 
 
 @pytest.mark.covers("OAU-39")
 @scenario
 async def test_files_are_for_their_user_alone_and_replaced_as_a_whole(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    drawer = RecordDrawer(FileStorage(), "key")
+    drawer = LoginRecords(FileStorage(), "key")
     async with drawer.lock():
         await drawer.save_tokens(tokens())
         await drawer.save_tokens(tokens("another"))
@@ -123,7 +123,7 @@ async def test_files_are_for_their_user_alone_and_replaced_as_a_whole(tmp_path, 
 
 @scenario
 async def test_a_broken_file_counts_as_nothing_and_is_written_anew(tmp_path, caplog):
-    drawer = RecordDrawer(FileStorage(tmp_path), "key")
+    drawer = LoginRecords(FileStorage(tmp_path), "key")
     await drawer.save_tokens(tokens())
     (path,) = tmp_path.glob("*.json")
     path.write_text('{"tokens": {"access_token": "the-acc')
@@ -138,7 +138,7 @@ async def test_a_broken_file_counts_as_nothing_and_is_written_anew(tmp_path, cap
 @scenario
 async def test_where_nothing_can_be_written_tokens_last_as_long_as_the_process(tmp_path, caplog):
     (tmp_path / "file").write_text("")
-    drawer = RecordDrawer(FileStorage(tmp_path / "file" / "folder"), "key")
+    drawer = LoginRecords(FileStorage(tmp_path / "file" / "folder"), "key")
     with caplog.at_level(logging.WARNING):
         async with drawer.lock():
             await drawer.save_tokens(tokens())
@@ -178,7 +178,7 @@ PLANTS = {
 @scenario
 async def test_what_others_may_have_put_there_is_refused(plant, tmp_path):
     PLANTS[plant](planted(tmp_path))
-    drawer = RecordDrawer(FileStorage(tmp_path), "key")
+    drawer = LoginRecords(FileStorage(tmp_path), "key")
     for use in (drawer.tokens, drawer.client, lambda: drawer.save_tokens(tokens())):
         with pytest.raises(AuthError, match=r"not safe from others: .*; (run: chmod 700|remove it)"):
             await use()
@@ -190,7 +190,7 @@ async def test_what_others_may_have_put_there_is_refused(plant, tmp_path):
 async def test_files_and_folders_of_somebody_else_are_refused(tmp_path, monkeypatch):
     planted(tmp_path)
     monkeypatch.setattr(os, "getuid", lambda: 4_242_424)
-    drawer = RecordDrawer(FileStorage(tmp_path), "key")
+    drawer = LoginRecords(FileStorage(tmp_path), "key")
     with pytest.raises(AuthError, match="of this user"):
         await drawer.tokens()
     with pytest.raises(AuthError, match="of this user"):
@@ -204,12 +204,12 @@ async def test_a_link_in_the_place_of_the_lock_or_the_folder_is_refused(tmp_path
     path = planted(tmp_path)
     path.with_suffix(".lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(AuthError, match="not safe from others"):
-        async with RecordDrawer(FileStorage(tmp_path), "key").lock():
+        async with LoginRecords(FileStorage(tmp_path), "key").lock():
             raise AssertionError("the lock of somebody else was taken")
     assert not (tmp_path / "elsewhere").exists()
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(AuthError, match="not safe from others"):
-        await RecordDrawer(FileStorage(tmp_path / "link"), "key").tokens()
+        await LoginRecords(FileStorage(tmp_path / "link"), "key").tokens()
 
 
 @pytest.mark.covers("OAU-45")
@@ -220,7 +220,7 @@ async def test_a_program_without_a_folder_remembers_as_long_as_it_lives(monkeypa
 
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setattr(storage, "state_folder", nobody)
-    drawer = RecordDrawer(storage.IssuerStorage(), "key")
+    drawer = LoginRecords(storage.IssuerStorage(), "key")
     await drawer.save_client(ClientInformation(client_id="c", issuer="https://a"))
     assert (await drawer.client()).issuer == "https://a"
     assert "give issuer=" in caplog.text
@@ -229,7 +229,7 @@ async def test_a_program_without_a_folder_remembers_as_long_as_it_lives(monkeypa
 @pytest.mark.covers("OAU-39")
 @scenario
 async def test_the_lock_of_a_file_lets_one_in_at_a_time(tmp_path, monkeypatch):
-    first, second = RecordDrawer(FileStorage(tmp_path), "key"), RecordDrawer(FileStorage(tmp_path), "key")
+    first, second = LoginRecords(FileStorage(tmp_path), "key"), LoginRecords(FileStorage(tmp_path), "key")
     monkeypatch.setattr(storage, "LOCK_SECONDS", 0.05)
     async with first.lock():
         with pytest.raises(AuthError, match="Another process"):
@@ -251,6 +251,6 @@ async def test_a_storage_of_the_author_may_have_a_lock():
             yield
 
     own = Locked()
-    async with RecordDrawer(own, "key").lock():
+    async with LoginRecords(own, "key").lock():
         await asyncio.sleep(0)
     assert own.entered == 1

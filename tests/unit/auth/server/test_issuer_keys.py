@@ -195,7 +195,7 @@ async def test_without_keys_nothing_is_said_of_a_token_and_the_issuer_is_left_al
         issuer.answers["/keys"] = answer
         verifier = jwt_of(issuer)
         for _ in range(3):
-            with pytest.raises(AuthError, match=f"the keys of {issuer.url} cannot be had"):
+            with pytest.raises(AuthError, match=f"the keys of {issuer.url} are not available"):
                 await verifier.verify(issuer.token(), RESOURCE)
         assert issuer.asked == ["/keys"]
         assert len(caplog.records) == 1

@@ -116,9 +116,9 @@ def test_a_name_that_was_given_comes_before_the_one_that_the_server_gives_itself
     handlers, named = Handlers(), Handlers(server="weather")
     assert (handlers.server, named.server) == (None, "weather")
     for who in (handlers, named):
-        who.meet(types.Implementation("bank", "1"))
+        who.use_server_name(types.Implementation("bank", "1"))
     assert (handlers.server, named.server) == ("bank", "weather")
-    handlers.meet(None)
+    handlers.use_server_name(None)
     assert handlers.server is None
 
 

@@ -90,7 +90,7 @@ def test_modes_and_pins_leave_versions():
     assert offered_versions("auto", OLDER)[0].name == OLDER
     assert offered_versions("handshake", NEWEST) == (LATEST_HANDSHAKE,)
     for mode, version in [("handshake", STATELESS), ("stateless", OLDER), ("auto", "x"), ("none", None)]:
-        with pytest.raises(ValueError, match=r"mode must be|cannot be had"):
+        with pytest.raises(ValueError, match=r"mode must be|is not available"):
             offered_versions(mode, version)
 
 
@@ -104,6 +104,34 @@ async def test_what_is_remembered_is_shared_by_those_who_know_the_name_and_has_a
         await (await server.connector(key=key).connect()).close()
         assert ("server/discover" in server.methods) is probed
         assert len(handshake._handshake_servers) <= 2
+
+
+@pytest.mark.covers("CLF-11")
+@scenario
+async def test_a_silent_server_is_remembered_for_other_processes_and_a_look_up_leaves_no_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    connector = Server(greets).connector()
+    assert await connector.remembered() is None
+    await connector.forget()
+    assert not (tmp_path / "state").exists()
+    await connector.remember_silent(LATEST_HANDSHAKE)
+    assert await connector.remembered() is LATEST_HANDSHAKE
+    assert await Server(greets).connector(key="another").remembered() is None
+    await Server(greets).connector(key=None).remember_silent(LATEST_HANDSHAKE)
+    await connector.forget()
+    assert await connector.remembered() is None
+
+
+@pytest.mark.covers("CLF-11")
+@scenario
+async def test_a_store_that_cannot_be_used_costs_a_warning_and_no_connection(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    connector = Server(greets).connector()
+    await connector.remember_silent(LATEST_HANDSHAKE)
+    assert await connector.remembered() is None
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "cannot remember which servers" in caplog.text
 
 
 @pytest.mark.covers("CLF-10")

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman import types
+from dragoman import AsyncClient, Server, types
 from dragoman.client.extensions.contract import ClientExtension
 from dragoman.client.extensions.installed import Extensions
 from dragoman.client.options import reusable
@@ -25,6 +25,11 @@ class A(ClientExtension):
     rows = (ExtensionRow(id=ID),)
 
 
+def bound(given):
+    """Return the extensions of a client that is never connected."""
+    return AsyncClient(Server(), extensions=given)._session.extensions
+
+
 def test_nothing_is_the_table_of_the_core_and_declares_what_there_is():
     for nothing in (None, (), {}):
         extensions = Extensions(nothing)
@@ -33,7 +38,7 @@ def test_nothing_is_the_table_of_the_core_and_declares_what_there_is():
         assert extensions.methods == frozenset()
         capabilities = types.ClientCapabilities()
         assert extensions.declared(capabilities, V2026_07_28) is capabilities
-        assert extensions.page_type("tools/list", types.ListToolsResult, "tools", V2026_07_28) is types.ListToolsResult
+        assert extensions.table.page_type("tools/list", V2026_07_28) is types.ListToolsResult
 
 
 @pytest.mark.parametrize("given", ["x", 3, ["x"], [3], {ID: 3}, [{ID: None}], [A]])
@@ -71,7 +76,7 @@ def test_what_does_not_fit_is_refused():
         ([Asking()], "Asking takes 'a/ask'"),
     ):
         with pytest.raises(DefinitionError, match=said):
-            Extensions(given)
+            bound(given)
 
 
 def test_a_notification_of_a_subscription_without_a_row_is_told_as_it_came():
@@ -83,7 +88,7 @@ def test_a_notification_of_a_subscription_without_a_row_is_told_as_it_came():
         def notifications(self):
             return {"notifications/a": print}
 
-    extensions = Extensions([Hearing()])
+    extensions = bound([Hearing()])
     extensions.notified("notifications/a", Raw(b'{"topic":"x"}'), lambda *given, size: told.append((*given, size)))
     extensions.notified("notifications/b", Raw(b"{}"), told.append)
     assert told == [(print, {"topic": "x"}, 13)]
@@ -111,12 +116,21 @@ def test_parameters_that_the_row_does_not_type_are_a_dict():
         def requests(self):
             return {"a/ask": print}
 
-    extensions = Extensions([Untyped()])
+    extensions = bound([Untyped()])
     extensions.notified("notifications/a", Raw(b'{"n":1}'), lambda function, params, size: told.append(params))
     _, read = extensions.served["a/ask"]
     assert [*told, read(b'{"n":2}')] == [{"n": 1}, {"n": 2}]
     with pytest.raises(InvalidParams):
         read(b"[]")
+
+
+def test_an_extension_that_clients_do_not_declare_is_declared_only_where_settings_ask_for_it():
+    class Silent(ClientExtension):
+        rows = (ExtensionRow(id=ID, one_sided=True),)
+
+    capabilities = types.ClientCapabilities()
+    assert Extensions([Silent()]).declared(capabilities, V2026_07_28) is capabilities
+    assert Extensions([Silent(), {ID: {"a": 1}}]).declared(capabilities, V2026_07_28).extensions == {ID: {"a": 1}}
 
 
 def test_an_older_capability_is_declared_beside_what_stands_there():
@@ -143,8 +157,8 @@ def test_entries_have_added_fields_only_in_versions_of_the_row():
     extensions = Extensions([Priced()])
     data = b'{"tools":[{"name":"t","inputSchema":{},"price":3}]}'
     for version, expected in ((V2025_11_25, None), (V2026_07_28, Added(3))):
-        kind = extensions.page_type("tools/list", types.ListToolsResult, "tools", version)
-        assert kind is extensions.page_type("tools/list", types.ListToolsResult, "tools", version)
+        kind = extensions.table.page_type("tools/list", version)
+        assert kind is extensions.table.page_type("tools/list", version)
         page = msgspec.json.decode(data, type=kind)
         assert isinstance(page, types.ListToolsResult)
         assert extensions.read_tool(ID, page.tools[0]) == expected
@@ -155,7 +169,7 @@ def test_a_result_that_cannot_be_read_or_names_its_type_is_not_claimed():
         def result_type(self, method, result):
             return "job" if "job" in result else None
 
-    extensions = Extensions([Claiming()])
+    extensions = bound([Claiming()])
     assert extensions.recognized("tools/call", Raw(b'{"job":1}')).result_type == "job"
     for other in (b"[]", b"{}", b'{"job":1,"resultType":"complete"}'):
         assert extensions.recognized("tools/call", Raw(other)) is None

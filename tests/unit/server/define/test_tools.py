@@ -3,7 +3,6 @@
 import pytest
 
 from dragoman import DefinitionError, Tool, tool
-from dragoman.server.define.tools import failure
 
 
 def add(a: int, b: int) -> int:
@@ -28,10 +27,6 @@ def test_the_bare_class_is_no_tool():
 def test_the_decorator_takes_a_function_or_options():
     assert tool(add).name == "add"
     assert tool(name="plus", scopes=["sum"])(add).scopes == ["sum"]
-
-
-def test_a_failure_is_marked_as_one():
-    assert failure("No").is_error is True
 
 
 def test_whether_results_are_wrapped_follows_from_the_schema():

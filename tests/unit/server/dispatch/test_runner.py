@@ -6,6 +6,7 @@ import json
 from types import CoroutineType
 
 import pytest
+from msgspec import Raw
 
 import dragoman
 from dragoman import Configuration, Context, InvalidParams, Server, ToolError, prompt, types
@@ -20,13 +21,15 @@ from dragoman.errors import (
     ResourceNotFound,
     RpcError,
     UnsupportedVersion,
+    ValidationError,
 )
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
 from dragoman.schema.python.shapes import Problem
 from dragoman.schema.python.signature import ArgumentsRejected
-from dragoman.server.dispatch.runner import label_of, refusal, run, run_refused, seal
-from dragoman.server.request.call import Call, Session
+from dragoman.server.dispatch.opening import refused_call
+from dragoman.server.dispatch.runner import label_of, refusal, run
+from dragoman.server.request.call import NO_CHANNEL, Call, NoChannel, Session
 
 
 @pytest.fixture(autouse=True)
@@ -132,21 +135,93 @@ def test_a_cancellation_by_others_goes_on():
     asyncio.run(serve())
 
 
+class Ending(NoChannel):
+    """The channel of an exchange whose HTTP server shuts down."""
+
+    end_error = InternalError("The server was stopped")
+
+
+def test_a_task_that_a_server_cancels_at_its_end_is_answered_with_the_reason():
+    async def serve():
+        call = made(with_tool(asyncio.Event().wait))
+        call.channel = Ending()
+        call.task = asyncio.create_task(run(call))
+        await asyncio.sleep(0)
+        call.task.cancel()
+        return json.loads(await call.task)["error"]["message"], call.task.cancelling()
+
+    assert asyncio.run(serve()) == ("The server was stopped", 0)
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("tools/call", "went on"), ("acme/wait", "refused")])
+def test_a_cancellation_that_a_handler_caught_is_not_left_in_the_task(name, outcome):
+    async def wait() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if name == "tools/call":
+                return outcome
+        raise InvalidParams(outcome)
+
+    async def serve():
+        server = with_tool(wait)
+        server.method("acme/wait")(wait)
+        call = made(server, name, "tool" if name == "tools/call" else None)
+        call.task = asyncio.create_task(run(call))
+        await asyncio.sleep(0)
+        call.cancel()
+        return await call.task, call.task.cancelling()
+
+    answer, left = asyncio.run(serve())
+    assert outcome.encode() in answer
+    assert left == 0
+
+
+def test_arguments_that_do_not_fit_are_a_failure_of_the_tool():
+    def wait(seconds: int) -> None: ...
+
+    call = made(with_tool(wait, inline=True), seconds="long")
+    assert json.loads(run(call))["result"]["isError"] is True
+    assert call.failure_label == "tool_error"
+
+
+@pytest.mark.parametrize("middlewares", range(3))
+def test_a_result_that_does_not_fit_is_reported_once_whatever_stands_around_it(middlewares):
+    reported = []
+    server = Server(
+        configuration=Configuration(
+            exception_reporter=lambda error, info: reported.append(error), validate_tool_call_results=True
+        )
+    )
+    server.tool(name="tool", inline=True, output_schema={"type": "object", "required": ["a"]})(lambda: {"b": 1})
+
+    async def around(ctx, call_next):
+        return await call_next()
+
+    for _ in range(middlewares):
+        server.middleware(around)
+    answer = run(made(server))
+    error = json.loads(asyncio.run(answer) if middlewares else answer)["error"]
+    assert error == {"code": -32603, "message": "The result of 'tool' does not fit its output schema"}
+    assert [type(error) for error in reported] == [ValidationError]
+
+
 def test_what_cannot_be_opened_is_refused_at_once_unless_hooks_are_to_know_of_it():
     seen, error = [], MethodNotFound("Method not found: x")
     plain = refusal(Server(), error, 1)
     assert json.loads(plain)["error"]["code"] == -32601
     observed = Server(configuration=Configuration(instrumentation_callback=seen.append))
-    call = Call(eras.refused_request(jsonrpc.Request(1, "x"), observed.offer), Session(), server=observed)
-    assert asyncio.run(run_refused(call, error)) == plain
+    assert run(refused_call(error, jsonrpc.Request(1, "x"), Session(), NO_CHANNEL, Server(), None, None)) == plain
+    call = refused_call(error, jsonrpc.Request(1, "x"), Session(), NO_CHANNEL, observed, None, None)
+    assert asyncio.run(run(call)) == plain
     assert call.refusal is error
     assert [(data["method"], data["error"]) for data in seen] == [("unsupported_method", "method_not_found")]
 
 
-def test_a_refused_call_runs_no_handler_though_nothing_stands_around_it_any_more():
+def test_a_refused_call_runs_no_handler_though_nothing_stands_around_it():
     call = made(with_tool(crash, inline=True))
-    answer = asyncio.run(run_refused(call, InvalidParams("no")))
-    assert json.loads(answer)["error"] == {"code": -32602, "message": "no"}
+    call.rejection = InvalidParams("no")
+    assert json.loads(run(call))["error"] == {"code": -32602, "message": "no"}
 
 
 def test_an_error_whose_data_cannot_be_sent_is_said_without_them():
@@ -201,9 +276,16 @@ def test_what_is_watched_keeps_no_server_alive():
 def test_sealing_leaves_the_result_of_an_author_as_it_was(version):
     server = Server(ttl_ms=5, cache_scope="public")
     result = types.ReadResourceResult([], meta={"a": 1})
-    sealed = seal(server, result, version)
+
+    @server.resource("docs://x")
+    async def x() -> types.ReadResourceResult:
+        return result
+
+    message = jsonrpc.Request(1, "resources/read", Raw(b'{"uri":"docs://x"}'))
+    call = Call(eras.open(message, server.offer, eras.Caller(version)), Session(), server=server)
+    sent = json.loads(asyncio.run(run(call)))["result"]
     assert result == types.ReadResourceResult([], meta={"a": 1})
-    assert (sealed.ttl_ms, sealed.cache_scope) == ((5, "public") if version.stateless else (None, None))
+    assert (sent.get("ttlMs"), sent.get("cacheScope")) == ((5, "public") if version.stateless else (None, None))
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,6 @@ def blocking(ctx, params):
         (5, "must be a list of extensions"),
         ([Prices], "is no extension: give an object"),
         ([ServerExtension()], "is no extension"),
-        ([{ID: {}}], "is no extension"),
         ({"prices": {}}, "a prefix and a name"),
         ({ID: 5}, f"settings of the extension '{ID}' must be a dict, not 5"),
         ([Prices(), Prices()], f"'{ID}' is given twice"),

@@ -16,7 +16,7 @@ from unit.server.http.test_streams import Reader
 
 def new_channel() -> tuple[SessionChannel, HttpSession, Reader]:
     session, reader = new_session(), Reader()
-    return SessionChannel(session, reader, can_stream=True), session, reader
+    return SessionChannel(session, reader, "call", can_stream=True), session, reader
 
 
 async def respond(channel: SessionChannel) -> None:

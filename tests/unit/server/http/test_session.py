@@ -1,5 +1,7 @@
 """One session: its streams, and when it is busy."""
 
+import asyncio
+
 import pytest
 
 from dragoman import Server
@@ -10,30 +12,45 @@ from dragoman.server.http.refusal import HttpRefusal
 from dragoman.server.http.session import HttpSession, SharedSession
 from dragoman.server.http.streams import MAX_STREAMS, Retention
 from dragoman.server.http.workers import Workers
-from scenarios.http_peer import scenario
+from scenarios.http_peer import DEADLINE, scenario
 from unit.server.http.test_streams import Reader
 
 
 def new_session() -> HttpSession:
     server = Server()
-    return HttpSession(server, SharedSession(Caller(LATEST_HANDSHAKE)), workers=Workers(server), retention=Retention())
+    return HttpSession(
+        server, SharedSession(Caller(LATEST_HANDSHAKE), "session"), workers=Workers(server), retention=Retention()
+    )
+
+
+async def resumed(session: HttpSession, last_event_id: str) -> list[bytes]:
+    """Resume a stream that is complete, and return what is sent."""
+    reader = Reader()
+    await asyncio.wait_for(session.serve_stream(reader, last_event_id), DEADLINE)
+    return reader.parts
 
 
 @scenario
 async def test_a_session_forgets_its_oldest_finished_streams():
     session = new_session()
-    open_one = session.new_stream()
-    assert session.find_stream(EventId(open_one.name, 3).encode()) == (open_one, 3)
-    first = session.new_stream()
+    first, last = session.new_stream(1), session.new_stream("last")
     first.add(b"{}", last=True)
-    for _ in range(MAX_STREAMS):
-        session.new_stream().add(b"{}", last=True)
-    with pytest.raises(HttpRefusal, match="not kept"):
-        session.find_stream(EventId(first.name, 1).encode())
-    with pytest.raises(HttpRefusal, match="not kept"):
-        session.find_stream("no id of ours")
-    assert session.find_stream(EventId(open_one.name, 0).encode()) == (open_one, 0)
+    for number in range(MAX_STREAMS - 1):
+        session.new_stream(number).add(b"{}", last=True)
+    last.add(b"{}", last=True)
     assert len(session._streams) == MAX_STREAMS
+    assert b"data: {}" in b"".join(await resumed(session, EventId(last.name, 0).encode()))
+    forgotten = b"".join(await resumed(session, EventId(first.name, 0).encode()))
+    assert b'"id":1,"error":{"code":-32603,"message":"The events of this request are not kept any more' in forgotten
+
+
+@pytest.mark.parametrize("id", ["no id of ours", "", "other-7", "0000-1.-3"])
+@scenario
+async def test_an_event_of_no_stream_of_ours_is_refused(id):
+    session = new_session()
+    with pytest.raises(HttpRefusal, match="not kept") as refused:
+        await session.serve_stream(Reader(), id)
+    assert refused.value.status == 400
 
 
 @scenario

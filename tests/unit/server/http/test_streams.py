@@ -6,7 +6,7 @@ from itertools import count
 
 from dragoman.server.http import streams as streams_module
 from dragoman.server.http.streams import STREAM_BYTES, EventStream, Retention, SessionStreams
-from dragoman.stores.memory import MAX_EVENTS, Memory
+from dragoman.stores.contract import MAX_LOG_EVENTS
 from scenarios.http_peer import DEADLINE, scenario
 
 EVENT = b"x" * 1000
@@ -41,7 +41,7 @@ class Reader:
 
 
 def stream_alone() -> EventStream:
-    return EventStream(Memory(), SessionStreams(lambda: "s", Retention()), sends_priming_event=False)
+    return EventStream(SessionStreams(lambda: "s", Retention()), sends_priming_event=False)
 
 
 @scenario
@@ -86,11 +86,11 @@ async def test_a_number_that_was_never_given_is_taken_for_the_last():
 @scenario
 async def test_a_stream_keeps_the_newest_events():
     stream, reader = stream_alone(), Reader()
-    for _ in range(MAX_EVENTS + 5):
+    for _ in range(MAX_LOG_EVENTS + 5):
         stream.add(b"{}")
     stream.attach(reader, 0)
     await stream.flush()
-    assert reader.numbers == list(range(6, MAX_EVENTS + 6))
+    assert reader.numbers == list(range(6, MAX_LOG_EVENTS + 6))
 
 
 @scenario
@@ -122,14 +122,14 @@ def session(whole: Retention) -> SessionStreams:
 
 def waiting(streams: SessionStreams) -> EventStream:
     """A stream that has ended, whose client has not got its event."""
-    stream = EventStream(Memory(), streams, sends_priming_event=False)
+    stream = EventStream(streams, sends_priming_event=False)
     stream.add(EVENT, last=True)
     return stream
 
 
 async def delivered(streams: SessionStreams, *, last: bool = True) -> EventStream:
     """A stream whose client has got its event."""
-    stream = EventStream(Memory(), streams, sends_priming_event=False)
+    stream = EventStream(streams, sends_priming_event=False)
     stream.attach(Reader())
     stream.add(EVENT, last=last)
     await stream.flush()
@@ -188,7 +188,7 @@ async def test_a_stream_that_goes_on_begins_anew_without_what_was_dropped():
 async def test_what_a_client_is_reading_is_not_taken_from_it():
     whole = Retention(room_for(1))
     streams, slow = session(whole), Reader()
-    read = EventStream(Memory(), streams, sends_priming_event=False)
+    read = EventStream(streams, sends_priming_event=False)
     read.attach(slow)
     slow.may_take.clear()
     read.add(EVENT)

@@ -23,7 +23,7 @@ from dragoman.server.http.workers import (
     SessionStateRequested,
     Workers,
 )
-from dragoman.stores import Local, Memory
+from dragoman.stores import Local, Memory, Store
 from dragoman.stores.memory import MemoryBus
 from scenarios.http_peer import DEADLINE, SECRET, scenario
 
@@ -70,14 +70,14 @@ class Ear:
         self.heard.append((level, data, logger))
 
 
-def sums(name: str = "sums", secret: str = SECRET) -> Server:
-    return Server(name, secret=secret)
+def sums(name: str = "sums", secret: str = SECRET, store: Store | None = None) -> Server:
+    return Server(name, secret=secret, store=store)
 
 
 @scenario
 async def test_a_process_joins_once_however_many_requests_come_first():
     store = Counted()
-    workers = Workers(sums(), store)
+    workers = Workers(sums(store=store), joins=True)
     store.may_open.clear()
     joining = [asyncio.create_task(workers.join()) for _ in range(5)]
     await asyncio.sleep(0)
@@ -91,8 +91,8 @@ async def test_a_process_joins_once_however_many_requests_come_first():
 @scenario
 async def test_whoever_has_left_does_not_join_again_in_the_same_loop():
     store = Counted()
-    server = sums()
-    workers = Workers(server, store)
+    server = sums(store=store)
+    workers = Workers(server, joins=True)
     await workers.join()
     await workers.close()
     assert not workers.needs_to_join(asyncio.get_running_loop())
@@ -105,7 +105,7 @@ async def test_whoever_has_left_does_not_join_again_in_the_same_loop():
 @scenario
 async def test_leaving_while_joining_leaves_what_was_joined():
     store = Counted()
-    workers = Workers(sums(), store)
+    workers = Workers(sums(store=store), joins=True)
     store.may_open.clear()
     joining = asyncio.create_task(workers.join())
     await asyncio.sleep(0)
@@ -118,7 +118,7 @@ async def test_leaving_while_joining_leaves_what_was_joined():
 
 def test_an_application_that_is_used_in_one_loop_after_another_joins_in_each():
     store = Counted()
-    workers = Workers(sums(), store)
+    workers = Workers(sums(store=store), joins=True)
 
     async def use() -> None:
         assert workers.needs_to_join(asyncio.get_running_loop())
@@ -132,8 +132,8 @@ def test_an_application_that_is_used_in_one_loop_after_another_joins_in_each():
 
 def test_leaving_in_another_loop_than_was_joined_in_is_harmless():
     store = Counted()
-    server = sums()
-    workers = Workers(server, store)
+    server = sums(store=store)
+    workers = Workers(server, joins=True)
     asyncio.run(workers.join())
     asyncio.run(workers.close())
     assert store.closed == 1, "left when its loop ended"
@@ -165,6 +165,19 @@ async def test_only_equal_servers_at_the_same_path_in_the_same_folder_with_the_s
     assert len(set(groups)) == 5
 
 
+@pytest.mark.covers("WRK-01")
+@scenario
+async def test_processes_with_a_store_of_many_machines_need_no_folder_and_machine_in_common(tmp_path, monkeypatch):
+    store = Counted()
+    store.reach = "network"
+    groups = [Workers(sums(store=store), joins=True)._group()]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("socket.gethostname", lambda: "another machine")
+    groups.append(Workers(sums(store=store), joins=True)._group())
+    groups.append(Workers(sums("other", store=store), joins=True)._group())
+    assert groups[0] == groups[1] != groups[2]
+
+
 @scenario
 async def test_a_folder_that_was_removed_is_no_hindrance(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
@@ -176,8 +189,8 @@ async def test_a_folder_that_was_removed_is_no_hindrance(tmp_path, monkeypatch):
 @pytest.mark.covers("WRK-05")
 @scenario
 async def test_changes_and_log_messages_reach_the_listeners_of_every_process_once(tmp_path):
-    servers = [sums() for _ in range(3)]
-    everybody = [Workers(server, Local(tmp_path)) for server in servers]
+    servers = [sums(store=Local(tmp_path)) for _ in range(3)]
+    everybody = [Workers(server, joins=True) for server in servers]
     ears = [Ear() for _ in servers]
     for workers, server, ear in zip(everybody, servers, ears, strict=True):
         await workers.join()
@@ -196,10 +209,9 @@ async def test_changes_and_log_messages_reach_the_listeners_of_every_process_onc
 
 
 @scenario
-async def test_a_message_that_is_none_of_ours_is_not_taken():
+async def test_a_message_that_is_none_of_ours_is_ignored():
     workers = Workers(sums())
-    with pytest.raises(msgspec.DecodeError):
-        workers._receive(b"\xff\x00")
+    assert workers._receive(b"\xff\x00") == b""
     assert workers._receive(msgspec.msgpack.encode(SessionStateRequested("nobody takes these"))) == b""
 
 
@@ -207,7 +219,8 @@ class Adopting:
     """Two processes with the same sessions, of which the second is about to take one up."""
 
     def __init__(self, folder: Path) -> None:
-        self.sessions = [Sessions(server, workers=Workers(server, Local(folder))) for server in (sums(), sums())]
+        servers = [sums(store=Local(folder)) for _ in range(2)]
+        self.sessions = [Sessions(server, workers=Workers(server, joins=True)) for server in servers]
 
     async def begin(self) -> str:
         for sessions in self.sessions:
@@ -271,3 +284,14 @@ async def test_requests_that_come_at_once_take_a_session_up_once(tmp_path):
     found = await asyncio.gather(*(both.sessions[1].find(id) for _ in range(5)))
     assert len(set(found)) == 1
     await both.close()
+
+
+async def test_a_message_of_another_release_is_ignored_or_read_as_far_as_it_is_known():
+    server, ear = Server(secret=SECRET), Ear()
+    server.audience.add(ear)
+    receive = Workers(server)._receive
+    newer = msgspec.msgpack.encode([1, "notifications/tools/list_changed", None, None, "a field of a newer release"])
+    assert receive(msgspec.msgpack.encode([99, "a kind of a newer release"])) == b""
+    assert ear.heard == []
+    assert receive(newer) == b""
+    assert len(ear.heard) == 1

@@ -13,13 +13,15 @@ from dragoman.protocol.eras import Caller, McpRequest
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.request.call import Call, Session
-from dragoman.server.request.context import drive, readable
+from dragoman.server.request.driving import drive
+from dragoman.server.request.facts import readable
 
 KINDS = pytest.mark.parametrize("kind", [Context, BlockingContext])
 
 
-def call(meta: Any = UNSET, **options: Any) -> Call:
-    return Call(McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE), meta=meta), Session(), **options)
+def call(meta: Any = UNSET, principal: str | None = None, **options: Any) -> Call:
+    request = McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE), meta=meta)
+    return Call(request, Session(principal=principal), **options)
 
 
 @KINDS

@@ -24,7 +24,7 @@ import uvloop
 from dragoman.stores import Local
 from dragoman.stores.local import bus as local
 from dragoman.stores.local.bus import LocalBus
-from dragoman.stores.memory import MemoryBus, MemoryLog
+from dragoman.stores.memory import MemoryBus
 
 
 @pytest.fixture
@@ -422,8 +422,3 @@ async def test_a_system_without_unix_sockets_has_nobody_else_on_its_bus(tmp_path
     bus = Local(tmp_path).bus("group")
     monkeypatch.undo()
     assert isinstance(bus, MemoryBus)
-
-
-@bounded
-async def test_events_are_kept_in_the_process(tmp_path):
-    assert isinstance(Local(tmp_path).event_log("stream"), MemoryLog)

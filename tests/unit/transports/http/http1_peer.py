@@ -27,6 +27,9 @@ class Service:
     def __init__(self, serve: Serve) -> None:
         self._serve = serve
 
+    async def start(self) -> None:
+        pass
+
     async def serve(self, exchange: Exchange) -> None:
         await self._serve(exchange)
 

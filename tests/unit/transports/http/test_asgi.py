@@ -22,7 +22,11 @@ class Service:
 
     def __init__(self, serve: Any) -> None:
         self._serve = serve
+        self.started = False
         self.closed = False
+
+    async def start(self) -> None:
+        self.started = True
 
     async def serve(self, exchange: Exchange) -> None:
         await self._serve(exchange)
@@ -276,10 +280,28 @@ async def test_a_failure_of_the_service_leaves_no_watcher():
 
 
 @scenario
-async def test_a_lifespan_closes_the_service():
+async def test_a_lifespan_starts_and_closes_the_service():
     service = Service(None)
     await live(AsgiApp(service))
-    assert service.closed
+    assert (service.started, service.closed) == (True, True)
+
+
+@scenario
+async def test_a_service_that_cannot_start_fails_the_lifespan():
+    class Failing(Service):
+        async def start(self) -> None:
+            raise KeyError("database")
+
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await AsgiApp(Failing(None))({"type": "lifespan"}, receive, send)
+    assert sent == [{"type": "lifespan.startup.failed", "message": "KeyError: 'database'"}]
 
 
 @scenario

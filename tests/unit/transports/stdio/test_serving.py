@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import uvloop
@@ -67,6 +67,8 @@ class Echo:
         self.happened = []
         self.drained = asyncio.Event()
         self.drained.set()
+
+    serving = staticmethod(nullcontext)
 
     def connect(self, sink):
         self.send = sink.send
@@ -214,6 +216,8 @@ def test_a_defect_of_the_connection_is_logged_and_loses_nothing_else(run, caplog
 @in_each_loop
 async def test_a_service_that_cannot_connect_raises_and_leaves_the_descriptors_as_they_were():
     class Refusing:
+        serving = staticmethod(nullcontext)
+
         def connect(self, sink):
             raise ValueError("no connection")
 

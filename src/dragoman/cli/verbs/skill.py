@@ -1,0 +1,83 @@
+"""`dragoman skill show|load [TARGET] NAME`: show what a server lists of a skill, or load the skill and verify it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from dragoman.cli.command import connecting, in_event_loop, raw_option, usage_error
+from dragoman.cli.targets import connected, resolve_target
+from dragoman.cli.terminal import Terminal
+from dragoman.runtime.terminal import printable_line
+
+if TYPE_CHECKING:
+    from dragoman.client.extensions.skills import AsyncBoundSkill
+
+
+@click.group("skill", short_help="Show or load a skill of a server.")
+def command() -> None:
+    """Show or load a skill of a server; NAME is its name, or the URI of its SKILL.md."""
+
+
+@command.command("show", short_help="Show what the server lists of a skill.")
+@click.argument("words", nargs=-1, required=True, metavar="[TARGET] NAME")
+@connecting
+@click.pass_obj
+@in_event_loop
+async def show(terminal: Terminal, words: tuple[str, ...]) -> None:
+    """Show the fields and the files of a skill; nothing of it is fetched."""
+    target, name = _split(words)
+    async with connected(terminal, await resolve_target(terminal, target)) as client:
+        skill = await client.skill(name)
+    if terminal.settings.json:
+        terminal.write_json(skill.entry)
+        return
+    terminal.write(printable_line(f"{skill.name} of {skill.origin}"), "bold")
+    for line in _lines(skill):
+        terminal.write("  " + printable_line(line))
+
+
+@command.command("load", short_help="Load a skill, and verify it.")
+@click.argument("words", nargs=-1, required=True, metavar="[TARGET] NAME")
+@click.option("--file", "path", metavar="PATH", help="A file of the skill, instead of its SKILL.md.")
+@click.option("--save-to", metavar="FOLDER", help="Where a file that is no text is saved (here).")
+@raw_option
+@connecting
+@click.pass_obj
+@in_event_loop
+async def load(terminal: Terminal, words: tuple[str, ...], path: str | None, save_to: str | None) -> None:
+    """Write the SKILL.md of a skill, or another of its files, if it is what the server listed."""
+    from dragoman import types
+    from dragoman.cli.display import Display
+
+    target, name = _split(words)
+    async with connected(terminal, await resolve_target(terminal, target)) as client:
+        skill = await client.skill(name)
+        content: str | bytes = await skill.load(approve=True)
+        if path is not None:
+            content = await skill.read(path)
+    place = path or skill.uri
+    text, blob = (content, None) if isinstance(content, str) else (None, content)
+    contents = types.ResourceContents(place, text=text, blob=blob)
+    if terminal.settings.json:
+        terminal.write_json({"skill": skill.entry, "contents": contents})
+    else:
+        Display(terminal, place.rpartition("/")[2], save_to).contents([contents])
+
+
+def _split(words: tuple[str, ...]) -> tuple[str | None, str]:
+    if len(words) > 2:
+        raise usage_error(f"{words[2]!r} is too much; give a target and the name of a skill.")
+    return words[0] if len(words) > 1 else None, words[-1]
+
+
+def _lines(skill: AsyncBoundSkill) -> list[str]:
+    fields = [f"{key}: {_text(value)}" for key, value in skill.entry.frontmatter.items() if key != "name"]
+    files = [f"{path}  {one.size:,} bytes  {one.digest}" for path, one in skill.files.items()]
+    return [skill.uri, *fields, *(files or ["the files are made anew each time, and cannot be verified"])]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

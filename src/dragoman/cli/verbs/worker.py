@@ -1,0 +1,55 @@
+"""`dragoman worker FILE[:object]`: run the tasks of a server, without serving clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import click
+
+from dragoman.cli.command import in_event_loop, reporting, usage_error
+from dragoman.cli.server_file import load_server, split_target
+from dragoman.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from dragoman.server.server import Server
+
+
+@click.command("worker", short_help="Run the tasks of a server.")
+@click.argument("file")
+@reporting
+@click.pass_obj
+@in_event_loop
+async def command(terminal: Terminal, file: str) -> None:
+    """Run the tasks of the server in FILE[:object] until a signal ends the process, without serving clients.
+
+    The worker and the processes that serve clients need the same store and the same secret.
+    """
+    from dragoman.server.extensions.tasks.extension import RUN_TASKS
+
+    server = load_server(*split_target(file))
+    _require_tasks(server)
+    server.check()
+    server.require_shared_secret()
+    os.environ[RUN_TASKS] = "1"
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with server.serving():
+        terminal.report(f"Running the tasks of {server.name!r}")
+        await stop.wait()
+        terminal.report("Stopping: tasks that do not end in some seconds are given back")
+
+
+def _require_tasks(server: Server) -> None:
+    from dragoman.server.extensions.tasks.extension import TasksExtension
+
+    if server.installed is None or server.installed.find(TasksExtension) is None:
+        raise usage_error(f"The server {server.name!r} has no tool that runs as a task: give one task=True.")
+    if server.store.reach == "process":
+        raise usage_error(
+            f"The store of the server {server.name!r} reaches one process only, so a worker finds no tasks in it."
+            " Give the server a Local or a Redis."
+        )

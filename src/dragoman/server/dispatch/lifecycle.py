@@ -1,0 +1,177 @@
+"""`Lifecycle`: enters the async context managers of a server before it serves, and leaves them when serving ends.
+
+The managers are the `serving` hooks of extensions. They are entered once in each process and event loop, because
+objects such as connections belong to one loop. Everything that serves the server in a loop is a user of the loop's
+scope: a connection, an HTTP application, a view. The first user enters the scope, and the last one leaves it. A user
+that has no end, such as a view of a framework, lasts as long as its loop. A loop that ends cancels its tasks, and the
+scope is left then. The loop of the portal never ends; its scopes are left at the exit of the interpreter.
+
+A scope has these states:
+
+    entering   the task of the scope enters the managers; users wait
+    open       the managers are entered
+    leaving    no user is left, or the loop ends: the task leaves the managers
+
+One task enters and leaves the managers of a scope, because a manager may hold a task group or a time-out, which must be
+left in the task that entered it. A server without managers has no `Lifecycle`, and pays nothing.
+
+Rejected: the lifespan events of ASGI. A mounted application receives none, and neither do stdio, memory and views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from dragoman.runtime.portal import Portal
+    from dragoman.server.server import Server
+
+LEAVE_SECONDS = 10.0
+"""The seconds that managers have to end; their task is then cancelled."""
+Managers = Callable[[], Iterable[AbstractAsyncContextManager[object]]]
+
+
+class WithLifecycle:
+    """The part of a `Server` that begins and ends with serving."""
+
+    lifecycle: Lifecycle | None = None
+    """Enters and leaves what extensions need while the server serves; None if they need nothing."""
+
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Return a context in which the server serves in this loop: it enters and leaves what the extensions need.
+
+        Example:
+            async with server.serving():
+                connection = server.connect(sent.append)
+
+        `run`, `asgi`, clients and the other ways to serve do this themselves. Only code that calls `connect` needs it.
+        Entering raises the exception of an extension that cannot begin.
+        """
+        return nullcontext() if self.lifecycle is None else _Serving(self.lifecycle)
+
+
+class _Serving:
+    """One user of a lifecycle, as a context manager."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+
+    async def __aenter__(self) -> None:
+        try:
+            await self._lifecycle.begin(self)
+        except BaseException:
+            await self._lifecycle.end(self)
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._lifecycle.end(self)
+
+
+class Lifecycle:
+    """The scopes of one server; `managers` makes the context managers of a scope."""
+
+    def __init__(self, server: Server, managers: Managers) -> None:
+        self._server = server
+        self._managers = managers
+        self._scopes: dict[asyncio.AbstractEventLoop, _Scope] = {}
+
+    async def begin(self, user: Hashable) -> None:
+        """Enter the scope of this loop, or wait until it is entered; a user may begin again, which does nothing.
+
+        Raises:
+            Exception: a manager could not be entered.
+        """
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        while (scope := self._scopes.get(loop)) is not None and scope.leave.is_set():
+            await asyncio.wait([scope.task])
+        if scope is None:
+            scope = self._scopes[loop] = _Scope(loop)
+            scope.task = loop.create_task(self._keep(scope, loop))
+            scope.keep(loop)
+        scope.users.add(user)
+        await asyncio.shield(scope.entered)
+
+    async def begin_until_the_loop_ends(self) -> None:
+        """Enter the scope of this loop for code that cannot tell when it has served its last request."""
+        await self.begin(self)
+
+    async def end(self, user: Hashable) -> None:
+        """Leave the scope of this loop if no other user is left, and wait until its managers have ended."""
+        import asyncio
+
+        scope = self._scopes.get(asyncio.get_running_loop())
+        if scope is None or user not in scope.users:
+            return
+        scope.users.discard(user)
+        if not scope.users:
+            await scope.stop()
+
+    async def _keep(self, scope: _Scope, loop: asyncio.AbstractEventLoop) -> None:
+        from asyncio import CancelledError
+
+        try:
+            async with AsyncExitStack() as stack:
+                for manager in self._managers():
+                    await stack.enter_async_context(manager)
+                scope.entered.set_result(None)
+                with suppress(CancelledError):  # the loop ends, or a task group of a manager does
+                    await scope.leave.wait()
+        except Exception as error:
+            if scope.entered.done():
+                self._server.report(error, None, {"place": "what an extension does while the server serves"})
+            else:
+                scope.entered.set_exception(error)
+                scope.entered.exception()  # nobody may wait for it any more
+        finally:
+            scope.leave.set()
+            scope.entered.cancel()
+            scope.forget()
+            self._scopes.pop(loop, None)
+
+
+class _Scope:
+    """What is entered in one loop."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        import asyncio
+
+        self.users: set[Any] = set()
+        self.entered: asyncio.Future[None] = loop.create_future()
+        self.leave = asyncio.Event()
+        self._kept_by: Portal | None = None
+
+    def keep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the portal stop the scope at the exit of the interpreter, if the loop is that of the portal."""
+        from dragoman.runtime.portal import existing_portal
+
+        portal = existing_portal()
+        if portal is not None and portal.loop is loop:
+            self._kept_by = portal
+            portal.kept.add(self)
+
+    def forget(self) -> None:
+        """Let the portal stop the scope no more."""
+        if self._kept_by is not None:
+            self._kept_by.kept.discard(self)
+
+    async def stop(self) -> None:
+        """Let the managers end, and wait; a manager that takes too long is cancelled."""
+        import asyncio
+
+        self.leave.set()
+        await asyncio.wait([self.task], timeout=LEAVE_SECONDS)
+        if not self.task.done():
+            import logging
+
+            logger = logging.getLogger("dragoman.server")
+            logger.warning("What an extension does while the server serves did not end; it is cancelled")
+            self.task.cancel()
+            await asyncio.wait([self.task], timeout=1)

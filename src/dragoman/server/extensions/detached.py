@@ -1,0 +1,37 @@
+"""`run_detached`: runs a detached call in a task of its own, so that the call can be cancelled like a request.
+
+A question of the handler, and the cancellation of the call, cancel the task that serves the call. This cannot be the
+task of the caller, because the caller goes on afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from dragoman.errors import DefinitionError
+from dragoman.runtime.tasks import SelfCancelTask, retrieve_exception
+from dragoman.server.dispatch import runner
+from dragoman.server.request.call import Call
+
+
+async def run_detached(call: Call) -> Any:
+    """Run a detached call, and return its outcome; a cancellation of the caller cancels the call.
+
+    Raises:
+        RpcError: the error that the client would receive.
+        DefinitionError: the server does not have the extension that runs the call.
+    """
+    installed = call.server.installed
+    if installed is None or not installed.has(call.within):
+        raise DefinitionError(f"{call.within!r} is no extension of the server {call.server.name!r}")
+    running: SelfCancelTask[Any] = SelfCancelTask(runner.run_detached(call), loop=call.loop)
+    call.task = running
+    try:
+        await asyncio.wait([running])
+    except asyncio.CancelledError:
+        call.cancel()
+        await asyncio.wait([running])
+        retrieve_exception(running)
+        raise
+    return running.result()

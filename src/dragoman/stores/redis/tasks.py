@@ -1,0 +1,163 @@
+"""The `Tasks` of the store `Redis`: a hash for each task, and sorted sets of the ready, running and owned ones.
+
+Each change is a script (`scripts.py`). A list with at most one element, the bell, wakes a process that waits for ready
+tasks. A message on the channel of a task wakes those that watch it. Both are hints: who is woken reads the task again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any
+
+from dragoman.errors import StoreError, StoreFull
+from dragoman.stores.contract import TaskPhase, TaskRecord
+from dragoman.stores.redis.scripts import CHANGE, CLAIM, CREATE, LIST, RELEASE, RENEW, SWEEP
+from dragoman.stores.redis.state import milliseconds
+
+if TYPE_CHECKING:
+    from dragoman.stores.redis.link import RedisLink
+
+FIELDS = ("value", "revision", "phase", "token", "created", "expires")
+SWEPT_AT_ONCE = 1000
+
+
+class RedisTasks:
+    """The tasks of one namespace."""
+
+    def __init__(self, link: Callable[[], RedisLink], prefix: str, max_tasks: int, max_per_owner: int) -> None:
+        self._link = link
+        self._prefix = prefix
+        self._max_tasks = max_tasks
+        self._max_per_owner = max_per_owner
+        self._has_waited = False
+
+    async def create(
+        self, id: str, value: bytes, *, owner: str, ttl: float | None = None, lease: float | None = None
+    ) -> TaskRecord:
+        """Add a task."""
+        arguments = (owner, milliseconds(ttl), _microseconds(lease), self._max_tasks, self._max_per_owner)
+        reply = await self._link().commands.change(CREATE, 1, self._prefix, _name(id), value, *arguments)
+        if reply == b"exists":
+            raise StoreError(f"There is a task with the id {id} already")
+        if reply == b"tasks":
+            raise StoreFull(f"There are {self._max_tasks} tasks already; wait until some expire")
+        if reply == b"owner":
+            raise StoreFull(f"The owner has {self._max_per_owner} tasks already; wait until some expire")
+        return _record(reply)
+
+    async def get(self, id: str) -> TaskRecord | None:
+        """Return a task."""
+        fields = await self._link().commands.call("HMGET", self._task(id), *FIELDS)
+        return None if fields[0] is None else _record([_name(id), *fields])
+
+    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskRecord]:
+        """Return the tasks of an owner."""
+        last = b"" if after is None else _name(after)
+        found = await self._link().commands.call(1, self._prefix, owner, last, limit, script=LIST)
+        return [_record(fields) for fields in found]
+
+    async def update(
+        self,
+        id: str,
+        value: bytes,
+        *,
+        revision: int,
+        token: int | None = None,
+        phase: TaskPhase | None = None,
+        ttl: float | None = None,
+    ) -> TaskRecord | None:
+        """Change a task."""
+        return await self._change(id, value, revision, token, phase or "", ttl)
+
+    async def finish(
+        self, id: str, value: bytes, *, revision: int | None = None, token: int | None = None
+    ) -> TaskRecord | None:
+        """End a task."""
+        return await self._change(id, value, revision, token, "finished", None)
+
+    async def _change(
+        self, id: str, value: bytes, revision: int | None, token: int | None, phase: str, ttl: float | None
+    ) -> TaskRecord | None:
+        expected = ("" if revision is None else revision, "" if token is None else token)
+        reply = await self._link().commands.change(
+            CHANGE, 1, self._prefix, _name(id), value, *expected, phase, milliseconds(ttl)
+        )
+        return None if reply is None else _record(reply)
+
+    async def claim(self, lease: float) -> TaskRecord | None:
+        """Claim a task."""
+        reply = await self._link().commands.change(CLAIM, 1, self._prefix, _microseconds(lease))
+        return None if reply is None else _record(reply[:7])._replace(was_lost=bool(reply[7]))
+
+    async def renew(self, id: str, token: int, lease: float) -> bool:
+        """Extend a lease."""
+        arguments = (self._prefix, _name(id), token, _microseconds(lease))
+        return bool(await self._link().commands.change(RENEW, 1, *arguments))
+
+    async def release(self, id: str, token: int) -> bool:
+        """Give a running task back."""
+        return bool(await self._link().commands.change(RELEASE, 1, self._prefix, _name(id), token))
+
+    async def watch(self, id: str) -> AsyncGenerator[None, None]:
+        """Yield after each change of a task, and when the connection was lost.
+
+        Raises:
+            StoreUnavailable: the server cannot be reached for longer than the limit of a command.
+        """
+        channels, channel = self._link().channels, f"{self._prefix}changed:".encode() + _name(id)
+        changed = asyncio.Event()
+
+        def heard(_: bytes | None) -> None:
+            changed.set()
+
+        try:
+            channels.add(channel, heard)
+            await channels.subscribed(channel)
+            while True:
+                changed.clear()
+                yield
+                await channels.subscribed(channel)
+                await changed.wait()
+        finally:
+            channels.remove(channel, heard)
+
+    async def wait(self, timeout: float) -> None:
+        """Wait until a task may have become ready."""
+        if self._has_waited:
+            await self._link().wait_for_element(f"{self._prefix}bell", timeout)
+        self._has_waited = True
+
+    async def sweep(self) -> int:
+        """Delete expired tasks."""
+        total = 0
+        while True:
+            swept = int(await self._link().commands.call(1, self._prefix, script=SWEEP))
+            total += swept
+            if swept < SWEPT_AT_ONCE:
+                return total
+
+    def _task(self, id: str) -> bytes:
+        return f"{self._prefix}task:".encode() + _name(id)
+
+
+def _name(id: str) -> bytes:
+    """Return the bytes of an id; a client may have sent any text as an id."""
+    return id.encode("utf-8", "surrogatepass")
+
+
+def _microseconds(lease: float | None) -> str:
+    return "" if lease is None else str(round(lease * 1_000_000))
+
+
+def _record(fields: list[Any]) -> TaskRecord:
+    id, value, revision, phase, token, created, expires = fields
+    return TaskRecord(
+        id.decode("utf-8", "surrogatepass"),
+        value,
+        int(revision),
+        phase.decode(),
+        int(token),
+        int(created) / 1_000_000,
+        int(expires) / 1000 if expires else None,
+    )

@@ -1,0 +1,227 @@
+"""`TableTasks`: the tasks of an engine in Python. The engine supplies a table, and runs each use of it as one step.
+
+`Memory` and `Local` have tables. An engine whose steps run elsewhere, such as in Redis, implements `Tasks` by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Protocol, TypeVar
+
+from dragoman.errors import StoreError, StoreFull
+from dragoman.stores import transitions
+from dragoman.stores.changes import Listener
+from dragoman.stores.contract import TaskPhase, TaskRecord
+from dragoman.stores.transitions import KeptTask
+
+Found = TypeVar("Found")
+
+
+class TaskTable(Protocol):
+    """The tasks of one namespace during one step."""
+
+    @property
+    def now(self) -> float:
+        """The time of the store."""
+        ...
+
+    def next_revision(self) -> int:
+        """Return a revision that no task ever had."""
+        ...
+
+    def find(self, id: str) -> KeptTask | None:
+        """Return a task that has not expired."""
+        ...
+
+    def claimable(self) -> KeptTask | None:
+        """Return a task that is ready or lost."""
+        ...
+
+    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[KeptTask]:
+        """Return the tasks of an owner after a task."""
+        ...
+
+    def count(self, owner: str | None) -> int:
+        """Return how many tasks there are, or how many an owner has, expired ones included."""
+        ...
+
+    def add(self, task: KeptTask) -> None:
+        """Add a task, in the place of an expired one with its id, and report the change."""
+        ...
+
+    def keep(self, task: KeptTask) -> None:
+        """Keep a task that was changed, and report the change."""
+        ...
+
+    def keep_lease(self, task: KeptTask) -> None:
+        """Keep the lease of a task, which is all that was changed."""
+        ...
+
+    def sweep(self) -> int:
+        """Delete the expired tasks, and return their number."""
+        ...
+
+
+class TableTasks(ABC):
+    """The tasks of one namespace."""
+
+    def __init__(self, max_tasks: int, max_per_owner: int) -> None:
+        self._max_tasks = max_tasks
+        self._max_per_owner = max_per_owner
+        self._ready: Listener | None = None
+
+    @abstractmethod
+    async def _step(
+        self, work: Callable[[TaskTable], Found], missing: Found, *, reads: bool = False, size: int | None = None
+    ) -> Found:
+        """Use the table in one step, which only reads, or adds `size` bytes; `missing` if the engine has no content."""
+
+    @abstractmethod
+    async def _listen(self, id: str | None) -> Listener:
+        """Return a listener to the changes of a task, or to tasks that become ready."""
+
+    async def create(
+        self, id: str, value: bytes, *, owner: str, ttl: float | None = None, lease: float | None = None
+    ) -> TaskRecord:
+        """Add a task."""
+
+        def work(table: TaskTable) -> TaskRecord | None:
+            if table.find(id) is not None:
+                raise StoreError(f"There is a task with the id {id} already")
+            self._require_room(table, owner)
+            now, revision = table.now, table.next_revision()
+            task = transitions.created(id, value, owner, ttl, lease, now=now, revision=revision)
+            table.add(task)
+            return task.record()
+
+        record = await self._step(work, None, size=len(value))
+        assert record is not None
+        return record
+
+    def _require_room(self, table: TaskTable, owner: str) -> None:
+        for limit, whose, counted in (
+            (self._max_tasks, "There are", None),
+            (self._max_per_owner, "The owner has", owner),
+        ):
+            if table.count(counted) >= limit:
+                table.sweep()
+            if table.count(counted) >= limit:
+                raise StoreFull(f"{whose} {limit} tasks already; wait until some expire")
+
+    async def get(self, id: str) -> TaskRecord | None:
+        """Return a task."""
+        task = await self._step(lambda table: table.find(id), None, reads=True)
+        return None if task is None else task.record()
+
+    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskRecord]:
+        """Return the tasks of an owner."""
+        nothing: Iterable[KeptTask] = ()
+        owned = await self._step(lambda table: table.owned(owner, after, limit), nothing, reads=True)
+        return [task.record() for task in owned]
+
+    async def update(
+        self,
+        id: str,
+        value: bytes,
+        *,
+        revision: int,
+        token: int | None = None,
+        phase: TaskPhase | None = None,
+        ttl: float | None = None,
+    ) -> TaskRecord | None:
+        """Change a task."""
+        return await self._change(
+            id,
+            lambda task, new: transitions.changed(
+                task, value, phase, expected=revision, token=token, revision=new, ttl=ttl
+            ),
+            size=len(value),
+        )
+
+    async def finish(
+        self, id: str, value: bytes, *, revision: int | None = None, token: int | None = None
+    ) -> TaskRecord | None:
+        """End a task."""
+        return await self._change(
+            id,
+            lambda task, new: transitions.changed(
+                task, value, "finished", expected=revision, token=token, revision=new
+            ),
+        )
+
+    async def release(self, id: str, token: int) -> bool:
+        """Give a running task back."""
+        released = await self._change(id, lambda task, new: transitions.released(task, token, revision=new))
+        return released is not None
+
+    async def _change(
+        self, id: str, change: Callable[[KeptTask, int], KeptTask | None], *, size: int | None = None
+    ) -> TaskRecord | None:
+        """Change a task, unless there is none or the change is refused."""
+
+        def work(table: TaskTable) -> TaskRecord | None:
+            found = table.find(id)
+            task = None if found is None else change(found, table.next_revision())
+            if task is None:
+                return None
+            table.keep(task)
+            return task.record()
+
+        return await self._step(work, None, size=size)
+
+    async def claim(self, lease: float) -> TaskRecord | None:
+        """Claim a task; if the caller is cancelled meanwhile, the task is given back."""
+
+        def work(table: TaskTable) -> TaskRecord | None:
+            found = table.claimable()
+            if found is None:
+                return None
+            task = transitions.claimed(found, lease, now=table.now, revision=table.next_revision())
+            table.keep(task)
+            return task.record(was_lost=found.is_lost(table.now))
+
+        claiming = asyncio.ensure_future(self._step(work, None))
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            claimed = await claiming
+            if claimed is not None:
+                await self.release(claimed.id, claimed.token)
+            raise
+
+    async def renew(self, id: str, token: int, lease: float) -> bool:
+        """Extend a lease."""
+
+        def work(table: TaskTable) -> bool:
+            found = table.find(id)
+            task = None if found is None else transitions.renewed(found, token, lease, now=table.now)
+            if task is not None:
+                table.keep_lease(task)
+            return task is not None
+
+        return await self._step(work, missing=False)
+
+    async def watch(self, id: str) -> AsyncGenerator[None, None]:
+        """Yield after each change of a task."""
+        listener = await self._listen(id)
+        try:
+            while True:
+                yield
+                await listener.wait()
+        finally:
+            listener.close()
+
+    async def wait(self, timeout: float) -> None:
+        """Wait until a task may have become ready."""
+        if self._ready is None or self._ready.loop is not asyncio.get_running_loop():
+            self._ready = await self._listen(None)
+            weakref.finalize(self, self._ready.close)
+        else:
+            await self._ready.wait(timeout)
+
+    async def sweep(self) -> int:
+        """Delete expired tasks."""
+        return await self._step(lambda table: table.sweep(), 0)

@@ -1,0 +1,77 @@
+"""`Probe`: two handles of the storage under test, and the limits of time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from dragoman.errors import StoreFull
+from dragoman.stores.contract import State, Store
+
+Checked = TypeVar("Checked")
+LARGE = 1024 * 1024
+MAX_TTL = 10.0
+
+
+class Probe:
+    """Two handles of the storage under test."""
+
+    def __init__(self, one: Store, other: Store, ttl: float, timeout: float) -> None:
+        self.one = one
+        self.other = other
+        self.ttl = ttl
+        self.timeout = timeout
+
+    async def within(self, what: str, work: Awaitable[Checked]) -> Checked:
+        """Wait for an operation, within the limit of time."""
+        try:
+            return await asyncio.wait_for(work, self.timeout)
+        except TimeoutError:
+            raise AssertionError(f"{what} must come to an end; it did not within {self.timeout:g} seconds") from None
+
+    async def is_late(self, began: float) -> bool:
+        """Tell whether what began to live at a time may have expired already."""
+        return await self.one.now() - began >= self.ttl
+
+    def slower(self) -> Probe:
+        """Return a probe with longer lives and leases, because the machine or the engine was too slow for these."""
+        assert self.ttl < MAX_TTL, f"an operation must take less than {self.ttl:g} seconds"
+        return Probe(self.one, self.other, 4 * self.ttl, self.timeout + 4 * self.ttl)
+
+    async def until(self, promise: str, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until a condition is true, within the limit of time."""
+
+        async def wait() -> None:
+            while not await condition():  # noqa: ASYNC110
+                await asyncio.sleep(self.ttl / 20)
+
+        try:
+            await asyncio.wait_for(wait(), self.timeout)
+        except TimeoutError:
+            raise AssertionError(f"{promise}; it was not so within {self.timeout:g} seconds") from None
+
+
+def fresh(what: str) -> str:
+    """Return a name that no other check uses."""
+    return what + os.urandom(8).hex()
+
+
+async def increment(state: State, key: str, times: int) -> None:
+    """Add 1 to a number so many times, against other writers."""
+    for _ in range(times):
+        done = None
+        while done is None:
+            found = await state.get(key)
+            count, revision = (0, 0) if found is None else (int(found.value), found.revision)
+            done = await state.compare_and_set(key, b"%d" % (count + 1), revision)
+
+
+async def is_full(setting: Awaitable[object]) -> bool:
+    """Tell whether an operation raises StoreFull."""
+    try:
+        await setting
+    except StoreFull:
+        return True
+    return False

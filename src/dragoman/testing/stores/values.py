@@ -1,0 +1,127 @@
+"""What `check_store` checks of values."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.testing.stores.probe import Probe, fresh, increment, is_full
+
+WRITERS = 20
+INCREMENTS = 1000
+
+
+async def _values(probe: Probe) -> None:
+    namespace = fresh("values")
+    one, other = probe.one.state(namespace), probe.other.state(namespace)
+    assert await one.get("key") is None, "a key that was never set must have no value"
+    value = bytes(range(256))
+    first = await one.set("key", value)
+    assert first > 0, f"a revision must be above 0, which stands for no value: {first}"
+    found = await other.get("key")
+    assert found is not None, "every handle must see a value that was set"
+    assert found.value == value, "a value must come back byte for byte"
+    assert found.revision == first, "get() must return the revision that set() returned"
+    second = await other.set("key", b"")
+    assert second > first, f"revisions of a key must ascend: {first}, then {second}"
+    found = await one.get("key")
+    assert found == (b"", second), f"a later value must replace the earlier one, also an empty one: {found}"
+    assert await one.delete("key") is True, "delete() of a value must return True"
+    assert await other.get("key") is None, "a deleted value must be gone for every handle"
+    assert await other.delete("key") is False, "delete() of a key without a value must return False"
+
+
+async def _namespaces(probe: Probe) -> None:
+    one, other = probe.one.state(fresh("values")), probe.one.state(fresh("values"))
+    await one.set("key", b"one")
+    assert await other.get("key") is None, "a value must be in one namespace only"
+    await other.set("key", b"other")
+    await other.delete("key")
+    found = await one.get("key")
+    assert found is not None, "delete() must leave other namespaces alone"
+    assert found.value == b"one", "set() must leave other namespaces alone"
+
+
+async def _comparing(probe: Probe) -> None:
+    namespace = fresh("values")
+    one, other = probe.one.state(namespace), probe.other.state(namespace)
+    assert await one.compare_and_set("key", b"x", 1) is None, "compare_and_set() must refuse a revision of no value"
+    first = await one.compare_and_set("key", b"1", 0)
+    assert first, "compare_and_set() with the revision 0 must set a key without a value"
+    assert await other.compare_and_set("key", b"x", 0) is None, (
+        "compare_and_set() with 0 must refuse a key with a value"
+    )
+    second = await other.compare_and_set("key", b"2", first)
+    assert second is not None, "compare_and_set() with the newest revision must set the value"
+    assert second > first, f"compare_and_set() must give a higher revision: {first}, then {second}"
+    assert await one.compare_and_set("key", b"x", first) is None, "compare_and_set() must refuse an old revision"
+    assert await one.get("key") == (b"2", second), "a refused compare_and_set() must change nothing"
+    await one.delete("key")
+    assert await one.compare_and_set("key", b"x", second) is None, "compare_and_set() must refuse a deleted value"
+    third = await one.set("key", b"2")
+    assert third > second, f"a revision must never be used again, also after delete(): {second}, then {third}"
+    assert await other.compare_and_set("key", b"x", second) is None, "an old revision must stay refused after delete()"
+
+
+async def _counting(probe: Probe) -> None:
+    namespace = fresh("values")
+    states = [store.state(namespace) for store in (probe.one, probe.other)]
+    each = INCREMENTS // WRITERS
+    await asyncio.wait_for(
+        asyncio.gather(*(increment(states[writer % 2], "counter", each) for writer in range(WRITERS))),
+        10 * probe.timeout,
+    )
+    found = await states[0].get("counter")
+    counted = 0 if found is None else int(found.value)
+    assert counted == INCREMENTS, f"{INCREMENTS} increments by {WRITERS} writers must count {INCREMENTS}, not {counted}"
+
+
+async def _value_expiry(probe: Probe) -> None:
+    namespace, ttl = fresh("values"), probe.ttl
+    one, other = probe.one.state(namespace), probe.other.state(namespace)
+    began = await probe.one.now()
+    before = await one.set("short", b"x", ttl=ttl)
+    await one.set("long", b"x", ttl=3600)
+    await one.set("kept", b"x", ttl=ttl)
+    await other.set("kept", b"x")
+
+    async def is_gone() -> bool:
+        return await other.get("short") is None
+
+    await probe.until(f"a value with a ttl of {ttl:g} seconds must expire", is_gone)
+    lived = await probe.one.now() - began
+    assert lived >= ttl, f"a value with a ttl of {ttl:g} seconds must live so long; it expired after {lived:g} seconds"
+    assert await other.get("long"), "a value must live until its own ttl is over"
+    assert await other.get("kept"), "a value that is set without a ttl must stay, also if it had one before"
+    assert await one.delete("short") is False, "delete() of an expired value must return False"
+    assert await one.compare_and_set("short", b"x", before) is None, "compare_and_set() must refuse an expired value"
+    after = await one.compare_and_set("short", b"y", 0, ttl=3600)
+    assert after, "an expired key must count as a key without a value"
+    assert after > before, f"a revision must never be used again, also after the value expired: {before}, then {after}"
+
+
+async def _value_bounds(probe: Probe) -> None:
+    namespace = fresh("values")
+    one, other = (store.state(namespace, max_values=3) for store in (probe.one, probe.other))
+    await one.set("1", b"")
+    began = await probe.one.now()
+    await other.set("2", b"", ttl=probe.ttl)
+    last = await one.set("3", b"")
+    refused = await is_full(other.set("4", b"")), await is_full(other.compare_and_set("4", b"", 0))
+    if await probe.is_late(began):
+        await _value_bounds(probe.slower())
+        return
+    assert refused[0], "set() of a new key in a full namespace must raise StoreFull"
+    assert refused[1], "compare_and_set() of a new key in a full namespace must raise StoreFull"
+    assert not await is_full(other.set("1", b"x")), "a full namespace must let the values that it has be set"
+    assert await other.compare_and_set("3", b"x", last), "a full namespace must let the values that it has be compared"
+
+    async def has_room() -> bool:
+        return not await is_full(one.set("4", b"x"))
+
+    await probe.until("an expired value must not count among the values of a namespace", has_room)
+    await one.delete("1")
+    assert not await is_full(one.set("5", b"")), "a deleted value must not count among the values of a namespace"
+    assert not await is_full(probe.one.state(fresh("values"), max_values=3).set("1", b"")), "max_values is by namespace"
+
+
+VALUE_CHECKS = (_values, _namespaces, _comparing, _counting, _value_expiry, _value_bounds)

@@ -1,0 +1,68 @@
+"""The store of one machine keeps the contract."""
+
+import functools
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dragoman.stores import Local
+from dragoman.testing import check_store
+
+
+def contents(folder: Path) -> list[bytes]:
+    """The files of a store, read by another process: closing them in this one would end its locks."""
+    files = [path for path in folder.rglob("store-*") if path.is_file()]
+    return [subprocess.run(["cat", *files], capture_output=True, check=True).stdout]
+
+
+async def test_the_store_of_one_machine_passes_the_check(tmp_path):
+    folder = tmp_path / "store"
+    make_store = functools.partial(Local, folder)
+    await check_store(make_store, contents=lambda: contents(folder))
+    files = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert files["store-1.sqlite"] == 0o600
+    assert files["bells"] == 0o700
+    assert not list((folder / "bells").iterdir())
+
+
+async def test_files_that_belong_to_the_database_are_private_while_it_is_open(tmp_path):
+    store = Local(tmp_path / "store")
+    await store.state("namespace").set("key", b"value")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "store").iterdir()}
+    assert modes == {"store-1.sqlite": 0o600, "store-1.sqlite-wal": 0o600, "store-1.sqlite-shm": 0o600}
+    await store.close()
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["store-1.sqlite"]
+
+
+async def test_a_durable_store_waits_for_the_disk(tmp_path):
+    synchronous = {}
+    for durable in (False, True):
+        store = Local(tmp_path / str(durable), durable=durable)
+        database = store._folder.database()
+        synchronous[durable] = await database.run(lambda transaction: transaction.one("PRAGMA synchronous")[0])
+        await store.close()
+    assert synchronous == {False: 1, True: 2}
+
+
+@pytest.mark.parametrize("part", ["state", "log", "tasks"])
+async def test_a_look_up_makes_no_database(tmp_path, part):
+    store = Local(tmp_path / "store")
+    state, log, tasks = store.state("namespace"), store.log("stream"), store.tasks("namespace")
+    found = {
+        "state": [await state.get("key"), await state.delete("key")],
+        "log": [await log.after(0), await log.delete(), await log.flush()],
+        "tasks": [await tasks.get("id"), await tasks.list("ann"), await tasks.claim(1), await tasks.sweep()],
+    }
+    assert not any(found[part])
+    await store.close()
+    assert not (tmp_path / "store").exists()
+
+
+async def test_a_store_without_a_folder_is_in_the_state_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    store = Local()
+    await store.state("namespace").set("key", b"value")
+    assert (tmp_path / "dragoman" / "store" / "store-1.sqlite").is_file()
+    assert repr(store) == f"<Local store in {tmp_path / 'dragoman'}>"
+    await store.close()
