@@ -336,7 +336,6 @@ class Sessions:
         """
         session = await self.find(id, principal, address)
         assert id is not None
-        self._remove(id, was_ended=True)
         failure: StoreError | None = None
         try:
             await self._ended_ids.set(id, b"", ttl=max(1.0, session.data.expires_at - self._wall_clock()))
@@ -344,6 +343,8 @@ class Sessions:
             self.workers.warn(error)
             failure = error
         await self.workers.share(SessionEnded(id))
+        # Streams end right before the response: clients of others fail if events come while they wait for it.
+        self._remove(id, was_ended=True)
         if failure is not None:
             reason = "The session has ended here, but the store could not record it: another process may still serve it"
             raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, InternalError(reason))
