@@ -342,9 +342,11 @@ class Sessions:
         except StoreError as error:
             self.workers.warn(error)
             failure = error
-        await self.workers.share(SessionEnded(id))
-        # Streams end right before the response: clients of others fail if events come while they wait for it.
-        self._remove(id, was_ended=True)
+        try:
+            await self.workers.share(SessionEnded(id))
+        finally:
+            # Streams end right before the response: clients of others fail if events come while they wait for it.
+            self._remove(id, was_ended=True)
         if failure is not None:
             reason = "The session has ended here, but the store could not record it: another process may still serve it"
             raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, InternalError(reason))
