@@ -275,7 +275,8 @@ class AsyncClient(ClientProperties):
         if type(result) is FurtherResult:
             return result
         listed = session.catalog.tools.get(name)
-        if listed is None or listed.violation(result) is not None:
+        has_content = result.structured_content is not UNSET
+        if has_content if listed is None else listed.violation(result) is not None:
             listed = await self._compared(name, listed, result)
         if listed is not None and listed.is_wrapped:
             unwrap(result)

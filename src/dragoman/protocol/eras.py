@@ -9,7 +9,7 @@ connection may carry messages of both eras, so no module stores the era of a con
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -31,8 +31,6 @@ from dragoman.protocol.methods import Method, offered, require_declared
 from dragoman.protocol.versions import VERSIONS, Version, handshake_versions, stateless_versions, version_names
 from dragoman.types.decoding import decoders
 from dragoman.types.memo import Memo
-
-T = TypeVar("T")
 
 
 class Caller(Struct, frozen=True):
@@ -216,10 +214,13 @@ def read_params(message: jsonrpc.Request, offer: Offer) -> ReadParams:
         params = None if method is None else decoders[method.params].decode(message.params)
     except (msgspec.DecodeError, RecursionError):
         params = None
-    raw_meta = _decode(_params_with_meta, message.params).meta if params is None else params.meta
-    if raw_meta is UNSET or raw_meta == _NULL:
-        return _NO_META, UNSET, params
-    return _decode(_request_meta, raw_meta), raw_meta, params
+    try:
+        raw_meta = _params_with_meta.decode(message.params).meta if params is None else params.meta
+        if raw_meta is UNSET or raw_meta == _NULL:
+            return _NO_META, UNSET, params
+        return _request_meta.decode(raw_meta), raw_meta, params
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidParams(f"Invalid parameters: {error}") from None
 
 
 def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
@@ -229,13 +230,6 @@ def claims_stateless(message: jsonrpc.Request | jsonrpc.Notification) -> bool:
         return raw is not UNSET and _meta_with_version.decode(raw).version is not None
     except (msgspec.DecodeError, RecursionError):
         return False
-
-
-def _decode(decoder: msgspec.json.Decoder[T], raw: Raw) -> T:
-    try:
-        return decoder.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidParams(f"Invalid parameters: {error}") from None
 
 
 def stateless_caller(meta: types.RequestMeta, offer: Offer, headers: McpHeaders | None = None) -> Caller:

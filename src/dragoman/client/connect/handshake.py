@@ -36,7 +36,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.client.connect.connection import ConnectionOwner, ServerConnection
+from dragoman.client.connect.connection import ConnectionOwner, ServerConnection, connection_error
 from dragoman.client.connect.endpoint import Endpoint
 from dragoman.client.connect.link import Link
 from dragoman.client.options import RequestOptions
@@ -253,8 +253,14 @@ class _ConnectAttempt:
         def note(id: types.RequestId) -> None:
             self._awaited_id = id
 
-        self._awaited = method
-        return await self._connection.request(method, params, RequestOptions(on_id=note), may_cancel=False)
+        self._awaited, connection = method, self._connection
+        try:
+            return await connection.request(method, params, RequestOptions(on_id=note), may_cancel=False)
+        except ConnectError:
+            # A process that ended before the request was sent is reported like a process that ended after it.
+            if connection.error is None:
+                raise
+            raise connection_error(connection.error) from None
 
     async def close(self) -> None:
         if self._opened is not None:

@@ -197,6 +197,21 @@ async def test_every_link_that_was_opened_in_vain_is_closed():
     assert [link.closed > 0 for link in server.links] == [True, True]
 
 
+@pytest.mark.covers("CIN-03")
+@pytest.mark.parametrize("mode", ["auto", "handshake", "stateless"])
+@scenario
+async def test_a_server_that_ended_before_the_first_request_is_reported_with_its_own_error(mode):
+    class EndedLink(Link):
+        async def open(self, receive, closed):
+            closed(ServerCrashed("died at its start", 1, "no key"))
+
+    server = Server(greets)
+    server.link = lambda: EndedLink(greets)
+    with pytest.raises(ServerCrashed, match="died at its start") as raised:
+        await server.connector(versions=offered_versions(mode)).connect()
+    assert (raised.value.exit_code, raised.value.stderr_tail) == (1, "no key")
+
+
 @pytest.mark.covers("CLF-12")
 @pytest.mark.parametrize("other", ["answers", "fails", "is not there"])
 @scenario
