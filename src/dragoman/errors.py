@@ -44,6 +44,7 @@ DragomanError
   StoreError                        what processes share cannot be read or written
     StoreUnavailable                the store cannot be reached, or does not answer in time
     StoreFull                       the store has no room for another value or task
+  SessionFileError                  a file of recorded messages cannot be read or written
   PaginationLimit                   a list has too many pages, or repeats a page
   NotPrivate                        other users may read or change a folder or file; also a PermissionError
   CapabilityNotAvailable            the server does not declare a capability that the call needs
@@ -467,6 +468,10 @@ class StoreUnavailable(StoreError):
 
 class StoreFull(StoreError):
     """The store has no room for another value or task of this kind; the message names the limit."""
+
+
+class SessionFileError(DragomanError):
+    """A session file or a cassette cannot be read or written; the message names the file and the reason."""
 
 
 class PaginationLimit(DragomanError):

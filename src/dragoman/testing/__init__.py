@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from dragoman.runtime.lazy import lazy
 
 if TYPE_CHECKING:
+    from dragoman.testing.cassettes.cassette import Cassette as Cassette
+    from dragoman.testing.cassettes.cassette import cassette as cassette
     from dragoman.testing.connecting import connected as connected
     from dragoman.testing.scripted import ScriptedModel as ScriptedModel
     from dragoman.testing.scripted import ScriptedRequest as ScriptedRequest
@@ -19,6 +21,7 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
+            "cassettes.cassette": "Cassette cassette",
             "connecting": "connected",
             "scripted": "ScriptedModel ScriptedRequest",
             "snapshots": "assert_schemas_unchanged",

@@ -15,23 +15,30 @@ import pytest
 
 if TYPE_CHECKING:
     from dragoman.client.blocking import Client
+    from dragoman.testing.cassettes.cassette import Cassette
     from dragoman.testing.scripted import ScriptedModel
     from dragoman.testing.wire import WirePeer
 
 _SERVER = "dragoman_server"
 _UPDATE = "--dragoman-update"
+_RECORD = "--dragoman-record"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the ini option `dragoman_server` and the command line option `--dragoman-update`."""
+    """Add the ini option `dragoman_server` and the options `--dragoman-update` and `--dragoman-record`."""
     parser.addini(_SERVER, 'The server that is tested, as "file.py:object", relative to the root of the tests.')
     parser.getgroup("dragoman").addoption(
         _UPDATE, action="store_true", help="Write the snapshots of schemas anew (assert_schemas_unchanged)."
     )
+    parser.getgroup("dragoman").addoption(_RECORD, action="store_true", help="Record the cassettes anew (cassette).")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set `snapshots.is_updating` if the command line has `--dragoman-update`."""
+    """Set `snapshots.is_updating` and `cassette.is_recording` if the command line has their options."""
+    if config.getoption(_RECORD):
+        from dragoman.testing.cassettes import cassette
+
+        cassette.is_recording = True
     if config.getoption(_UPDATE):
         from dragoman.testing import snapshots
 
@@ -39,7 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Reset `snapshots.is_updating`, because the process may run pytest again."""
+    """Reset what `pytest_configure` has set, because the process may run pytest again."""
+    if config.getoption(_RECORD):
+        from dragoman.testing.cassettes import cassette
+
+        cassette.is_recording = False
     if config.getoption(_UPDATE):
         from dragoman.testing import snapshots
 
@@ -116,6 +127,21 @@ def check_transport() -> Callable[..., None]:
         asyncio.run(transports.check_transport(make, **options))
 
     return check
+
+
+@pytest.fixture
+def mcp_cassette(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cassette]]:
+    """`dragoman.testing.cassette` with files in the folder `cassettes` beside the test: `mcp_cassette("x.jsonl", url)`.
+
+    The test fails if a request was not on its cassette.
+    """
+    from contextlib import ExitStack
+
+    from dragoman.testing.cassettes.cassette import cassette
+
+    folder = request.path.parent / "cassettes"
+    with ExitStack() as stack:
+        yield lambda name, target=None, **options: stack.enter_context(cassette(folder / name, target, **options))
 
 
 @pytest.fixture

@@ -1,0 +1,127 @@
+"""`dragoman tap (URL | -- COMMAND | FILE.mcpsession)`: record the messages between a host and a server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dragoman.cli.command import in_event_loop, reporting, usage_error
+from dragoman.cli.terminal import Terminal
+from dragoman.protocol.urls import is_http_url
+from dragoman.runtime.user_files import private_folder, state_folder
+
+if TYPE_CHECKING:
+    from dragoman.compose.faults import Faults
+    from dragoman.compose.session_file import Record, SessionWriter
+
+SUFFIX = ".mcpsession"
+MAX_SHOWN = 160
+
+
+@click.command("tap", short_help="Record what a host and a server say to each other.")
+@click.argument("target", required=False)
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="The session file; else one in the state folder.")
+@click.option("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Where a tap of a URL listens.")
+@click.option("--live", is_flag=True, help="Show the messages on stderr as they pass.")
+@click.option("--follow", is_flag=True, help="Show a session file, and what is written to it later.")
+@click.option("--mask", multiple=True, metavar="NAME", help="Mask this header or member too.")
+@click.option("--delay", type=float, default=0.0, metavar="SECONDS", help="Fault: delay each message.")
+@click.option("--cut", is_flag=True, help="Fault: end the connection in the middle of a message of the server.")
+@click.option("--duplicate", is_flag=True, help="Fault: send a message of the server twice.")
+@click.option("--garbage", is_flag=True, help="Fault: send bytes that are no message before a message of the server.")
+@click.option("--status", type=click.IntRange(100, 599), metavar="CODE", help="Fault: answer HTTP requests so.")
+@click.option("--at", type=click.IntRange(1), metavar="N", help="The message (or request) that the fault meets.")
+@reporting
+@click.pass_obj
+def command(
+    terminal: Terminal,
+    /,
+    target: str | None,
+    output: Path | None,
+    listen: str,
+    live: bool,  # noqa: FBT001
+    follow: bool,  # noqa: FBT001
+    mask: tuple[str, ...],
+    **faults: object,
+) -> int:
+    """Stand between a host and a server: pass everything on unchanged, and write it to a session file.
+
+    Put `dragoman tap -- COMMAND` into the configuration of a host in the place of COMMAND, or the printed address of
+    `dragoman tap URL` in the place of URL. `dragoman tap FILE.mcpsession` shows a session file.
+    """
+    from dragoman.compose.faults import Faults
+    from dragoman.compose.masking import Masks
+    from dragoman.compose.session_file import SessionWriter
+
+    child = terminal.settings.command
+    if target is not None and target.endswith(SUFFIX) and child is None:
+        _show(terminal, Path(target), follow=follow)
+        return 0
+    if (target is None) == (child is None) or (target is not None and not is_http_url(target)):
+        raise usage_error("Give a URL, a command after --, or a session file whose name ends with .mcpsession.")
+    if child is not None and faults["status"] is not None:
+        raise usage_error("--status needs a URL: a command answers without statuses.")
+    name = target or " ".join(child or ())
+    path = output or _new_path(name)
+    injected = Faults(**faults)  # type: ignore[arg-type]
+
+    def show(record: Record) -> None:
+        terminal.report(_line(record), "dim")
+
+    with SessionWriter(path, target=name, masks=Masks(mask), on_record=show if live else None) as writer:
+        terminal.report(f"dragoman: recording to {path}", "dim")
+        if child is None:
+            assert target is not None
+            _tap_url(terminal, target, listen, writer, injected)
+            return 0
+        from dragoman.compose.process_tap import ProcessTap
+
+        return ProcessTap(child, writer, injected).run()
+
+
+@in_event_loop
+async def _tap_url(terminal: Terminal, target: str, listen: str, writer: SessionWriter, faults: Faults) -> None:
+    from dragoman.compose.http_tap import HttpTap
+
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal():
+        raise usage_error(f"--listen {listen} must be written as HOST:PORT.")
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with HttpTap(target, writer, faults, host=host or "127.0.0.1", port=int(port)) as tap:
+        terminal.write(tap.url)
+        sys.stdout.flush()
+        await stop.wait()
+
+
+def _new_path(name: str) -> Path:
+    """Return the path of a new session file in the state folder."""
+    word = re.sub(r"[^A-Za-z0-9]+", "-", re.sub(r"^https?://|[?#].*", "", name)).strip("-")[:40] or "session"
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 1_000_000:06d}"
+    return private_folder(state_folder() / "sessions") / f"{stamp}-{word}{SUFFIX}"
+
+
+def _show(terminal: Terminal, path: Path, *, follow: bool) -> None:
+    from dragoman.compose.session_file import SessionFile
+
+    session = SessionFile(path)
+    for record in session.follow() if follow else session.records():
+        if terminal.settings.json:
+            terminal.write_json(record.as_json())
+        else:
+            terminal.write(_line(record))
+
+
+def _line(record: Record) -> str:
+    """Return a record as one line."""
+    when = time.strftime("%H:%M:%S", time.localtime(record.time)) + f".{int(record.time % 1 * 1000):03d}"
+    arrow = {"client": "->", "server": "<-", "tap": "--"}[record.sender]
+    return f"{when} {arrow} {record.summary()[:MAX_SHOWN]}"

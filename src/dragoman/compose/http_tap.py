@@ -1,0 +1,227 @@
+"""`HttpTap`: stands between a host and a server over HTTP, passes every body unchanged, and records the messages.
+
+The tap listens on this machine and passes each request to the origin of the target, with the same path, so that the
+metadata for logins are found too. It streams responses: what the server sends is written at once, and recorded then. If
+one side ends its connection early, the tap ends the other.
+
+Two headers change: `Host` names the target, and `Accept-Encoding` is left out, so that bodies are readable. Headers
+that belong to one connection are not passed on, as HTTP requires.
+
+Rejected: a CONNECT proxy. It would need a certificate that the host trusts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable
+from itertools import count
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from dragoman.compose.faults import GARBAGE, Faults
+from dragoman.compose.session_file import Sender, SessionWriter, kind_of
+from dragoman.protocol.lines import Oversized
+from dragoman.protocol.sse import EventDecoder
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+CONNECT_SECONDS = 30.0
+_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_OF_ONE_CONNECTION = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+_CHANGED = frozenset({"host", "accept-encoding", "content-length"})
+
+
+class HttpTap:
+    """A tap in front of a URL.
+
+    Example:
+        async with HttpTap("https://api.example.com/mcp", writer) as tap:
+            print(tap.url)    # http://127.0.0.1:49152/mcp
+    """
+
+    def __init__(
+        self,
+        target: str,
+        writer: SessionWriter,
+        faults: Faults | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        parts = urlsplit(target)
+        self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._path = parts.path or "/"
+        self._writer = writer
+        self._faults = faults or Faults()
+        self._host, self._port = host, port
+        self._exchanges = count(1)
+        self._requests = count(1)
+        self._messages = count(1)
+        self.url = ""
+        """Where the host finds the tap."""
+
+    async def __aenter__(self) -> HttpTap:
+        timeout = aiohttp.ClientTimeout(total=None, connect=30)
+        self._client = aiohttp.ClientSession(
+            timeout=timeout,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            connector=aiohttp.TCPConnector(limit=0),
+        )
+        application = web.Application(client_max_size=MAX_BODY_BYTES)
+        application.router.add_route("*", "/{path:.*}", self._pass)
+        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._host, self._port).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}{self._path}"
+        self._writer.write("tap", "note", head={"note": "begun", "url": self.url})
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._runner.cleanup()
+        await self._client.close()
+        self._writer.write("tap", "note", head={"note": "ended"})
+
+    async def _pass(self, request: web.Request) -> web.StreamResponse:
+        exchange = next(self._exchanges)
+        body = await request.read()
+        head = {"method": request.method, "path": request.raw_path, "headers": list(request.headers.items())}
+        self._writer.write("client", "request", head=head, exchange=exchange)
+        if body:
+            self._record("client", body, exchange)
+        await asyncio.sleep(self._faults.delay)
+        status = self._faults.status
+        if status is not None and self._faults.meet(next(self._requests)):
+            self._writer.write(
+                "tap", "note", head={"note": f"status {status} instead of a response"}, exchange=exchange
+            )
+            return web.Response(status=status)
+        try:
+            return await self._exchange(request, body, exchange)
+        except aiohttp.ClientConnectorError as error:
+            note = f"{self._origin} cannot be reached: {error.os_error.strerror or error}"
+            self._writer.write("tap", "note", head={"note": note}, exchange=exchange)
+            return web.Response(status=502, text=note)
+
+    async def _exchange(self, request: web.Request, body: bytes, exchange: int) -> web.StreamResponse:
+        sent = self._client.request(
+            request.method,
+            URL(self._origin + request.raw_path, encoded=True),
+            data=body or None,
+            headers=_passed_on(request.headers.items()),
+            skip_auto_headers=("User-Agent", "Content-Type", "Accept-Encoding"),
+            allow_redirects=False,
+        )
+        async with sent as received:
+            headers = list(received.headers.items())
+            self._writer.write(
+                "server", "response", head={"status": received.status, "headers": headers}, exchange=exchange
+            )
+            response = web.StreamResponse(status=received.status, reason=received.reason)
+            for name, value in _passed_on(headers):
+                response.headers.add(name, value)
+            if received.content_length is not None and not self._faults.change_messages:
+                response.content_length = received.content_length
+            await response.prepare(request)
+            is_whole = await self._copy(received, response, exchange)
+            if is_whole:
+                await response.write_eof()
+            elif request.transport is not None:
+                request.transport.abort()
+            return response
+
+    async def _copy(self, received: aiohttp.ClientResponse, response: web.StreamResponse, exchange: int) -> bool:
+        """Copy the body of a response; return whether it is whole."""
+        is_stream = received.content_type == "text/event-stream"
+        record = self._record_events(exchange) if is_stream else self._record_body(exchange)
+        body = _Messages(is_stream=is_stream) if self._faults.change_messages else None
+        try:
+            async for chunk in received.content.iter_any():
+                record(chunk)
+                if body is None:
+                    await response.write(chunk)
+                elif not await self._write_all(body.receive(chunk), response, body.garbage):
+                    return False
+            return body is None or await self._write_all(body.finish(), response, body.garbage)
+        except (aiohttp.ClientError, OSError) as error:
+            note = f"the response ended early: {type(error).__name__}"
+            self._writer.write("tap", "note", head={"note": note}, exchange=exchange)
+            return False
+        finally:
+            record(b"")
+
+    async def _write_all(self, messages: Iterable[bytes], response: web.StreamResponse, garbage: bytes) -> bool:
+        """Write messages with their faults; return False if the connection must end."""
+        for message in messages:
+            data, is_cut = self._faults.apply(message, next(self._messages), garbage)
+            await asyncio.sleep(self._faults.delay)
+            await response.write(data)
+            if is_cut:
+                self._writer.write("tap", "note", head={"note": "cut in a message of the server"})
+                return False
+        return True
+
+    def _record_events(self, exchange: int) -> Callable[[bytes], None]:
+        decoder = EventDecoder(MAX_BODY_BYTES)
+
+        def record(chunk: bytes) -> None:
+            for event in decoder.receive(chunk):
+                if isinstance(event, Oversized):
+                    note = {"note": "an event of the server is too long to be recorded"}
+                    self._writer.write("tap", "note", head=note, exchange=exchange)
+                    continue
+                head = {"id": event.id, "event": event.event, "retry": event.retry}
+                self._record("server", event.data.encode(), exchange, {k: v for k, v in head.items() if v is not None})
+
+        return record
+
+    def _record_body(self, exchange: int) -> Callable[[bytes], None]:
+        chunks: list[bytes] = []
+
+        def record(chunk: bytes) -> None:
+            if chunk:
+                chunks.append(chunk)
+            elif chunks:
+                self._record("server", b"".join(chunks), exchange)
+
+        return record
+
+    def _record(self, sender: Sender, data: bytes, exchange: int, head: dict[str, Any] | None = None) -> None:
+        self._writer.write(sender, kind_of(data), data, head, exchange=exchange)
+
+
+class _Messages:
+    """Cuts the body of a response into messages: the events of a stream, or the whole body."""
+
+    def __init__(self, *, is_stream: bool) -> None:
+        self._is_stream = is_stream
+        self._rest = b""
+        self.garbage = b"data: " + GARBAGE + b"\n\n" if is_stream else GARBAGE
+
+    def receive(self, chunk: bytes) -> list[bytes]:
+        """Return the messages that this chunk completes."""
+        data = self._rest + chunk
+        ends = [found.end() for found in _EVENT_END.finditer(data)] if self._is_stream else []
+        self._rest = data[ends[-1] :] if ends else data
+        return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def finish(self) -> list[bytes]:
+        """Return what is left at the end of the body."""
+        return [self._rest] if self._rest else []
+
+
+def _passed_on(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    pairs = list(headers)
+    named = {name.strip().lower() for key, value in pairs if key.lower() == "connection" for name in value.split(",")}
+    left_out = _OF_ONE_CONNECTION | _CHANGED | named
+    return [(name, value) for name, value in pairs if name.lower() not in left_out]

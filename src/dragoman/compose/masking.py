@@ -1,0 +1,81 @@
+"""`Masks`: replaces secrets in HTTP heads and messages before they are written to a session file.
+
+A secret is found by its name: a header such as `authorization`, or a member of a JSON object such as `access_token`.
+JSON that stands in a string of other JSON is masked too, and so are parameters of URLs and forms. Two kinds are found
+by their form: `Bearer` with a token, and JSON Web Tokens. The id of a session becomes a digest, so that a reader can
+tell two sessions apart.
+
+The masks work on bytes and not on decoded JSON. A message that is no JSON is masked too, and a message without secrets
+stays as it was sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+
+MASKED = b"***"
+SESSION_HEADER = "mcp-session-id"
+HEADERS = frozenset(
+    {"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key", "x-auth-token"}
+)
+"""Headers whose values are masked."""
+MEMBERS = frozenset(
+    {
+        *("access_token", "refresh_token", "id_token", "client_secret", "client_assertion", "assertion", "device_code"),
+        *("code_verifier", "password", "passwd", "secret", "api_key", "apikey", "private_key", "authorization"),
+        *("accessToken", "refreshToken", "clientSecret", "apiKey", "privateKey"),
+    }
+)
+"""Members of JSON objects and parameters of URLs whose values are masked."""
+_BY_FORM = re.compile(
+    rb"(?i:(bearer\s+))[A-Za-z0-9._~+/=-]{8,}|()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"
+)
+
+
+class Masks:
+    """The masks of one session file; `names` are further headers, members and parameters.
+
+    Example:
+        Masks().message(b'{"password":"x"}')    # b'{"password":"***"}'
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        further = {name.lower() for name in names}
+        self._headers = HEADERS | further
+        any_name = "|".join(sorted(map(re.escape, MEMBERS | further))).encode()
+        # In JSON that stands in a string, every quote has one backslash or more.
+        self._member = re.compile(
+            rb'(?i:(\\*"(?:%b)\\*"\s*:\s*))(?:"(?:[^"\\]|\\.)*"|(\\+")(?:(?!\2).)*\2)' % any_name, re.DOTALL
+        )
+        self._parameter = re.compile(rb'(?i:([?&;]|^)(%b)=)[^&#"\\\s]+' % (any_name + rb"|code|state"))
+
+    def message(self, data: bytes) -> bytes:
+        """Return a message, or any text, with its secrets masked."""
+        data = self._member.sub(_masked_member, data)
+        data = self._parameter.sub(rb"\1\2=" + MASKED, data)
+        return _BY_FORM.sub(rb"\1" + MASKED, data)
+
+    def url(self, url: str) -> str:
+        """Return a URL with its secrets masked."""
+        bare = re.sub(r"//[^/@]*@", "//***@", url)
+        return self.message(bare.encode("utf-8", "replace")).decode()
+
+    def headers(self, headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return headers with their secrets masked."""
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        return [(name, self._header(name.lower(), value)) for name, value in pairs]
+
+    def _header(self, name: str, value: str) -> str:
+        if name == SESSION_HEADER:
+            return "sha256:" + hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()[:12]
+        if name in self._headers:
+            scheme, space, _ = value.partition(" ")
+            return f"{scheme} ***" if space and name.endswith("authorization") else "***"
+        return self.message(value.encode("utf-8", "replace")).decode()
+
+
+def _masked_member(found: re.Match[bytes]) -> bytes:
+    quote = found[2] or b'"'
+    return found[1] + quote + MASKED + quote
