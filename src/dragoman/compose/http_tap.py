@@ -13,6 +13,7 @@ Rejected: a CONNECT proxy. It would need a certificate that the host trusts.
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 from collections.abc import Callable, Iterable
 from itertools import count
@@ -117,7 +118,7 @@ class HttpTap:
         sent = self._client.request(
             request.method,
             URL(self._origin + request.raw_path, encoded=True),
-            data=body or None,
+            data=io.BytesIO(body) if body else None,  # aiohttp warns of large bytes
             headers=_passed_on(request.headers.items()),
             skip_auto_headers=("User-Agent", "Content-Type", "Accept-Encoding"),
             allow_redirects=False,
@@ -144,15 +145,15 @@ class HttpTap:
         """Copy the body of a response; return whether it is whole."""
         is_stream = received.content_type == "text/event-stream"
         record = self._record_events(exchange) if is_stream else self._record_body(exchange)
-        body = _Messages(is_stream=is_stream) if self._faults.change_messages else None
+        body = _Messages(self._faults, is_stream=is_stream) if self._faults.change_messages else None
         try:
             async for chunk in received.content.iter_any():
                 record(chunk)
                 if body is None:
                     await response.write(chunk)
-                elif not await self._write_all(body.receive(chunk), response, body.garbage):
+                elif not await self._write_all(body.receive(chunk), response, body):
                     return False
-            return body is None or await self._write_all(body.finish(), response, body.garbage)
+            return body is None or await self._write_all(body.finish(), response, body)
         except (aiohttp.ClientError, OSError) as error:
             note = f"the response ended early: {type(error).__name__}"
             self._writer.write("tap", "note", head={"note": note}, exchange=exchange)
@@ -160,10 +161,10 @@ class HttpTap:
         finally:
             record(b"")
 
-    async def _write_all(self, messages: Iterable[bytes], response: web.StreamResponse, garbage: bytes) -> bool:
+    async def _write_all(self, messages: Iterable[bytes], response: web.StreamResponse, body: _Messages) -> bool:
         """Write messages with their faults; return False if the connection must end."""
         for message in messages:
-            data, is_cut = self._faults.apply(message, next(self._messages), garbage)
+            data, is_cut = body.faults.apply(message, next(self._messages), body.garbage)
             await asyncio.sleep(self._faults.delay)
             await response.write(data)
             if is_cut:
@@ -203,7 +204,9 @@ class HttpTap:
 class _Messages:
     """Cuts the body of a response into messages: the events of a stream, or the whole body."""
 
-    def __init__(self, *, is_stream: bool) -> None:
+    def __init__(self, faults: Faults, *, is_stream: bool) -> None:
+        # A body that is no stream holds one message, which cannot stand there twice.
+        self.faults = faults if is_stream else faults._replace(duplicate=False)
         self._is_stream = is_stream
         self._rest = b""
         self.garbage = b"data: " + GARBAGE + b"\n\n" if is_stream else GARBAGE

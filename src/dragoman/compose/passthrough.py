@@ -146,7 +146,9 @@ class Passthrough:
         async with self._renewing:
             if self._renewals > renewals:
                 return
-            version, self._link = self._link.version, self._endpoint.link()
+            version = self._link.version
+            await self._link.close()
+            self._link = self._endpoint.link()
             await self._link.open(self._received, self._lost)
             params = _mapping(_request(self._initialize).params)
             data = jsonrpc.encode_request(_RENEWAL, "initialize", params)

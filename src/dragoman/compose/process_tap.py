@@ -56,6 +56,7 @@ class ProcessTap:
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
+        self._child = child
         self._writer.write("tap", "note", head={"note": "begun", "command": self._command[0]})
         previous = [signal.signal(number, lambda got, _: child.send_signal(got)) for number in _FORWARDED]
         try:
@@ -104,6 +105,7 @@ class ProcessTap:
                 self._record(sender, line)
                 if is_cut:
                     self._writer.write("tap", "note", head={"note": f"cut in message {number} of the server"})
+                    self._child.kill()
                     return
         _write(sink, rest)
 

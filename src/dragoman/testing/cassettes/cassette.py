@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 Recording = Literal["once", "all", "none"]
 is_recording = False
 """Whether every cassette is recorded anew; the option `--dragoman-record` of pytest sets it."""
-ANSWER_SECONDS = 30.0
 
 
 def cassette(
@@ -35,7 +34,7 @@ def cassette(
 
     Example:
         with cassette("weather.jsonl", "https://api.example.com/mcp") as tape, Client(tape) as client:
-            assert client.call_tool("forecast", city="Oslo").text == "Rain"
+            assert client.call_tool("forecast", {"city": "Oslo"}).text == "Rain"
 
     If the file is missing, the conversation with `target` is recorded. Otherwise it is played back, and `target` is
     not used.

@@ -36,13 +36,19 @@ async def _check_entries(
 ) -> None:
     """Send each message of the client when the messages of the server that precede it have been received."""
     seen: list[Message] = []
+    asked: dict[Any, Any] = {}
     for entry in tape.entries:
         if entry.sender == "client":
-            await transport.send(json.dumps(entry.message).encode())
+            message = entry.message
+            if "method" not in message:
+                message = {**message, "id": asked.get(message.get("id"), message.get("id"))}
+            await transport.send(json.dumps(message).encode())
             continue
         await _receive_like(entry, seen, received)
         actual = next(message for message in seen if _is_like(entry.message, message))
         seen.remove(actual)
+        if "method" in actual and "id" in actual:
+            asked[entry.message["id"]] = actual["id"]
         _compare(entry, actual, ignore)
 
 

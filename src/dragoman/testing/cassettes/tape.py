@@ -116,11 +116,19 @@ class Tape:
     def _find(self, message: Message) -> TapeEntry | None:
         key = request_key(message)
         requests = [entry for entry in self._requests() if not entry.is_done]
-        if self._order == "recorded" and requests and requests[0].key != key and not _is_probe(requests[0], message):
+        if requests and _is_probe(requests[0]) and message["method"] != "server/discover":
+            self._pass_over(requests.pop(0))
+        if self._order == "recorded" and requests and requests[0].key != key:
             # A conversation may have been recorded with requests in flight at once, which have no order.
             in_flight = self._in_flight_with(requests[0])
             return next((entry for entry in requests if entry in in_flight and entry.key == key), None)
         return next((entry for entry in requests if entry.key == key), None)
+
+    def _pass_over(self, probe: TapeEntry) -> None:
+        """Leave out a probe: a client that knows the era of its server sends none."""
+        for entry in self.entries:
+            if entry is probe or (entry.after is probe and "method" not in entry.message):
+                entry.is_done = True
 
     def _requests(self) -> Iterator[TapeEntry]:
         return (
@@ -192,11 +200,8 @@ class Tape:
         return f"{method} is not on the cassette; {state}:\n{difference[:MAX_SHOWN] or closest[:MAX_SHOWN]}{hint}"
 
 
-def _is_probe(entry: TapeEntry, message: Message) -> bool:
-    """Tell whether the recorded request is a probe that this client does not send, because it remembers the server."""
-    is_probe = entry.message["method"] == "server/discover" and message.get("method") != "server/discover"
-    entry.is_done = entry.is_done or is_probe
-    return is_probe
+def _is_probe(entry: TapeEntry) -> bool:
+    return bool(entry.message["method"] == "server/discover")
 
 
 def _progress_token(message: Message) -> Any:

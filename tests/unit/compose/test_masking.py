@@ -1,0 +1,71 @@
+"""Which secrets are masked in what a session file keeps, and what stays as it was."""
+
+import json
+
+import pytest
+
+from dragoman.compose.masking import Masks
+
+SECRET = "s3cr3t-value-0001"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"access_token": SECRET},
+        {"params": {"arguments": {"password": SECRET}}},
+        {"params": {"clientSecret": SECRET + ' with a "quote" and a \\'}},
+        {"text": json.dumps({"api_key": SECRET})},
+        {"text": json.dumps({"text": json.dumps({"refresh_token": SECRET})})},
+        {"url": f"https://example.com/login?state=x&access_token={SECRET}#end"},
+        {"text": f"Authorization: Bearer {SECRET}"},
+        {"text": f"eyJhbGciOiJub25lIn0.{SECRET}.{SECRET}"},
+        {"PASSWORD": SECRET},
+    ],
+)
+def test_secrets_are_masked_by_their_names_and_their_forms(message):
+    masked = Masks().message(json.dumps(message).encode())
+    assert SECRET not in masked.decode()
+    assert b"***" in masked
+    json.loads(masked)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"passwords","arguments":{"tokens":5}}}',
+        b'{"text":"the bearer of news"}',
+        b"\xff\xfe no json",
+        b'{"password":5}',
+    ],
+)
+def test_what_holds_no_secret_stays_as_it_was(data):
+    assert Masks().message(data) == data
+
+
+def test_further_names_are_masked_as_headers_and_members():
+    masks = Masks(["X-Tenant-Key"])
+    assert masks.message(b'{"x-tenant-key":"abc"}') == b'{"x-tenant-key":"***"}'
+    assert masks.headers({"X-Tenant-Key": "abc"}) == [("X-Tenant-Key", "***")]
+
+
+def test_headers_keep_their_scheme_and_a_session_becomes_a_digest():
+    masked = dict(
+        Masks().headers(
+            [
+                ("Authorization", f"Bearer {SECRET}"),
+                ("Cookie", f"a={SECRET}"),
+                ("Mcp-Session-Id", SECRET),
+                ("Accept", "text/html"),
+            ]
+        )
+    )
+    assert masked["Authorization"] == "Bearer ***"
+    assert masked["Cookie"] == "***"
+    assert masked["Accept"] == "text/html"
+    assert masked["Mcp-Session-Id"].startswith("sha256:")
+    assert SECRET not in str(masked)
+
+
+def test_the_user_of_a_url_is_masked():
+    assert Masks().url(f"https://me:{SECRET}@example.com/mcp") == "https://***@example.com/mcp"

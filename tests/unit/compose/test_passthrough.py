@@ -1,0 +1,181 @@
+"""Raw messages pass to any target; over HTTP with the right headers, and a session that is lost is renewed."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from dragoman import AsyncClient, Context, Server
+from dragoman.client.connect.credentials import Credentials
+from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
+from dragoman.compose.passthrough import Passthrough
+from scenarios.raw_http import serving
+
+DEADLINE = 30
+OLDER, STATELESS = "2025-06-18", "2026-07-28"
+
+
+def shop():
+    server = Server("shop")
+
+    @server.tool
+    async def greet(name: str, ctx: Context) -> str:
+        await ctx.report_progress(1, 2)
+        return f"Hello {name}"
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Who?", str)).content
+
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    return server
+
+
+class Peer:
+    """Sends raw messages through a passthrough, and keeps what comes back."""
+
+    def __init__(self, target):
+        self.transport = Passthrough(endpoint_of(target, EndpointOptions(Credentials())))
+        self.received = asyncio.Queue()
+        self.ended = asyncio.Event()
+
+    async def __aenter__(self):
+        await self.transport.open(lambda data: self.received.put_nowait(json.loads(data)), lambda _: self.ended.set())
+        return self
+
+    async def __aexit__(self, *_):
+        await self.transport.close()
+
+    async def send(self, **message):
+        await self.transport.send(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    async def next(self):
+        async with asyncio.timeout(DEADLINE):
+            return await self.received.get()
+
+    async def begin(self, capabilities=None):
+        info = {"name": "raw", "version": "1"}
+        params = {"protocolVersion": OLDER, "capabilities": capabilities or {}, "clientInfo": info, "x-mine": 1}
+        await self.send(id="first", method="initialize", params=params)
+        answer = await self.next()
+        if "result" in answer:
+            await self.send(method="notifications/initialized")
+        return answer
+
+
+@contextlib.asynccontextmanager
+async def target(kind, server):
+    if kind == "memory":
+        yield server
+    else:
+        async with serving(server.asgi()) as url:
+            yield url
+
+
+@pytest.mark.parametrize("kind", ["memory", "http"])
+async def test_a_handshake_a_call_with_progress_and_a_question_pass(kind):
+    async with target(kind, shop()) as where, Peer(where) as peer:
+        answer = await peer.begin({"elicitation": {}})
+        assert (answer["id"], answer["result"]["protocolVersion"]) == ("first", OLDER)
+        call = {"name": "greet", "arguments": {"name": "Ada"}, "_meta": {"progressToken": "t"}}
+        await peer.send(id=7, method="tools/call", params=call)
+        assert (await peer.next())["params"]["progressToken"] == "t"
+        assert (await peer.next())["result"]["content"][0]["text"] == "Hello Ada"
+        await peer.send(id=8, method="tools/call", params={"name": "ask", "arguments": {}})
+        question = await peer.next()
+        assert question["method"] == "elicitation/create"
+        await peer.send(id=question["id"], result={"action": "accept", "content": {"value": "Ada"}})
+        assert (await peer.next())["id"] == 8
+
+
+def stateless(**params):
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": STATELESS,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+    }
+    return {**params, "_meta": meta}
+
+
+@pytest.mark.parametrize("kind", ["memory", "http"])
+async def test_stateless_requests_pass_with_their_headers_also_those_that_tools_mirror(kind):
+    server = Server("shop")
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+
+    @server.tool(input_schema=schema)
+    async def route(region: str) -> str:
+        return region
+
+    async with target(kind, server) as where, Peer(where) as peer:
+        await peer.send(id=1, method="tools/list", params=stateless())
+        assert (await peer.next())["result"]["tools"][0]["name"] == "route"
+        call = stateless(name="route", arguments={"region": "north"})
+        await peer.send(id=2, method="tools/call", params=call)
+        answer = await peer.next()
+        assert answer["result"]["content"][0]["text"] == "north"
+
+
+async def test_a_cancelled_stateless_request_is_cancelled_by_closing_its_response():
+    server, cancelled = Server("slow"), asyncio.Event()
+
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        await ctx.report_progress(1)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async with serving(server.asgi()) as url, Peer(url) as peer:
+        params = stateless(name="wait", arguments={})
+        params["_meta"]["progressToken"] = 1
+        await peer.send(id=1, method="tools/call", params=params)
+        assert (await peer.next())["method"] == "notifications/progress"
+        await peer.send(method="notifications/cancelled", params={"requestId": 1})
+        async with asyncio.timeout(DEADLINE):
+            await cancelled.wait()
+        assert peer.received.empty()
+
+
+async def test_a_session_that_the_server_has_lost_is_renewed_unseen():
+    async with serving(shop().asgi()) as url, Peer(url) as peer:
+        await peer.begin()
+        peer.transport._link.session_id = "forgotten"
+        for id in (1, 2):
+            await peer.send(id=id, method="tools/call", params={"name": "greet", "arguments": {"name": "Ada"}})
+            assert (await peer.next())["result"]["content"][0]["text"] == "Hello Ada"
+        assert peer.received.empty()
+
+
+async def test_a_request_to_a_server_that_is_away_is_answered_with_an_error():
+    async with serving(shop().asgi()) as url:
+        pass
+    async with Peer(url) as peer:
+        answer = await peer.begin()
+        assert "error" in answer
+        assert "is the server running?" in answer["error"]["message"]
+
+
+async def test_a_process_that_ends_answers_what_waits_and_reports_the_end(tmp_path):
+    script = tmp_path / "dies.py"
+    script.write_text("import sys\nsys.stdin.readline()\nsys.exit(3)\n")
+    async with Peer(str(script)) as peer:
+        await peer.send(id=5, method="ping")
+        answer = await peer.next()
+        assert (answer["id"], "error" in answer) == (5, True)
+        async with asyncio.timeout(DEADLINE):
+            await peer.ended.wait()
+        await peer.send(id=6, method="ping")
+        assert (await peer.next())["id"] == 6
+
+
+async def test_a_client_can_use_a_passthrough_as_its_transport():
+    async with serving(shop().asgi()) as url:
+        passthrough = Passthrough(endpoint_of(url, EndpointOptions(Credentials())))
+        async with AsyncClient(passthrough) as client:
+            assert (await client.call_tool("greet", {"name": "Ada"})).text == "Hello Ada"
