@@ -261,3 +261,21 @@ def test_what_testing_exports_is_there_and_nothing_else():
         "try:\n    testing.nothing\nexcept AttributeError as error:\n    assert 'nothing' in str(error)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE)
+
+
+def test_a_cassette_is_recorded_beside_the_test_played_back_and_recorded_anew_when_asked(project):
+    project.makepyfile("""
+        from calculator import server
+        from dragoman import Client
+
+        def test_sum(mcp_cassette):
+            with Client(mcp_cassette("sum.jsonl", server)) as client:
+                assert client.call_tool("add", {"a": 1, "b": 2}).structured == 3
+    """)
+    run(project).assert_outcomes(passed=1)
+    tape = project.path / "cassettes" / "sum.jsonl"
+    recorded = tape.read_text(encoding="utf-8")
+    (project.path / "calculator.py").write_text(SERVER.replace("a + b", "a - b"), encoding="utf-8")
+    run(project).assert_outcomes(passed=1)
+    assert tape.read_text(encoding="utf-8") == recorded
+    run(project, "--dragoman-record").assert_outcomes(failed=1)

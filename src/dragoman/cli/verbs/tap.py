@@ -31,6 +31,7 @@ MAX_SHOWN = 160
 @click.option("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Where a tap of a URL listens.")
 @click.option("--live", is_flag=True, help="Show the messages on stderr as they pass.")
 @click.option("--follow", is_flag=True, help="Show a session file, and what is written to it later.")
+@click.option("--cassette", type=click.Path(path_type=Path), help="Write a session file as a cassette for tests.")
 @click.option("--mask", multiple=True, metavar="NAME", help="Mask this header or member too.")
 @click.option("--delay", type=float, default=0.0, metavar="SECONDS", help="Fault: delay each message.")
 @click.option("--cut", is_flag=True, help="Fault: end the connection in the middle of a message of the server.")
@@ -48,6 +49,7 @@ def command(
     listen: str,
     live: bool,  # noqa: FBT001
     follow: bool,  # noqa: FBT001
+    cassette: Path | None,
     mask: tuple[str, ...],
     **faults: object,
 ) -> int:
@@ -62,7 +64,7 @@ def command(
 
     child = terminal.settings.command
     if target is not None and target.endswith(SUFFIX) and child is None:
-        _show(terminal, Path(target), follow=follow)
+        _read(terminal, Path(target), mask, cassette, follow=follow)
         return 0
     if (target is None) == (child is None) or (target is not None and not is_http_url(target)):
         raise usage_error("Give a URL, a command after --, or a session file whose name ends with .mcpsession.")
@@ -109,9 +111,16 @@ def _new_path(name: str) -> Path:
     return private_folder(state_folder() / "sessions") / f"{stamp}-{word}{SUFFIX}"
 
 
-def _show(terminal: Terminal, path: Path, *, follow: bool) -> None:
+def _read(terminal: Terminal, path: Path, mask: tuple[str, ...], cassette: Path | None, *, follow: bool) -> None:
+    """Show a session file, or write it as a cassette."""
+    from dragoman.compose.masking import Masks
     from dragoman.compose.session_file import SessionFile
 
+    if cassette is not None:
+        from dragoman.testing.cassettes.cassette import session_messages, write_cassette
+
+        write_cassette(cassette, session_messages(path), Masks(mask))
+        return
     session = SessionFile(path)
     for record in session.follow() if follow else session.records():
         if terminal.settings.json:
