@@ -44,12 +44,12 @@ class Masks:
     def __init__(self, names: Iterable[str] = ()) -> None:
         further = {name.lower() for name in names}
         self._headers = HEADERS | further
-        any_name = "|".join(sorted(map(re.escape, MEMBERS | further))).encode()
-        # In JSON that stands in a string, every quote has one backslash or more.
-        self._member = re.compile(
-            rb'(?i:(\\*"(?:%b)\\*"\s*:\s*))(?:"(?:[^"\\]|\\.)*"|(\\+")(?:(?!\2).)*\2)' % any_name, re.DOTALL
-        )
-        self._parameter = re.compile(rb'(?i:([?&;]|^)(%b)=)[^&#"\\\s]+' % (any_name + rb"|code|state"))
+        any_name = "|".join(sorted(map(re.escape, MEMBERS | further)))
+        # In JSON that stands in a string, every quote has one backslash or more. A message that was cut may end within
+        # a secret.
+        member = rf'(?i:(\\*"(?:{any_name})\\*"\s*:\s*))(?:"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(\\+")(?:(?!\2).)*(?:\2|\Z))'
+        self._member = re.compile(member.encode(), re.DOTALL)
+        self._parameter = re.compile(rf'(?i:([?&;]|^)({any_name}|code|state)=)[^&#"\\\s]+'.encode())
 
     def message(self, data: bytes) -> bytes:
         """Return a message, or any text, with its secrets masked."""

@@ -222,9 +222,9 @@ class SessionWriter:
     def _record(self, queued: tuple[Any, ...]) -> Record:
         """Return a record with its secrets masked, cut if it is too long."""
         when, sender, kind, exchange, head, data = queued
-        masked = self.masks.message(data)
-        if len(masked) > self._max_data:
-            head, masked = {**head, "cut": True}, masked[: self._max_data]
+        if len(data) > self._max_data:
+            head = {**head, "cut": True}
+        masked = self.masks.message(data[: self._max_data])
         if kind in {"request", "response"}:
             head = self._masked_head(head)
         record = Record(0, self.connection, when, sender, kind, exchange, head, len(data), masked)

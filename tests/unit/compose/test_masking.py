@@ -43,6 +43,16 @@ def test_what_holds_no_secret_stays_as_it_was(data):
     assert Masks().message(data) == data
 
 
+def test_a_secret_that_the_end_of_a_message_cuts_is_masked():
+    for message in (b'{"password":"abc', b'{"password":"abc\\', b'{"text":"{\\"password\\":\\"abc'):
+        assert b"abc" not in Masks().message(message)
+
+
+def test_a_message_full_of_beginnings_is_masked_in_time():
+    hostile = b'"password":' + b"\\" * 1000 + b'"'
+    assert Masks().message(hostile * 500)
+
+
 def test_further_names_are_masked_as_headers_and_members():
     masks = Masks(["X-Tenant-Key"])
     assert masks.message(b'{"x-tenant-key":"abc"}') == b'{"x-tenant-key":"***"}'

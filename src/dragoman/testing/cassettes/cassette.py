@@ -69,6 +69,9 @@ class Cassette:
         self._inner: Transport | None = None
         self._receive: Receive | None = None
 
+    def __repr__(self) -> str:
+        return f"<Cassette {str(self.path)!r} {'recording' if self.is_recording else 'playing'}>"
+
     def __enter__(self) -> Cassette:
         return self
 

@@ -1,4 +1,4 @@
-"""`dragoman tap` and `dragoman bridge`, as a person uses them at a shell."""
+"""`dragoman tap`, as a person uses it at a shell."""
 
 import json
 import re
@@ -101,7 +101,6 @@ def test_a_tap_of_a_url_prints_where_it_listens_and_ends_with_a_signal(tmp_path)
         (["tap", "http://x/", "--", "echo"], "Give a URL"),
         (["tap", "--status", "404", "--", "echo"], "--status needs a URL"),
         (["tap", "http://127.0.0.1:9/", "--listen", "nowhere", "-o", "/dev/shm/never.mcpsession"], "HOST:PORT"),
-        (["bridge", "python server.py"], "neither a URL nor a cassette"),
     ],
 )
 def test_wrong_usage_names_the_fault(arguments, complaint, tmp_path):
@@ -110,12 +109,9 @@ def test_wrong_usage_names_the_fault(arguments, complaint, tmp_path):
     assert complaint in shown.err
 
 
-def test_a_missing_or_broken_file_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     missing = dragoman("tap", tmp_path / "no.mcpsession")
     assert (missing.code, "There is no file" in missing.err) == (1, True)
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text("{}")
-    assert "no cassette" in dragoman("bridge", broken).err
 
 
 def test_what_passes_is_the_same_for_the_server(tmp_path):
