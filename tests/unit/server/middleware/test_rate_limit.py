@@ -8,8 +8,9 @@ from dragoman import AsyncClient, RpcError, Server
 from dragoman.auth import Identity
 from dragoman.errors import TooManyRequests
 from dragoman.server.middleware import RateLimit
-from dragoman.stores import Memory
+from dragoman.stores import Memory, Redis
 from dragoman.testing import WirePeer
+from redis_server import RedisServer
 from scenarios.http_crew import RUN, Client, crew
 from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
 from scenarios.task_peer import SECOND, task_peer
@@ -192,6 +193,20 @@ async def test_a_long_key_and_two_limits_are_kept_apart_in_the_store(clock):
         assert [wait_of(await peer.request(*ADD)) for _ in range(2)] == [None, 60]
         clock.now += 60
         assert wait_of(await peer.request(*ADD)) is None
+
+
+async def test_machines_that_share_redis_count_together_and_are_refused_when_it_is_away(tmp_path, caplog):
+    with RedisServer(tmp_path) as redis:
+        stores = [Redis(redis.url) for _ in range(2)]
+        servers = [limited(RateLimit(5, seconds=3600, store=True), store=store) for store in stores]
+        async with WirePeer(servers[0]) as one, WirePeer(servers[1]) as other:
+            answers = await asyncio.gather(*(peer.request(*ADD) for peer in (one, other) * 10))
+            assert sum(wait_of(answer) is None for answer in answers) == 5
+            redis.stop()
+            away = await one.request(*ADD)
+            assert "cannot be reached; try again later" in away["error"]["message"]
+        for store in stores:
+            await store.close()
 
 
 SERVER = """
