@@ -14,6 +14,7 @@ DragomanError
     MissingCapability(required)     -32021
     UnsupportedVersion(...)         -32022
     AppRefused                      -32000; an app asked for what it may not have
+    TooManyRequests(retry_after)    -31029; a limit of a server refuses the request for now
   TransportError                    the other side cannot be reached, or does not answer
     ConnectError                    there is no connection, and nothing was sent
     ServerCrashed(exit_code, ...)   the server's process ended
@@ -222,6 +223,24 @@ class AppRefused(_CodedError):
     """An app may not do what it asked for; a host sends the error to the app."""
 
     CODE = -32000
+
+
+class TooManyRequests(RpcError):
+    """A limit of a server refuses the request for now; `retry_after` is the number of seconds to wait, if it is known.
+
+    Example:
+        raise TooManyRequests("Too many orders; wait a minute", retry_after=60)
+
+    The client receives the seconds as `data.retryAfter`. A client raises a plain `RpcError` with this code, because
+    other servers may use the code for something else.
+    """
+
+    CODE: ClassVar[int] = -31029
+    label = "too_many_requests"
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(self.CODE, message, UNSET if retry_after is None else {"retryAfter": retry_after})
+        self.retry_after = retry_after
 
 
 class TransportError(DragomanError):

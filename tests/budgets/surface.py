@@ -10,6 +10,7 @@ from msgspec import Struct
 PACKAGES = (
     "dragoman",
     "dragoman.server",
+    "dragoman.server.middleware",
     "dragoman.client",
     "dragoman.chat",
     "dragoman.apps",

@@ -13,6 +13,7 @@ the author gives one. An answer is valid only for a question with the same schem
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -167,6 +168,16 @@ class Rounds:
     def pending(self) -> bool:
         """Whether a question of this run has no answer yet."""
         return bool(self._asked)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of the questions of this run."""
+        return frozenset(self._used)
+
+    def rewind(self, keys: Set[str]) -> None:
+        """Forget the questions of this run except those with some keys, because the handler runs again."""
+        self._used &= keys
+        self._asked.clear()
 
     def ask(self, request: types.InputRequest, key: str | None = None) -> Raw | None:
         """Return the recorded answer to a question. If there is none, add the question to `required` and return None.

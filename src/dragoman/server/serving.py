@@ -153,7 +153,7 @@ def _expected(name: str, value: Any) -> str | None:
         case "session_idle_timeout" if value is not None and not _is_duration(value):
             return "seconds, more than 0, or None for no such limit"
         case "auth" if value is not None and not _is_auth(value):
-            return "a function of the request, or a Bearer(...)"
+            return "a function of the request, a Bearer(...), or a list of Bearer(...)"
         case "port" if type(value) is int and value > _MAX_PORT:
             return f"at most {_MAX_PORT}"
         case _ if name in _MINIMUMS and not (value is None and name in _UNLIMITED):
@@ -175,6 +175,8 @@ def _is_duration(value: Any) -> bool:
 def _is_auth(value: Any) -> bool:
     from dragoman.auth.server.bearer import Bearer
 
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(bearer, Bearer) for bearer in value)
     return isinstance(value, Bearer) or callable(value)
 
 
@@ -191,10 +193,10 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
     from dragoman.server.http.service import HttpService
     from dragoman.server.http.sessions import Sessions
     from dragoman.server.http.workers import Workers
-    from dragoman.server.request.http_request import documents_of
+    from dragoman.server.request.http_request import documents_of, single_auth
     from dragoman.transports.http.asgi import AsgiApp
 
-    path, auth = options["path"], options["auth"]
+    path, auth = options["path"], single_auth(options["auth"])
     workers = Workers(server, path=path, joins=True)
     sessions = Sessions(
         server,

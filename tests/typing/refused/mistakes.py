@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dragoman import AsyncChat, AsyncClient, Chat, Client, Clients, Context, Server, ToolResult
 from dragoman.client import Approval, ElicitationRequest, SamplingRequest
+from dragoman.server.middleware import Concurrency, MaxResult, RateLimit, RequestTimeout
 
 server = Server("mistakes")
 client = Client("server.py")
@@ -148,3 +149,12 @@ Chat("openai:gpt-4.1").with_prompt(client.tool("book"))  # error
 Chat("openai:gpt-4.1", temprature=0.5)  # error
 Chat("openai:gpt-4.1", on_approval=approves_by_text)  # error
 Chat("openai:gpt-4.1").ask("Hello", attachments=[42])  # error
+
+# Ready-made middleware, and several issuers.
+RateLimit(60)  # error
+RateLimit(60, seconds=60, by="user")  # error
+RateLimit(60, seconds=60, by=takes_a_number)  # error
+Concurrency("20")  # error
+MaxResult(1000, cut="yes")  # error
+server.middleware(RequestTimeout)  # error
+server.asgi(auth=["token"])  # error

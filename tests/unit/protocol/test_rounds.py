@@ -626,3 +626,24 @@ def test_a_state_is_readable_but_says_who_it_is_for_only_as_a_digest() -> None:
     assert payload is not None
     assert b"alice" not in payload
     assert b"forecast" not in payload
+
+
+def test_a_run_that_begins_again_keeps_answers_and_steps_and_asks_by_the_same_keys() -> None:
+    rounds = begin()
+    rounds.ask(elicit())
+    rounds = answer(rounds.required(), elicit_1=b"1")
+    assert rounds.ask(elicit()) == Raw(b"1")
+    before = rounds.keys
+    assert before == {"elicit-1"}
+    assert rounds.ask(elicit()) is None
+    assert rounds.ask(sample(), "mine") is None
+    rounds.recording.steps["paid"] = Raw(b"true")
+    rounds.rewind(before)
+    assert not rounds.pending
+    assert rounds.keys == before
+    assert rounds.ask(elicit()) is None
+    assert rounds.ask(sample(), "mine") is None
+    required = rounds.required()
+    assert required.input_requests is not None
+    assert sorted(required.input_requests) == ["elicit-2", "mine"]
+    assert rounds.recording.steps == {"paid": Raw(b"true")}

@@ -40,6 +40,7 @@ from dragoman.auth.client.challenges import (
     header_values,
     needs_dpop_nonce,
     offered_schemes,
+    reason_text,
     usable_challenge,
 )
 from dragoman.auth.client.contract import Drawers, TokenStorage
@@ -242,10 +243,9 @@ class Authorizer(ABC):
             attempt.renewed, attempt.logged_in = True, attempt.logged_in or self._was_login
             return True
         if attempt.logged_in:
-            text = "" if challenge is None or not challenge.description else self._secrets.quoted(challenge.description)
             raise AuthRequired(
                 f"{redacted(self._server)} refuses the token that was just given out for it"
-                f"{': ' + text.rstrip('.') if text else ''}; is it the right server?",
+                f"{reason_text(challenge, self._secrets)}; is it the right server?",
                 UNAUTHORIZED,
             )
         self._challenge = challenge
@@ -261,8 +261,8 @@ class Authorizer(ABC):
         demanded = frozenset(scope.split())
         if attempt.step_ups >= MAX_STEP_UPS or self._step_up_after.get(demanded, 0.0) > time.monotonic():
             raise AuthRequired(
-                f"{redacted(self._server)} wants a scope that it was not satisfied with before:"
-                f" {self._secrets.quoted(scope)}",
+                f"{redacted(self._server)} wants a scope that it was not satisfied with before,"
+                f" {self._secrets.quoted(scope)}{reason_text(challenge, self._secrets)}",
                 FORBIDDEN,
             )
         attempt.step_ups += 1

@@ -84,6 +84,13 @@ def offered_schemes(headers: Mapping[str, str]) -> set[str]:
     return {one.scheme for one in _challenges(headers)}
 
 
+def reason_text(challenge: Challenge | None, secrets: Secrets) -> str:
+    """Return the error of a challenge in parentheses, and its description, as far as the challenge has them."""
+    error = f" ({secrets.quoted(challenge.error)})" if challenge is not None and challenge.error else ""
+    described = challenge is not None and challenge.description
+    return f"{error}: {secrets.quoted(described).rstrip('.')}" if described else error
+
+
 def refusal_text(status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> str:
     """Return the text of a refusal's error, to follow the server's name: the reason in the challenge, and a remedy.
 
@@ -94,18 +101,16 @@ def refusal_text(status: int, headers: Mapping[str, str], sent: Mapping[str, str
     for name, value in sent.items():
         if name.lower() not in _NOT_SECRET:
             secrets.add(value.partition(" ")[2] or value)
-    reason = f": {secrets.quoted(challenge.description).rstrip('.')}" if challenge.description else ""
+    reason = f"with status {status}{reason_text(challenge, secrets)}"
     if challenge.error == INSUFFICIENT_SCOPE:
         scope = f"; get a token with the scopes {secrets.quoted(challenge.scope)}" if challenge.scope else ""
-        return f"refuses the token because it lacks scopes (status {status}){reason}{scope}"
+        return f"refuses the token because it lacks scopes, {reason}{scope}"
     if challenge.error is not None:
         remedy = "; get a new token, meant for this server" if challenge.error == INVALID_TOKEN else ""
-        return f"refuses the credentials (status {status}, {secrets.quoted(challenge.error)}){reason}{remedy}"
+        return f"refuses the credentials {reason}{remedy}"
     if any(name.lower() == "authorization" for name in sent):
-        return (
-            f"refuses the credentials that were sent (status {status}){reason}; is what auth= or headers= gives right?"
-        )
-    return f"wants credentials (status {status}){reason}; give auth= or headers="
+        return f"refuses the credentials that were sent, {reason}; is what auth= or headers= gives right?"
+    return f"wants credentials (status {status}){reason_text(challenge, secrets)}; give auth= or headers="
 
 
 def header_values(headers: Mapping[str, str], name: str) -> Iterable[str]:

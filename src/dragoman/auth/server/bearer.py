@@ -3,20 +3,29 @@
 A verifier returns the identity that a token belongs to. `Bearer` adds the challenge of a refusal, and the metadata
 document that names the authorization servers. Both are made from the options of `Bearer` and the path of the mount, not
 from the host in the request, so they are the same behind any proxy.
+
+`Bearers` takes tokens of several issuers. A token goes to the `Bearer` of the issuer that the token names. Nobody has
+verified this name yet: it only chooses who verifies the token. A token that names no issuer, such as an opaque token,
+is tried by each `Bearer` in order. Two issuers may give the same name to different people, so the principal of each
+issuer begins with the issuer.
+
+Rejected: every token is tried by every verifier. A token of one issuer would be sent to the introspection endpoint of
+another, and the log could not say why a token was refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from dragoman.auth.server.identity import BadToken, Denial, Identity
+from dragoman.auth.jose import unverified_part
+from dragoman.auth.server.identity import MAX_DETAIL, BadToken, Denial, Identity
 from dragoman.auth.urls import protected_resource_metadata_urls, require_secure
-from dragoman.errors import InsecureUrl
+from dragoman.errors import DefinitionError, InsecureUrl
 from dragoman.protocol.urls import is_http_url, origin_of, split
 from dragoman.runtime.callables import invoke
 
@@ -84,9 +93,13 @@ class Bearer:
         self._required = frozenset(_public_scopes(required_scopes, "required_scopes"))
         self._implied = {scope: _scopes(implied, "implied_scopes") for scope, implied in (implied_scopes or {}).items()}
         self._metadata_url = None if metadata_url is None else _resource(metadata_url, "metadata_url")
+        servers = _issuers(authorization_servers, verifier)
+        issuer: str | None = getattr(verifier, "issuer", None)
+        self._issuers = [issuer] if issuer else servers
+        """The issuers that tokens for this `Bearer` name."""
         self.metadata = _metadata(
             resource,
-            _issuers(authorization_servers, verifier),
+            servers,
             sorted(self._required)
             if scopes_supported is None
             else _public_scopes(scopes_supported, "scopes_supported"),
@@ -117,9 +130,8 @@ class Bearer:
         Raises:
             Exception: the verifier failed, for example because it cannot reach the issuer.
         """
-        scheme, _, token = headers.get("authorization", "").strip().partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
+        token = _bearer_token(headers)
+        if not token:
             return self._denied(UNAUTHORIZED, "Authorization is required", metadata_address)
         if not _TOKEN.fullmatch(token):
             reason = "The header Authorization must hold one token"
@@ -134,6 +146,10 @@ class Bearer:
             denial = self.insufficient((), metadata_address)
             return msgspec.structs.replace(denial, detail=f"the token lacks {' '.join(sorted(missing))}")
         return found
+
+    def judge_of(self, identity: Identity) -> Bearer:  # noqa: ARG002
+        """Return the `Bearer` that admitted an identity."""
+        return self
 
     def insufficient(self, scopes: Iterable[str], metadata_address: str) -> Denial:
         """Return the refusal of a request that needs these scopes in addition to the required ones."""
@@ -176,6 +192,106 @@ class Bearer:
             new = {implied for scope in new for implied in self._implied.get(scope, ())} - known
             known |= new
         return msgspec.structs.replace(identity, scopes=frozenset(known))
+
+
+class Bearers(Bearer):
+    """Authorizes requests by the tokens of several issuers; `server.asgi(auth=[...])` makes it.
+
+    Example:
+        app = server.asgi(auth=[Bearer(Jwt(ours), resource=url), Bearer(Jwt(theirs), resource=url)])
+
+    The challenge for a request without a token is that of the first `Bearer`.
+
+    Raises:
+        DefinitionError: there is no `Bearer`, or two have different resources.
+    """
+
+    def __init__(self, bearers: Sequence[Bearer]) -> None:
+        if not bearers or len({(bearer.resource, bearer._metadata_url) for bearer in bearers}) > 1:
+            raise DefinitionError(
+                "auth must be a list of Bearer(...) with the same resource and metadata_url: clients know a server by"
+                f" one URL; not {bearers!r}"
+            )
+        first = bearers[0]
+        self._bearers = tuple(bearers)
+        self.resource, self._metadata_url, self._required = first.resource, first._metadata_url, first._required
+        self._issuers = list(dict.fromkeys(issuer for bearer in bearers for issuer in bearer._issuers))
+        self.metadata = _merged([bearer.metadata for bearer in bearers])
+
+    async def admit(self, headers: Mapping[str, str], metadata_address: str) -> Identity | Denial:
+        """Return the identity that sends a request, or the refusal of the request.
+
+        Raises:
+            Exception: a verifier failed, and no other admits the token.
+        """
+        refusals: list[tuple[Bearer, Denial]] = []
+        failure: Exception | None = None
+        token = _bearer_token(headers)
+        for bearer in self._candidates(token):
+            try:
+                found = await bearer.admit(headers, metadata_address)
+            except Exception as error:
+                failure = failure or error
+                continue
+            if isinstance(found, Identity):
+                return self._named(found, bearer)
+            if found.status != UNAUTHORIZED:
+                return found
+            refusals.append((bearer, found))
+        if failure is not None:
+            raise failure
+        if len(refusals) == 1:
+            return refusals[0][1]
+        refused = _INVALID if refusals else _of_another_issuer(token, self._issuers)
+        details = [f"{bearer._issuers[0]}: {denial.reason}{denial.shown_detail}" for bearer, denial in refusals]
+        denial = self._denied(UNAUTHORIZED, refused.reason, metadata_address, error="invalid_token")
+        return msgspec.structs.replace(denial, detail="; ".join(details) or refused.detail)
+
+    def _candidates(self, token: str) -> Sequence[Bearer]:
+        """Return who may verify a token: only the first if there is no token that anybody could verify."""
+        if not _TOKEN.fullmatch(token) or len(token) > _MAX_TOKEN:
+            return self._bearers[:1]
+        issuer = _issuer_of(token)
+        return [bearer for bearer in self._bearers if issuer is None or issuer in bearer._issuers]
+
+    def _named(self, identity: Identity, bearer: Bearer) -> Identity:
+        """Return an identity whose principal begins with the issuer, if there are several issuers."""
+        if len(self._issuers) == 1:
+            return identity
+        return msgspec.structs.replace(identity, principal=f"{bearer._issuers[0]} {identity.principal}")
+
+    def judge_of(self, identity: Identity) -> Bearer:
+        """Return the `Bearer` that admitted an identity."""
+        issuer = identity.principal.partition(" ")[0]
+        return next((bearer for bearer in self._bearers if bearer._issuers[0] == issuer), self._bearers[0])
+
+
+def _bearer_token(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("authorization", "").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _issuer_of(token: str) -> str | None:
+    """Return the issuer that a token names, which nobody has verified."""
+    claims = unverified_part(token, 1)
+    issuer = None if claims is None else claims.get("iss")
+    return issuer if isinstance(issuer, str) else None
+
+
+def _of_another_issuer(token: str, issuers: list[str]) -> BadToken:
+    shown = repr(_issuer_of(token))[:MAX_DETAIL]
+    return BadToken("The token is of another issuer", f"its iss is {shown}, not one of {', '.join(issuers)}")
+
+
+def _merged(documents: list[bytes]) -> bytes:
+    """Return the metadata of one resource with the authorization servers and the scopes of all documents."""
+    merged: dict[str, Any] = {}
+    for document in documents:
+        for name, value in msgspec.json.decode(document, type=dict[str, Any]).items():
+            known = merged.setdefault(name, value)
+            if isinstance(value, list):
+                merged[name] = list(dict.fromkeys([*known, *value]))
+    return msgspec.json.encode(merged)
 
 
 def identity_of(found: Any) -> Identity | None:

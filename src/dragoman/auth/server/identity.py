@@ -7,6 +7,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
+MAX_DETAIL = 200
+"""The characters of a value in a token that the log shows."""
+
 
 class Identity(Struct, frozen=True):
     """The sender of a request: the principal, its scopes, and the claims of the token.
@@ -54,3 +57,8 @@ class Denial(Struct, frozen=True):
     """The `WWW-Authenticate` header."""
     detail: str = ""
     """A further text for the server's log."""
+
+    @property
+    def shown_detail(self) -> str:
+        """The detail in parentheses, to follow the reason in the log."""
+        return f" ({self.detail})" if self.detail else ""

@@ -14,16 +14,13 @@ import hashlib
 import logging
 import time
 from abc import ABC, abstractmethod
-from base64 import urlsafe_b64decode
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import msgspec
-
 from dragoman.auth.fetcher import OK, Fetcher, basic_client_authorization
-from dragoman.auth.jose import require_joserfc
-from dragoman.auth.server.identity import BadToken, Identity
+from dragoman.auth.jose import require_joserfc, unverified_part
+from dragoman.auth.server.identity import MAX_DETAIL, BadToken, Identity
 from dragoman.auth.server.issuer_keys import IssuerKeys
 from dragoman.auth.urls import require_secure
 from dragoman.errors import AuthError
@@ -37,7 +34,6 @@ MAX_ANSWERS = 10_000
 MAX_ASKED = 100
 MAX_WAITING = 1000
 TURN_SECONDS = 10.0
-MAX_DETAIL = 200
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 _logger = logging.getLogger("dragoman.auth")
 
@@ -141,7 +137,7 @@ class Jwt(_ClaimsVerifier):
         Raises:
             AuthError: the issuer's keys cannot be fetched.
         """
-        header = _header(token)
+        header = unverified_part(token, 0)
         if header is None:
             return BadToken("The token is not a signed token (JWT)")
         if header.get("alg") not in self._algorithms:
@@ -173,14 +169,6 @@ class Jwt(_ClaimsVerifier):
         if not isinstance(principal, str) or not principal:
             return BadToken("The token does not say whom it belongs to", f"there is no claim {self._principal_claim}")
         return Identity(principal, scopes_of(claims), dict(claims))
-
-
-def _header(token: str) -> dict[str, Any] | None:
-    encoded = token.partition(".")[0]
-    try:
-        return msgspec.json.decode(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)), type=dict[str, Any])
-    except (ValueError, RecursionError):
-        return None
 
 
 class _Inquiries:

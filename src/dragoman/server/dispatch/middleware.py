@@ -10,6 +10,10 @@ server sends the cached bytes. An exception that leaves a handler or a middlewar
 an RpcError, so that the outer middleware sees the outcome that the client will receive. If a middleware asks the client
 a question in the stateless era, its outcome is the `input_required` result.
 
+A middleware may run the rest of the chain in another task, as `asyncio.wait_for` does before Python 3.12, and may run
+it again. A question of the stateless era then ends the run in that task, and the keys of questions begin anew. The
+exception of a notification is not converted, because nothing is sent; the runner reports it.
+
 The hooks `around_request` and `instrumentation_callback` run around all middleware. They receive a dict for each
 request, with the method before the request runs, and with its subject and outcome afterwards. The server reports an
 exception of a hook; the request does not fail. The `exception_reporter` is not a middleware, because it also receives
@@ -21,7 +25,7 @@ Rejected: composing the middleware for each request. Every request would repeat 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -101,14 +105,26 @@ def _decoder(call: Call) -> msgspec.json.Decoder[Any]:
 
 
 async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> Any:
-    served: object = UNSET
+    from asyncio import get_running_loop
+
+    from dragoman.runtime.tasks import current_task
+
+    call, served = ctx._call, object()
+    keys: Set[str] | None = None
 
     async def call_next() -> object:
-        nonlocal served
-        served = await inner(ctx)
+        nonlocal served, keys
+        if keys is None:
+            keys = frozenset() if call.asking is None else call.asking.keys
+        elif call.asking is not None:
+            call.asking.run_again(keys)
+        outer, call.handler_task = call.handler_task, current_task(get_running_loop())
+        try:
+            served = await inner(ctx)
+        finally:
+            call.handler_task = outer
         return served
 
-    call = ctx._call
     try:
         result = await middleware(ctx, call_next)
     except BaseException as error:

@@ -55,7 +55,8 @@ def open_notification(message: jsonrpc.Notification, *origin: *Origin) -> Call |
     # A notification need not name its version.
     caller = session.caller or offer.default_caller or eras.Caller(offer.versions[0])
     try:
-        return Call(eras.open(jsonrpc.Request(NO_ID, message.method, message.params), offer, caller), *origin)
+        request = eras.open(jsonrpc.Request(NO_ID, message.method, message.params), offer, caller)
+        return Call(request, *origin, is_notification=True)
     except RpcError as error:
         server.report(error, None, {"notification": message.method})
         return None

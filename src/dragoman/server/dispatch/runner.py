@@ -297,11 +297,12 @@ async def outcome_of(call: Call, error: BaseException) -> Any:
 
     Raises:
         RpcError: the error to send for any other exception.
-        BaseException: the exception itself, if it comes from the cancellation of the request.
+        BaseException: the exception itself, if it comes from the cancellation of the request, or if nothing is sent,
+            because the call is a notification.
     """
     if call.asking is not None and call.asking.is_stopping:
         return await settle(call, None, error)
-    if call.is_cancelled_by(error):
+    if call.is_cancelled_by(error) or call.is_notification:
         raise error
     if isinstance(error, ToolError) and call.request.method.name == "tools/call":
         return _failure_result(call, error)

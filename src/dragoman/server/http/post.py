@@ -49,7 +49,7 @@ from dragoman.server.http.session import HttpSession, SharedSession
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import end_without_response
 from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
-from dragoman.server.request.http_request import Auth, insufficient
+from dragoman.server.request.http_request import SingleAuth, insufficient
 from dragoman.transports.http.exchange import CLIENT_CLOSED, Exchange, Header, TooSlow
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class PostService:
         server: Server,
         *,
         sessions: Sessions | None,
-        auth: Auth | None,
+        auth: SingleAuth | None,
         path: str,
         json_response: bool,
         max_subscriptions: int | None,
@@ -221,7 +221,7 @@ class PostService:
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, error, call) from None
 
     def _challenge(self, exchange: Exchange, scopes: Iterable[str]) -> Header:
-        return challenge(insufficient(self._auth, scopes, exchange.scope, self._path))
+        return challenge(insufficient(self._auth, exchange.identity, scopes, exchange.scope, self._path))
 
     def _status(self, call: Call, exchange: Exchange | None) -> int:
         """Return the status of a request that was refused or cancelled; add a challenge if a scope is missing."""

@@ -20,7 +20,7 @@ from dragoman.server.http.refusal import HttpRefusal, challenge
 from dragoman.server.http.session import HttpSession
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.workers import Workers
-from dragoman.server.request.http_request import Auth, verify
+from dragoman.server.request.http_request import SingleAuth, verify
 from dragoman.transports.http.exchange import Exchange, Gone
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class HttpService:
         workers: Workers | None = None,
         sessions: Sessions | None = None,
         json_response: bool = False,
-        auth: Auth | None = None,
+        auth: SingleAuth | None = None,
         path: str = "/mcp",
         max_subscriptions: int | None = None,
         can_stream: bool = True,
@@ -106,7 +106,7 @@ class HttpService:
         await self.start()
         self._ready_in = loop
 
-    async def _authenticate(self, exchange: Exchange, auth: Auth) -> None:
+    async def _authenticate(self, exchange: Exchange, auth: SingleAuth) -> None:
         """Verify the sender with the author's `auth`, before the body is read, and record the identity.
 
         Raises:

@@ -25,7 +25,7 @@ handler would catch or change it.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -81,7 +81,7 @@ class Asking:
 
     `replays` is true if an unanswered question ends the run: in the stateless era, and for a detached call, which has a
     `recording`. `on_step` is called before and after each step of a detached call. `_parked` holds a future for each
-    question of this run that waits. `_stopping` is true while a question cancels the task. `_over` is true when the run
+    question of this run that waits. `_stopping` is the task while a question cancels it. `_over` is true when the run
     has ended (`replays`). `answer` is the result with which the handler ended the run, if any.
     """
 
@@ -92,7 +92,7 @@ class Asking:
         self.answer: Any = None
         self._given = recording
         self._parked: list[asyncio.Future[None]] = []
-        self._stopping = False
+        self._stopping: asyncio.Task[Any] | None = None
         self._over = False
         self._rounds: Rounds | None = None
         self._runs = 0
@@ -137,7 +137,7 @@ class Asking:
     @property
     def is_stopping(self) -> bool:
         """Whether a question has cancelled the task, and the run has not ended yet."""
-        return self._stopping
+        return self._stopping is not None
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -225,7 +225,7 @@ class Asking:
     async def _park(self) -> None:
         import asyncio
 
-        if self._stopping:
+        if self.is_stopping:
             # The handler asks in a `finally` during the cancellation: the question is recorded, and the run ends.
             raise asyncio.CancelledError
         loop = asyncio.get_running_loop()
@@ -235,9 +235,9 @@ class Asking:
         await parked
 
     def _stop(self) -> None:
-        task = self._call.task
-        if task is not None and not self._stopping and not self._call.cancelled and not self._over:
-            self._stopping = True
+        task = self._call.handler_task or self._call.task
+        if task is not None and not self.is_stopping and not self._call.cancelled and not self._over:
+            self._stopping = task
             task.cancel()
 
     async def step(self, name: str, run: Callable[[], Any], kind: type[Any] | None = None) -> Any:
@@ -325,10 +325,21 @@ class Asking:
             parked.cancel()
         self._parked.clear()
         self._over = self.replays
-        stopped, self._stopping = self._stopping, False
-        if stopped and self._call.task is not None:
-            self._call.task.uncancel()
-        return isinstance(error, RunEnded) or (stopped and isinstance(error, asyncio.CancelledError))
+        stopped, self._stopping = self._stopping, None
+        if stopped is not None:
+            stopped.uncancel()
+        return isinstance(error, RunEnded) or (stopped is not None and isinstance(error, asyncio.CancelledError))
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of the questions of this run (`replays`)."""
+        return frozenset() if self._rounds is None else self._rounds.keys
+
+    def run_again(self, keys: Set[str]) -> None:
+        """Let the handler of this request run again for a middleware, which asked the questions with these keys."""
+        self._over = False
+        if self._rounds is not None:
+            self._rounds.rewind(keys)
 
     def input_required(self, value: InputRequired | None = None) -> types.InputRequiredResult:
         """Return the `input_required` result, with the questions of this run or of `value` (stateless era).

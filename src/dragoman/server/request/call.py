@@ -231,6 +231,9 @@ class Call(Struct, eq=False):
     asking: Asking | None = None
     task: asyncio.Task[Any] | None = None
     """The task that serves the request, if there is one."""
+    handler_task: asyncio.Task[Any] | None = None
+    """The task in which a middleware runs the rest of the chain, until that ends; None without middleware."""
+    is_notification: bool = False
     client_errors: list[tuple[str, Exception]] | None = None
     """The errors of requests to the client, each with its method; `client_error` recognizes them."""
     headers: Iterable[tuple[bytes, bytes]] = ()
@@ -342,7 +345,8 @@ class Call(Struct, eq=False):
             task = None
         if isinstance(error, GeneratorExit):
             # `close` on the coroutine raises GeneratorExit outside its task; a handler raises it inside its task.
-            return self.task is not None and task is not self.task
+            own = self.handler_task or self.task
+            return own is not None and task is not own
         if self.cancelled or task is None or not task.cancelling():
             return self.cancelled
         return not (isinstance(task, SelfCancelTask) and task.cancelled_itself)

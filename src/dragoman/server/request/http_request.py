@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from dragoman.auth.server.bearer import FORBIDDEN, UNAUTHORIZED, WELL_KNOWN, Bearer, challenge, identity_of
+from dragoman.auth.server.bearer import FORBIDDEN, UNAUTHORIZED, WELL_KNOWN, Bearer, Bearers, challenge, identity_of
 from dragoman.auth.server.identity import Denial, Identity
 from dragoman.runtime.callables import invoke
 
@@ -58,8 +58,9 @@ class HttpRequest(Struct, frozen=True, eq=False):
 
 
 Found = str | Identity | None
-Auth = Callable[[HttpRequest], Found | Awaitable[Found]] | Bearer
-"""Verifies the sender of a request: a `Bearer`, or a function of the `HttpRequest`.
+SingleAuth = Callable[[HttpRequest], Found | Awaitable[Found]] | Bearer
+Auth = SingleAuth | Sequence[Bearer]
+"""Verifies the sender of a request: a `Bearer`, a list of them for several issuers, or a function of the `HttpRequest`.
 
 The function returns an `Identity`, the name of a principal, or None for an unknown sender. It raises PermissionError to
 refuse a known sender.
@@ -68,7 +69,16 @@ _CHALLENGE = "Bearer"
 _logger = logging.getLogger("dragoman.server")
 
 
-async def verify(auth: Auth, scope: Mapping[str, Any], path: str) -> Identity | Denial:
+def single_auth(auth: Auth | None) -> SingleAuth | None:
+    """Return the object that verifies senders; several `Bearer`s become one.
+
+    Raises:
+        DefinitionError: the `Bearer`s do not fit together.
+    """
+    return Bearers(auth) if isinstance(auth, Sequence) else auth
+
+
+async def verify(auth: SingleAuth, scope: Mapping[str, Any], path: str) -> Identity | Denial:
     """Return the identity of a request's sender, or a `Denial`; an `auth` that is a `def` runs in a thread.
 
     A denial is logged only if the request had credentials, because the first request of a client usually has none.
@@ -84,11 +94,10 @@ async def verify(auth: Auth, scope: Mapping[str, Any], path: str) -> Identity | 
 
 
 def _log(denial: Denial) -> None:
-    detail = f" ({denial.detail})" if denial.detail else ""
-    _logger.info("A request was refused with status %s: %s%s", denial.status, denial.reason, detail)
+    _logger.info("A request was refused with status %s: %s%s", denial.status, denial.reason, denial.shown_detail)
 
 
-async def _verified(auth: Auth, request: HttpRequest, scope: Mapping[str, Any], path: str) -> Identity | Denial:
+async def _verified(auth: SingleAuth, request: HttpRequest, scope: Mapping[str, Any], path: str) -> Identity | Denial:
     if isinstance(auth, Bearer):
         return await auth.admit(request.headers, _metadata_address(auth, scope, path))
     try:
@@ -113,7 +122,7 @@ def _path_suffix(path: str) -> str:
     return f"/{path.strip('/')}".rstrip("/")
 
 
-def documents_of(auth: Auth | None, path: str) -> dict[str, bytes]:
+def documents_of(auth: SingleAuth | None, path: str) -> dict[str, bytes]:
     """Return the documents to serve, by path: the protected resource metadata of a `Bearer`, or nothing."""
     if not isinstance(auth, Bearer):
         return {}
@@ -121,10 +130,12 @@ def documents_of(auth: Auth | None, path: str) -> dict[str, bytes]:
     return dict.fromkeys((WELL_KNOWN, WELL_KNOWN + _path_suffix(path), auth.metadata_path), auth.metadata)
 
 
-def insufficient(auth: Auth | None, scopes: Iterable[str], scope: Mapping[str, Any], path: str) -> Denial:
+def insufficient(
+    auth: SingleAuth | None, identity: Identity, scopes: Iterable[str], scope: Mapping[str, Any], path: str
+) -> Denial:
     """Log and return the denial for a sender that lacks scopes."""
     if isinstance(auth, Bearer):
-        denial = auth.insufficient(scopes, _metadata_address(auth, scope, path))
+        denial = auth.judge_of(identity).insufficient(scopes, _metadata_address(auth, scope, path))
     else:
         required = " ".join(sorted(scopes))
         header = challenge(error="insufficient_scope", scope=required)
