@@ -38,5 +38,15 @@ def test_a_server_loads_nothing_of_apps_and_skills_until_it_has_them():
     assert not [name for name in used if name.startswith("dragoman.") and "skill" in name]
 
 
+def test_a_server_that_serves_everything_to_everybody_loads_nothing_of_choosing():
+    made = "from dragoman import Server\nserver = Server()\n@server.tool\ndef add(a: int) -> int: return a\n"
+    asked = "server.handle({'jsonrpc': '2.0', 'id': 1, 'method': 'tools/list'})\nassert not server.around_methods"
+    chosen = {"dragoman.server.dispatch.visibility", "dragoman.server.dispatch.exposed"}
+    assert not modules_after(made + asked) & chosen
+    assert chosen <= modules_after(
+        f"{made}server.expose_as_tools()\nserver.tool('b', visible=lambda ctx: True)(lambda: '')"
+    )
+
+
 def test_a_server_is_imported_with_at_most_150_modules_beyond_the_interpreter():
     assert len(modules_after("from dragoman import Server") - modules_after("pass")) <= 150

@@ -26,6 +26,7 @@ NEVER_SEEN = {
     "dragoman.schema.peer_schemas._TooManyError": "ends a comparison with a schema that branches too often",
     "dragoman.schema.python.annotations.UnsupportedAnnotation": "becomes a DefinitionError that names the parameter",
     "dragoman.schema.python.signature.ArgumentsRejected": "becomes the result of the tool, or an error of the request",
+    "dragoman.server.define.content.FileUnread": "lets the server read the files of a result in a thread",
     "dragoman.server.define.tool_results.ResultMisfit": "becomes an InternalError, and its cause is reported",
     "dragoman.server.request.questions.RunEnded": "ends the run of a blocking handler that asked",
     "dragoman.server.http.refusal.HttpRefusal": "becomes a status and a JSON-RPC error",

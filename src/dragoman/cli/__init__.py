@@ -10,6 +10,8 @@ usage: dragoman run FILE[:object]           serve the server of a Python file ov
        dragoman run --http FILE[:object]    serve it over HTTP
            [--host 127.0.0.1] [--port 8000] [--path /mcp] [--workers 1]
            [--reload]                       start again whenever a Python file below its folder changes
+           [--include-tags a,b]             serve only what has one of these tags, also over stdin and stdout
+           [--exclude-tags a,b]             serve nothing that has one of these tags
 """
 
 

@@ -201,7 +201,7 @@ class AsyncClient(ClientProperties):
         Example:
             result = await client.call_tool("forecast", {"city": "Oslo"}, on_progress=print, timeout=5)
 
-        `result_type` is the type of the structured content: a dataclass, TypedDict, Struct or pydantic model. With
+        `result_type` is the type of the structured content: a class, such as a dataclass, or `int`, `list[str]`. With
         `idempotent` the client may send the call again after it lost the connection. `input_responses` and
         `request_state` resume a call that raised `InputNeeded`.
 

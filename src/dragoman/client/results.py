@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from functools import partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -20,6 +20,8 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     # With the default, `CallResult` and a call without `result_type` mean `CallResult[Any]`.
     import typing_extensions
+
+    from dragoman.schema.python.annotations import Codec
 
     Structured = typing_extensions.TypeVar("Structured", default=Any)
 else:
@@ -134,6 +136,13 @@ def _says(block: types.TextContent, value: Any) -> bool:
         return False
 
 
+@lru_cache(256)
+def _codec(kind: Any) -> Codec:
+    from dragoman.schema.python.annotations import Codec
+
+    return Codec(kind, "result_type", local_names={})
+
+
 class CallResult(Struct, Generic[Structured], frozen=True):
     """The result of a tool call.
 
@@ -161,19 +170,21 @@ class CallResult(Struct, Generic[Structured], frozen=True):
         """Return the result with its structured content converted to a type; a failure is returned unchanged.
 
         Raises:
-            ValidationError: the result has no structured content, or the content does not fit the type.
+            ValidationError: the result has no structured content, or the content does not fit the type; the message
+                names every place that does not fit, and `path` is the first.
+            DefinitionError: JSON has no form for the type.
         """
         result: CallResult[Any] = self
+        key: Any = kind
         name = getattr(kind, "__name__", kind)
         if self.is_error:
             return result
         if not self.has_structured:
             raise ValidationError(f"The result has no structured content, which should be a {name}")
-        validate = getattr(kind, "model_validate", None) or partial(msgspec.convert, type=kind)
         try:
-            return structs.replace(result, structured=validate(self.structured))
-        except ValueError as error:
-            raise ValidationError(f"The structured content is no {name}: {error}") from error
+            return structs.replace(result, structured=_codec(key).convert(self.structured, repairs=False))
+        except ValidationError as error:
+            raise ValidationError(f"The structured content is no {name}: {error}", error.path or "$") from error
 
     @property
     def text(self) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
 from dragoman import types
 from dragoman.config import is_async
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound="ServerExtension")
 Function = TypeVar("Function", bound=Callable[..., object])
 OwnMiddleware = TypeVar("OwnMiddleware", bound=Middleware)
+AnyDefinition = AnyTool | AnyPrompt | AnyResource | AnyTemplate
+DefinitionKind = Literal["tool", "prompt", "resource", "template"]
+_TABLES: dict[DefinitionKind, tuple[str, ...]] = {
+    "tool": ("tools",),
+    "prompt": ("prompts",),
+    "resource": ("resources", "templates"),
+    "template": ("templates",),
+}
 OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
 OwnPrompt = TypeVar("OwnPrompt", bound=Prompt[..., Any])
 OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate[..., Any])
@@ -346,18 +354,35 @@ class Registration:
             return skills.add_function(given, None, description, prefix, fields)
         return lambda function: skills.add_function(function, given, description, prefix, fields)
 
+    def expose_as_tools(self, *, resources: bool = True, prompts: bool = True, tags: Iterable[str] = ()) -> None:
+        """Register tools that list and read the resources and prompts, for hosts that know only tools.
+
+        Example:
+            server.expose_as_tools()
+
+        The tools are `list_resources`, `read_resource`, `list_prompts` and `get_prompt`. Their callers get what they
+        would get from the requests of the protocol, at the time of the call. `tags` are those of the tools.
+
+        Raises:
+            ToolNotUnique: the server already has a tool of one of these names.
+        """
+        from dragoman.server.dispatch.exposed import prompt_tools, resource_tools
+
+        tools = [*(resource_tools(tags=tags) if resources else ()), *(prompt_tools(tags=tags) if prompts else ())]
+        self.registry.extend(tools=tools)
+
     def renew(self) -> None:
         """Derive the lists and the capabilities again; an extension calls this after it changed its part of them."""
         self.registry.changed()
 
     @property
     def tools(self) -> list[AnyTool]:
-        """The tools; assigning a list replaces all of them.
+        """The tools, also those that are disabled; assigning a list replaces all of them.
 
         Raises:
             DefinitionError: on assignment, if an entry cannot be a tool; the tools then stay as they are.
         """
-        return list(self.registry.tools.values())
+        return list(self.registry.registered("tools").values())
 
     @tools.setter
     def tools(self, tools: Definitions) -> None:
@@ -366,7 +391,7 @@ class Registration:
     @property
     def prompts(self) -> list[AnyPrompt]:
         """The prompts; assigning a list replaces all of them."""
-        return list(self.registry.prompts.values())
+        return list(self.registry.registered("prompts").values())
 
     @prompts.setter
     def prompts(self, prompts: Definitions) -> None:
@@ -375,7 +400,7 @@ class Registration:
     @property
     def resources(self) -> list[AnyResource]:
         """The resources at fixed URIs; assigning a list replaces all of them."""
-        return list(self.registry.resources.values())
+        return list(self.registry.registered("resources").values())
 
     @resources.setter
     def resources(self, resources: Definitions) -> None:
@@ -384,7 +409,7 @@ class Registration:
     @property
     def resource_templates(self) -> list[AnyTemplate]:
         """The resource templates; assigning a list replaces all of them."""
-        return list(self.registry.templates.values())
+        return list(self.registry.registered("templates").values())
 
     @resource_templates.setter
     def resource_templates(self, templates: Definitions) -> None:
@@ -429,7 +454,7 @@ class Registration:
         Raises:
             DefinitionError: the tool is not registered.
         """
-        self.registry.remove(self.registry.tools, tool)
+        self.registry.remove(tool, "tools")
 
     def remove_prompt(self, prompt: AnyPrompt | str) -> None:
         """Remove a prompt; `prompt` is the Prompt or its name.
@@ -437,7 +462,7 @@ class Registration:
         Raises:
             DefinitionError: the prompt is not registered.
         """
-        self.registry.remove(self.registry.prompts, prompt)
+        self.registry.remove(prompt, "prompts")
 
     def remove_resource(self, definition: AnyResource | AnyTemplate | str) -> None:
         """Remove a resource or a template; `definition` is the object or its URI.
@@ -445,9 +470,49 @@ class Registration:
         Raises:
             DefinitionError: the resource is not registered.
         """
-        tables: tuple[dict[str, Any], ...] = (self.registry.templates, self.registry.resources)
-        found = next((table for table in tables if definition in table or definition in table.values()), tables[1])
-        self.registry.remove(found, definition)
+        self.registry.remove(definition, "templates", "resources")
+
+    def enable(self, definition: AnyDefinition | str, *, kind: DefinitionKind | None = None) -> None:
+        """Serve a tool, prompt, resource or template that is disabled, and notify the clients.
+
+        Example:
+            @server.tool(enabled=False)
+            def migrate() -> str: ...
+
+            server.enable("migrate")
+
+        `definition` is the object, the name of a tool or prompt, or the URI of a resource or template. `kind` is needed
+        if a tool and a prompt have the same name. This changes the server of this process; other processes of the
+        server, such as the workers of `run("http", workers=4)`, have a server of their own.
+
+        Raises:
+            DefinitionError: the definition is not registered, or its name does not say which kind is meant.
+        """
+        self._set_enabled(definition, kind, enabled=True)
+
+    def disable(self, definition: AnyDefinition | str, *, kind: DefinitionKind | None = None) -> None:
+        """Do not list and do not serve a tool, prompt, resource or template until `enable`, and notify the clients.
+
+        Example:
+            server.disable("migrate")
+
+        The parameters are those of `enable`. Requests that are being served go on.
+
+        Raises:
+            DefinitionError: the definition is not registered, or its name does not say which kind is meant.
+        """
+        self._set_enabled(definition, kind, enabled=False)
+
+    def _set_enabled(self, definition: AnyDefinition | str, kind: DefinitionKind | None, *, enabled: bool) -> None:
+        found = self.registry.find(definition, *(self.registry.disabled if kind is None else _TABLES[kind]))
+        if len(found) > 1:
+            kinds = " and ".join(f"a {name[:-1]}" for name, _ in found)
+            raise DefinitionError(f"{definition!r} is {kinds}: say which one, such as by kind={found[0][0][:-1]!r}")
+        [(name, key)] = found
+        if self.registry.set_enabled(name, key, enabled=enabled):
+            server = cast("Server", self)
+            notify = {"tools": server.notify_tools_list_changed, "prompts": server.notify_prompts_list_changed}
+            notify.get(name, server.notify_resources_list_changed)()
 
 
 def _skills() -> type[Skills]:

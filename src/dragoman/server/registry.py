@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
 from dragoman import types
@@ -58,6 +59,15 @@ class Registry:
         self.prompts: dict[str, AnyPrompt] = {}
         self.resources: dict[str, AnyResource] = {}
         self.templates: dict[str, AnyTemplate] = {}
+        self.disabled: dict[str, dict[str, Any]] = {name: {} for name in _TABLES.values()}
+        """The definitions that are registered but not served, by the name of their table and by their key."""
+        self.has_visibility = False
+        """Whether a definition was registered that only some callers see."""
+        self.edition = 0
+        """The number of changes so far."""
+        self._places: dict[tuple[str, str], int] = {}
+        """The place of each definition in the order of registration, by the name of its table and by its key."""
+        self._order = count()
         self.listings = {method: Listing(result, partial(self._entries, method)) for method, result in LISTS.values()}
         self._page_size: PageSize = None
 
@@ -78,32 +88,34 @@ class Registry:
     def add_tool(self, given: Any) -> AnyTool:
         """Register a tool: a Tool, a Tool class, or a function."""
         tool: AnyTool = _made(given, Tool)
-        if tool.name in self.tools:
+        if tool.name in self.tools or tool.name in self.disabled["tools"]:
             raise ToolNotUnique(f"There are two tools called {tool.name!r}; give each its own name")
         if tool.scopes:
             _check_scopes(tool)
-        return self._add(self.tools, tool.name, tool)
+        return self._add("tools", tool.name, tool)
 
     def add_prompt(self, given: Any) -> AnyPrompt:
         """Register a prompt: a Prompt, a Prompt class, or a function."""
         prompt: AnyPrompt = _made(given, Prompt)
-        return self._add(self.prompts, prompt.name, prompt)
+        return self._add("prompts", prompt.name, prompt)
 
     def add_resource(self, given: Any) -> AnyResource | AnyTemplate:
         """Register a resource or a template: an object or a class of either."""
         kind = given if isinstance(given, type) else type(given)
         if issubclass(kind, ResourceTemplate):
             template: AnyTemplate = _made(given, ResourceTemplate)
-            return self._add(self.templates, template.uri_template, template)
+            return self._add("templates", template.uri_template, template)
         resource: AnyResource = _made(given, Resource)
-        return self._add(self.resources, resource.uri, resource)
+        return self._add("resources", resource.uri, resource)
 
-    def _add(self, table: dict[str, Kind], key: str, definition: Kind) -> Kind:
-        if key in table:
+    def _add(self, name: str, key: str, definition: Kind) -> Kind:
+        if key in getattr(self, name) or key in self.disabled[name]:
             raise DefinitionError(f"{key!r} is registered already")
         if self._require_servable is not None:
             self._require_servable(definition)
-        table[key] = definition
+        (getattr(self, name) if definition.enabled else self.disabled[name])[key] = definition
+        self._places[name, key] = next(self._order)
+        self.has_visibility = self.has_visibility or definition.visible is not None
         self._watch(definition)
         self.changed()
         return definition
@@ -138,7 +150,10 @@ class Registry:
         for name in lists:
             removed, table = getattr(self, _table(name)), getattr(fresh, _table(name))
             setattr(self, _table(name), table)
-            self._forget_all(removed, table)
+            self._forget_all(removed | self.disabled[_table(name)], table | fresh.disabled[_table(name)])
+            self.disabled[_table(name)] = fresh.disabled[_table(name)]
+        self.has_visibility = self.has_visibility or fresh.has_visibility
+        self._places |= {place: next(self._order) for place in fresh._places}
         for definition in self.definitions():
             self._watch(definition)
         self.changed()
@@ -152,26 +167,71 @@ class Registry:
                     self._require_servable(table[key])  # again: an extension may know the two by their common name
 
     def definitions(self) -> list[Definition[..., Any]]:
-        """Return all registered definitions."""
-        tables: tuple[dict[str, Any], ...] = (self.tools, self.prompts, self.resources, self.templates)
-        return [definition for table in tables for definition in list(table.values())]
+        """Return all registered definitions, also the disabled ones."""
+        return [definition for name in self.disabled for definition in self.registered(name).values()]
 
-    def remove(self, table: dict[str, Any], key: Any) -> None:
-        """Remove a definition from a table; `key` is its name, its URI or the definition.
+    def registered(self, name: str) -> dict[str, Any]:
+        """Return the definitions of a table and those of its kind that are disabled, in the order of registration."""
+        table, disabled = dict(getattr(self, name)), self.disabled[name]
+        return self._ordered(name, {**table, **disabled}) if disabled else table
+
+    def _ordered(self, name: str, table: dict[str, Any]) -> dict[str, Any]:
+        return dict(sorted(table.items(), key=lambda item: self._places[name, item[0]]))
+
+    def find(self, given: object, *names: str) -> list[tuple[str, str]]:
+        """Return the tables, of those named, and the keys that a definition has; it is given itself or by its key.
 
         Raises:
             DefinitionError: the definition is not registered.
         """
-        name = next((known for known, definition in table.items() if definition is key), key)
-        removed = table.pop(name, None)
-        if removed is None:
-            raise DefinitionError(f"{key!r} is not registered")
+        found = [
+            (name, key)
+            for name in names
+            for key, definition in self.registered(name).items()
+            if definition is given or key == given
+        ]
+        if not found:
+            raise DefinitionError(f"{given!r} is not registered")
+        return found
+
+    def remove(self, given: object, *names: str) -> None:
+        """Remove a definition from the first of some tables that has it; it is given itself or by its key.
+
+        Raises:
+            DefinitionError: the definition is not registered.
+        """
+        name, key = self.find(given, *names)[0]
+        removed = getattr(self, name).pop(key, None) or self.disabled[name].pop(key)
         if self.forget is not None:
             self.forget(removed)
         self.changed()
 
+    def set_enabled(self, name: str, key: str, *, enabled: bool) -> bool:
+        """Serve a definition, or no longer serve it; return whether this changed anything."""
+        table, disabled = getattr(self, name), self.disabled[name]
+        if (key in table) == enabled:
+            return False
+        if enabled:
+            setattr(self, name, self._ordered(name, {**table, key: disabled.pop(key)}))
+        else:
+            disabled[key] = table.pop(key)
+        self.changed()
+        return True
+
+    def selected(self, is_selected: Callable[[Definition[..., Any]], bool]) -> Registry:
+        """Return a registry with the served definitions that a function selects, as they are now."""
+        chosen = Registry()
+        chosen.entry_of, chosen.has_visibility, chosen.edition = self.entry_of, self.has_visibility, self.edition
+        for name in self.disabled:
+            table = {key: one for key, one in list(getattr(self, name).items()) if is_selected(one)}
+            setattr(chosen, name, table)
+        for method, listing in self.listings.items():
+            chosen.listings[method].page_size = listing.page_size
+        return chosen
+
     def changed(self) -> None:
         """Discard the cached pages of all lists, and call `notify`."""
+        self.edition += 1
         for listing in self.listings.values():
             listing.clear()
         if self._notify is not None:

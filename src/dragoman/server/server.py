@@ -51,6 +51,7 @@ from dragoman.server.settings import (
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
+    from dragoman.server.dispatch.tags import Tags
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions
     from dragoman.server.http.views import Headers, HttpReply, ViewService
@@ -94,6 +95,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     _views: ViewService | None = None
     _notification_offer: eras.Offer | None = None
     """The offer that opens notifications of clients; None if no extension handles a notification."""
+    around_methods: frozenset[str] = frozenset()
+    """The methods of requests that extensions surround, or that depend on who may see a definition."""
     _is_checked = False
     _warned = False
 
@@ -255,6 +258,12 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         """
         with self._deriving:
             self._is_checked = False
+            around: frozenset[str] = frozenset() if self.installed is None else self.installed.around_methods
+            if self.registry.has_visibility:
+                from dragoman.server.dispatch.visibility import VISIBILITY_METHODS
+
+                around |= VISIBILITY_METHODS
+            self.around_methods = around
             self.settings = self._merged(self._configuration)
             self.middleware_chain = composed(self.middlewares, self.settings)
             completes = self.completer is not None or self.registry.completes
@@ -400,7 +409,9 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         return DuplexConnection(self, FunctionSink(send) if callable(send) else send)
 
     @overload
-    def run(self, transport: Literal["stdio"] = "stdio") -> None: ...
+    def run(
+        self, transport: Literal["stdio"] = "stdio", *, include_tags: Tags = None, exclude_tags: Tags = None
+    ) -> None: ...
     @overload
     def run(self, transport: Http, **options: Unpack[HttpOptions]) -> None: ...
     def run(self, transport: str = "stdio", **options: Unpack[HttpOptions]) -> None:
@@ -409,7 +420,7 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         Example:
             server.run("http", port=8000, workers=4)
 
-        HTTP takes `host`, `port`, `workers` and the options of `asgi`; stdio takes none.
+        HTTP takes `host`, `port`, `workers` and the options of `asgi`; stdio takes `include_tags` and `exclude_tags`.
 
         Raises:
             DefinitionError: there is no such transport, an option has an invalid value, or `check` fails.
@@ -435,6 +446,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         allowed_origins: str | Iterable[str] | None = None,
         max_subscriptions: int | None = 10_000,
         auth: Auth | None = None,
+        include_tags: Tags = None,
+        exclude_tags: Tags = None,
     ) -> AsgiApp:
         """Return an ASGI application that serves Streamable HTTP; serve it alone or mount it.
 
@@ -446,7 +459,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         `session_idle_timeout` is the number of seconds after which an idle session expires. `max_event_bytes` bounds
         the events that the server keeps for clients that resume their streams. `allowed_hosts` are the values of
         `Host` to serve beside loopback names, and `allowed_origins` the origins of web pages that may send requests.
-        `auth` verifies the sender of a request (see `Auth`).
+        `auth` verifies the sender of a request (see `Auth`). The application serves only definitions that have at least
+        one of the `include_tags`, and none of the `exclude_tags`.
 
         Raises:
             DefinitionError: an option has an invalid value.

@@ -15,6 +15,7 @@ from dragoman.protocol import jsonrpc
 from dragoman.runtime.callables import did_you_mean
 from dragoman.server.dispatch.opening import open_call, open_notification
 from dragoman.server.dispatch.runner import refusal, run_notification, whole_answer
+from dragoman.server.dispatch.tags import Tags, with_tags
 from dragoman.server.request.call import NO_CHANNEL, Session
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class HttpOptions(TypedDict, total=False):
     """The greatest number of subscriptions (10,000); None: no limit."""
     auth: Auth | None
     """Verifies the sender of a request."""
+    include_tags: Tags
+    """Serve only definitions that have at least one of these tags; also for stdio."""
+    exclude_tags: Tags
+    """Serve no definition that has one of these tags; also for stdio."""
 
 
 _TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamablehttp": "http"}
@@ -81,7 +86,7 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
-        run_stdio(server)
+        run_stdio(with_tags(server, given.get("include_tags"), given.get("exclude_tags")))
         return
     listening = {option: given.pop(option, default) for option, default in _LISTEN_DEFAULTS.items()}
     check_options(listening)
@@ -109,7 +114,7 @@ def _refuse_unknown(transport: str, options: Mapping[str, Any]) -> None:
         if option not in known:
             remedy = did_you_mean(option, known) or f"; there are {', '.join(known)}"
             raise TypeError(f"server.run() has no option {option!r}{remedy}")
-        if transport == "stdio":
+        if transport == "stdio" and option not in ("include_tags", "exclude_tags"):
             raise TypeError(
                 f'The option {option!r} is one of HTTP, and server.run() serves stdio: write run("http", {option}=...),'
                 " or leave it out"
@@ -188,6 +193,7 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
         ConfigError: the store reaches other machines, and the server has no secret.
     """
     check_options(options)
+    server = with_tags(server, options["include_tags"], options["exclude_tags"])
     server.require_shared_secret()
     from dragoman.server.http.head import Guard
     from dragoman.server.http.service import HttpService

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -525,8 +525,15 @@ async def test_a_tool_that_reads_what_was_not_accepted_tells_the_model_so(era):
 @pytest.mark.covers("ELI-06")
 @pytest.mark.parametrize(
     ("kind", "given", "value"),
-    [(str, "Ada", "Ada"), (int, 3, 3), (float, 0.5, 0.5), (bool, True, True), (Colour, "red", Colour.RED)],
-    ids=["str", "int", "float", "bool", "enum"],
+    [
+        (str, "Ada", "Ada"),
+        (int, 3, 3),
+        (float, 0.5, 0.5),
+        (bool, True, True),
+        (Colour, "red", Colour.RED),
+        (Literal["red", "blue"], "blue", "blue"),
+    ],
+    ids=["str", "int", "float", "bool", "enum", "literal"],
 )
 async def test_a_single_field_is_asked_for_as_a_form_of_it(era, kind, given, value):
     async def handler(ctx: Context) -> str:

@@ -586,12 +586,21 @@ def test_a_context_called_ctx_needs_no_annotation():
 
 
 def test_a_method_without_its_object_and_a_class_are_refused_with_the_remedy():
-    with pytest.raises(DefinitionError, match="belongs to no object yet; register the method of an object instead"):
+    remedy = r"register the method of an object instead, after the class, such as server\.tool\(thing\.get\)"
+    with pytest.raises(DefinitionError, match=f"belongs to no object yet; {remedy}"):
 
         class Desk:
             @tool
             def get(self, city: str) -> str:
                 return city
+
+    with pytest.raises(DefinitionError, match=r"after the class, such as server\.tool\(Thing\.open\)"):
+
+        class Shop:
+            @tool
+            @classmethod
+            def open(cls) -> str:
+                return "open"
 
     with pytest.raises(DefinitionError, match=r"Trip is a class, .* let the class extend dragoman\.Tool"):
         tool(Trip)
@@ -720,3 +729,36 @@ def test_an_rpc_error_that_a_tool_raises_is_still_its_answer():
         raise RpcError(-31999, "On fire")
 
     assert ask(server, "tools/call", {"name": "get"})["error"] == {"code": -31999, "message": "On fire"}
+
+
+def test_methods_of_an_object_and_of_a_class_are_tools_prompts_and_resources():
+    class Desk:
+        city = "Oslo"
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def where(self, floor: int) -> str:
+            """Says where the desk is."""
+            return f"{self.name}, floor {floor}"
+
+        async def greet(self) -> str:
+            return f"Hello from {self.name}"
+
+        @classmethod
+        def town(cls) -> str:
+            return cls.city
+
+    desk, server = Desk("front"), Server()
+    server.tool(desk.where)
+    server.add_tool(Desk.town)
+    server.tool("back", description="Another.")(Desk("back").where)
+    server.prompt(desk.greet)
+    server.resource("desk://front")(desk.greet)
+    assert text(call(server, "where", floor=2)) == "front, floor 2"
+    assert text(call(server, "town")) == "Oslo"
+    assert text(call(server, "back", floor=3)) == "back, floor 3"
+    [where, *_] = ask(server, "tools/list", {})["result"]["tools"]
+    assert (where["description"], list(where["inputSchema"]["properties"])) == ("Says where the desk is.", ["floor"])
+    prompt = ask(server, "prompts/get", {"name": "greet"})["result"]["messages"][0]["content"]["text"]
+    assert prompt == ask(server, "resources/read", {"uri": "desk://front"})["result"]["contents"][0]["text"]

@@ -1,8 +1,9 @@
 """Mistakes that both type checkers find: each line with the mark, and no other."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from dragoman import AsyncChat, AsyncClient, Chat, Client, Clients, Context, Server, ToolResult
+from dragoman import AsyncChat, AsyncClient, Chat, Client, Clients, Context, File, Image, Server, ToolResult
 from dragoman.client import Approval, ElicitationRequest, SamplingRequest
 from dragoman.server.middleware import Concurrency, MaxResult, RateLimit, RequestTimeout
 
@@ -65,10 +66,32 @@ def config() -> str:
     return ""
 
 
+@server.tool(visible=lambda: True)  # error
+def unseen(city: str) -> str:
+    return city
+
+
+@server.tool(tags=3)  # error
+def tagged(city: str) -> str:
+    return city
+
+
+@server.prompt(enabled="no")  # error
+def disabled(city: str) -> str:
+    return city
+
+
+server.asgi(include_tags=3)  # error
+server.run(exclude_tags=3)  # error
+server.enable(5)  # error
+server.disable("tagged", kind="resourse")  # error
+server.expose_as_tools(tools=True)  # error
 hurry(city=3)  # error
 server.add_tool("hurry")  # error
 server.add_resource(hurry)  # error
 ToolResult(3.5)  # error
+Image("chart.png")  # error
+File(3)  # error
 
 
 @server.tool
@@ -77,6 +100,8 @@ async def book(city: str, ctx: Context) -> str:
     answer.content.nope  # error
     name = await ctx.elicit("Whose name?", str)
     name.content.nights  # error
+    (await ctx.elicit("Which?", Literal["a", "b"])).content.nights  # error
+    await ctx.elicit("Which?", 5)  # error
     nights: int = await ctx.step("nights", lambda: "three")  # error
     await ctx.step("nights", 3)  # error
     await ctx.log("loud", "Booking")  # error

@@ -1,6 +1,7 @@
 """What a call gives back: types of results, structured content and its schema, errors of tools."""
 
 from dataclasses import dataclass
+from datetime import date
 from typing import TypedDict
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from msgspec import Raw
 from pydantic import BaseModel
 
-from dragoman import AsyncClient, Client, Clients, Server, ToolError, ValidationError, types
+from dragoman import AsyncClient, Client, Clients, DefinitionError, Server, ToolError, ValidationError, types
 from dragoman.client import CallResult
 from dragoman.client.results import FurtherResult, read
 from scenarios.http_peer import scenario
@@ -267,6 +268,12 @@ class NumberDict(TypedDict):
     n: int
 
 
+@dataclass
+class Booked:
+    number: NumberModel
+    on: date
+
+
 @pytest.mark.parametrize(
     ("kind", "value"), [(Number, Number(3)), (NumberModel, NumberModel(n=3)), (NumberDict, {"n": 3}), (dict, {"n": 3})]
 )
@@ -304,6 +311,49 @@ def test_content_that_is_not_of_the_type_is_an_error(result, message, kind):
     found = CallResult.of(types.decode(raw(result), types.CallToolResult))
     with pytest.raises(ValidationError, match=message):
         found.of_type(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (int, 3),
+        (bool, True),
+        (list[int], [1, 2]),
+        (list[Number], [Number(1)]),
+        (Booked, Booked(NumberModel(n=1), date(2026, 7, 28))),
+    ],
+)
+async def test_values_of_every_kind_are_read_as_their_type(kind, expected):
+    server = Server("values")
+
+    @server.tool
+    def get() -> kind:  # type: ignore[valid-type]
+        return expected
+
+    async with AsyncClient(server) as client:
+        assert (await client.call_tool("get", result_type=kind)).structured == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "path", "reason"),
+    [
+        (dict[str, list[int]], {"a": [1, "x"]}, "['a'][1]", "Expected `int`, got `str`"),
+        (list[NumberModel], [{"n": 1}, {"n": "x"}], "[1].n", "valid integer"),
+        (Booked, {"number": {"n": 1}}, "on", "Missing required field"),
+        (int, "5", "$", "Expected `int`, got `str`"),
+    ],
+)
+def test_the_place_that_is_not_of_the_type_is_named(kind, value, path, reason):
+    found = CallResult.of(types.decode(raw({"content": [], "structuredContent": value}), types.CallToolResult))
+    with pytest.raises(ValidationError, match=reason) as caught:
+        found.of_type(kind)
+    assert caught.value.path == path
+
+
+def test_a_type_that_json_cannot_have_is_refused():
+    found = CallResult.of(types.decode(raw({"content": [], "structuredContent": {}}), types.CallToolResult))
+    with pytest.raises(DefinitionError, match=r"result_type: .* cannot be read from JSON"):
+        found.of_type(type(lambda: None))
 
 
 def test_a_failure_is_of_no_type():

@@ -70,7 +70,7 @@ def test_whoever_keeps_the_registry_is_told_of_every_change():
     changes = []
     registry = Registry(notify=lambda: changes.append(None))
     added = registry.add_tool(NamedTool)
-    registry.remove(registry.tools, added)
+    registry.remove(added, "tools")
     registry.page_size = 3
     assert len(changes) == 3
 
@@ -95,5 +95,5 @@ def test_the_registry_knows_whether_anything_is_completed():
     assert not registry.completes
     template.complete("x")(lambda value: [value])
     assert registry.completes
-    registry.remove(registry.templates, template)
+    registry.remove(template, "templates")
     assert not registry.completes

@@ -8,15 +8,18 @@ from typing import Any
 
 from dragoman.cli.server_file import load_server, split_target
 from dragoman.errors import DragomanError
+from dragoman.server.dispatch.tags import with_tags
 from dragoman.transports.stdio.serving import claim, run_stdio
 
 _HTTP_OPTIONS: dict[str, Callable[[str], Any]] = {"--host": str, "--port": int, "--path": str, "--workers": int}
+_TAG_OPTIONS = ("--include-tags", "--exclude-tags")
 
 
-def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None] | None:
-    """Return the target and the HTTP options (None for stdio), or None if the usage is wrong."""
+def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None, dict[str, Any]] | None:
+    """Return the target, the HTTP options (None for stdio) and the options of tags, or None if the usage is wrong."""
     targets: list[str] = []
     options: dict[str, Any] = {}
+    tags: dict[str, Any] = {}
     is_http = False
     left = iter(words)
     for word in left:
@@ -26,26 +29,29 @@ def parse(words: Sequence[str]) -> tuple[str, dict[str, Any] | None] | None:
                 options[name.removeprefix("--")] = _HTTP_OPTIONS[name](value if equals else next(left, ""))
             except ValueError:
                 return None
+        elif name in _TAG_OPTIONS:
+            tags[name.removeprefix("--").replace("-", "_")] = (value if equals else next(left, "")).split(",")
         elif word == "--http":
             is_http = True
         else:
             targets.append(word)
-    if len(targets) != 1 or targets[0].startswith("-") or "" in options.values() or (options and not is_http):
+    given = [*options.values(), *(tag for several in tags.values() for tag in several)]
+    if len(targets) != 1 or targets[0].startswith("-") or "" in given or (options and not is_http):
         return None
-    return targets[0], options if is_http else None
+    return targets[0], options if is_http else None, tags
 
 
-def run(target: str, http: dict[str, Any] | None = None) -> None:
+def run(target: str, http: dict[str, Any] | None, tags: dict[str, Any]) -> None:
     """Serve the server that a file defines."""
     # The streams are claimed before the import of the file, so that its prints go to stderr.
     streams = claim() if http is None else None
     server = load_server(*split_target(target))
     try:
         if http is not None:
-            server.run("http", **http)
+            server.run("http", **http, **tags)
             return
         server.check()
         server.require_shared_secret()
     except DragomanError as error:
         sys.exit(f"dragoman: {error}")
-    run_stdio(server, streams=streams)
+    run_stdio(with_tags(server, tags.get("include_tags"), tags.get("exclude_tags")), streams=streams)

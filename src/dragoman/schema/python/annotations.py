@@ -416,8 +416,8 @@ class Codec:
             raise DefinitionError(f"{subject}: {error}") from None
         self.schema = rooted(self._shape.schema, walk.definitions)
 
-    def convert(self, value: Any) -> Any:
-        """Return the Python value of plain JSON; a value that does not fit is first repaired by `coerce`.
+    def convert(self, value: Any, *, repairs: bool = True) -> Any:
+        """Return the Python value of plain JSON; with `repairs`, `coerce` first repairs a value that does not fit.
 
         Raises:
             ValidationError: the value does not fit; the message lists every place.
@@ -425,7 +425,7 @@ class Codec:
         try:
             return self._shape.convert(value)
         except msgspec.ValidationError:
-            repaired = coerce(value, self.schema)
+            repaired = coerce(value, self.schema) if repairs else value
         try:
             return self._shape.convert(repaired)
         except msgspec.ValidationError:

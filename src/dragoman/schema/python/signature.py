@@ -321,7 +321,9 @@ class _Inspection:
             self._add_injected(parameter, source)
         elif annotation is _EMPTY and parameter.name in _UNBOUND and not self.slots:
             self._refuse(
-                parameter, "it is a method that belongs to no object yet; register the method of an object instead"
+                parameter,
+                "it is a method that belongs to no object yet; register the method of an object instead, after the"
+                f" class, such as server.tool(thing.{self.name.rpartition('.')[2]})",
             )
         else:
             self._add_client_parameter(parameter, Any if annotation is _EMPTY else annotation)

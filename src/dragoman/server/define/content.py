@@ -4,57 +4,118 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from os import PathLike
-from typing import Any, get_args
+from os import PathLike, fspath
+from typing import Any, ClassVar, Self, cast, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman import types
+from dragoman.errors import DragomanError
 from dragoman.server.wire_objects import wire_object
 from dragoman.types.content import Block
 
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml")
+MAX_FILE_BYTES = 16 * 1024 * 1024
+"""The greatest size of a file that a tool or prompt returns by its path."""
+
+
+class FileUnread(DragomanError):
+    """A value holds a file that must be read before the value can become content blocks."""
 
 
 class _Media(Struct, frozen=True):
-    data: bytes
-    mime_type: str
+    data: bytes | None = None
+    mime_type: str | None = None
     annotations: types.Annotations | None = None
     meta: types.Json | None = None
+    path: str | PathLike[str] | None = None
+
+    _default_type: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if (self.data is None) == (self.path is None):
+            raise TypeError(f"{name} takes data or path=..., one of them")
+        if self.data is not None and not isinstance(self.data, bytes | bytearray | memoryview):
+            raise TypeError(f"The data of {name} must be bytes; give the path of a file as {name}(path=...)")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.mime_type}: {len(self.data)} bytes>"
+        kind, held = self._default_type, f"{len(self.data or b'')} bytes"
+        if self.path is not None:
+            kind, held = "of any kind", repr(fspath(self.path))
+        return f"<{type(self).__name__} {self.mime_type or kind}: {held}>"
 
-    def base64(self) -> str:
-        return b64encode(self.data).decode("ascii")
+    @property
+    def is_unread(self) -> bool:
+        return self.path is not None
+
+    def read(self) -> Self:
+        """Return the media with the data of its file; media without a path are returned as they are."""
+        if self.path is None:
+            return self
+        kind = self._default_type.partition("/")[0]
+        mime_type = self.mime_type or _guessed_type(fspath(self.path))
+        if mime_type is None or (self.mime_type is None and not mime_type.startswith(f"{kind}/")):
+            raise ValueError(f"{fspath(self.path)!r} is not the name of a known type of {kind}; give mime_type=")
+        return replace(self, data=_read_file(self.path), path=None, mime_type=mime_type)
+
+    def _fields(self) -> tuple[str, str]:
+        """Return the data in base64, and its MIME type."""
+        read = self.read()
+        return b64encode(read.data or b"").decode("ascii"), read.mime_type or self._default_type
 
 
 class Image(_Media, frozen=True):
     """An image that a tool or prompt returns.
 
     Example:
-        return Image(png_bytes, "image/png")
+        return Image(png_bytes)
+        return Image(path="chart.png")
+
+    The server reads the file of `path` when the tool returns. `mime_type` is by default derived from the name of the
+    file; for data it is "image/png".
+
+    Raises:
+        TypeError: both or neither of data and path are given, or the data is not bytes.
     """
 
-    mime_type: str = "image/png"
+    _default_type: ClassVar[str] = "image/png"
 
     def block(self) -> types.ImageContent:
-        """Return the content block."""
-        return types.ImageContent(self.base64(), self.mime_type, annotations=self.annotations, meta=self.meta)
+        """Return the content block.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: the file is too large, or its type is unknown.
+        """
+        return types.ImageContent(*self._fields(), annotations=self.annotations, meta=self.meta)
 
 
 class Audio(_Media, frozen=True):
     """An audio clip that a tool or prompt returns.
 
     Example:
-        return Audio(wav_bytes, "audio/wav")
+        return Audio(wav_bytes)
+        return Audio(path="hello.mp3")
+
+    The server reads the file of `path` when the tool returns. `mime_type` is by default derived from the name of the
+    file; for data it is "audio/wav".
+
+    Raises:
+        TypeError: both or neither of data and path are given, or the data is not bytes.
     """
 
-    mime_type: str = "audio/wav"
+    _default_type: ClassVar[str] = "audio/wav"
 
     def block(self) -> types.AudioContent:
-        """Return the content block."""
-        return types.AudioContent(self.base64(), self.mime_type, annotations=self.annotations, meta=self.meta)
+        """Return the content block.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: the file is too large, or its type is unknown.
+        """
+        return types.AudioContent(*self._fields(), annotations=self.annotations, meta=self.meta)
 
 
 class File(Struct, frozen=True):
@@ -80,20 +141,36 @@ class File(Struct, frozen=True):
         held = f"{len(self.data)} bytes" if isinstance(self.data, bytes) else repr(str(self.data))
         return f"<File {self.mime_type or 'of any kind'}: {held}>"
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether the data is the path of a file."""
+        return isinstance(self.data, str | PathLike)
+
+    def read(self) -> File:
+        """Return the file with its data; a file that has its data is returned as it is.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: the file is too large.
+        """
+        if not isinstance(self.data, str | PathLike):
+            return self
+        from pathlib import Path
+
+        return replace(self, data=_read_file(self.data), name=self.name or Path(self.data).name)
+
     def block(self) -> types.EmbeddedResource:
         """Return the content block.
 
         Raises:
             OSError: the file cannot be read.
+            ValueError: the file is too large.
         """
-        from mimetypes import guess_type
-        from pathlib import Path
         from urllib.parse import quote
 
-        path = None if isinstance(self.data, bytes) else Path(self.data)
-        name = self.name or ("file" if path is None else path.name)
-        mime_type = self.mime_type or guess_type(name)[0] or "application/octet-stream"
-        data = self.data if isinstance(self.data, bytes) else Path(self.data).read_bytes()
+        read = self.read()
+        data, name = cast("bytes", read.data), read.name or "file"
+        mime_type = self.mime_type or _guessed_type(name) or "application/octet-stream"
         contents = types.ResourceContents(self.uri or f"file:///{quote(name)}", mime_type)
         try:
             contents.text = data.decode() if mime_type.startswith(_TEXT_TYPES) else None
@@ -103,6 +180,54 @@ class File(Struct, frozen=True):
             contents.blob = b64encode(data).decode("ascii")
         return types.EmbeddedResource(contents, annotations=self.annotations, meta=self.meta)
 
+
+def _guessed_type(name: str) -> str | None:
+    from mimetypes import guess_type
+
+    return guess_type(name)[0]
+
+
+def _read_file(path: str | PathLike[str]) -> bytes:
+    """Return the bytes of a regular file; a pipe or a device could block, or never end.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the path is not a regular file, or the file is too large.
+    """
+    from pathlib import Path
+
+    file = Path(path)
+    if file.exists() and not file.is_file():
+        raise ValueError(f"{str(file)!r} is not a regular file")
+    with file.open("rb") as stream:
+        data = stream.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(
+            f"{str(file)!r} has more than {MAX_FILE_BYTES} bytes: return a ResourceLink to a resource or a web address"
+        )
+    return data
+
+
+async def read_files(value: Any) -> Any:
+    """Return a value of an author with the data of all its files, which are read in a thread."""
+    from dragoman.runtime.offload import offload
+
+    return await offload(_with_data, value)
+
+
+def _with_data(value: Any) -> Any:
+    if isinstance(value, Image | Audio | File):
+        return value.read()
+    if isinstance(value, list | tuple):
+        return [_with_data(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_data(part) if key in _HOLDERS else part for key, part in value.items()}
+    held = [name for name in _HOLDERS if name in getattr(value, "__struct_fields__", ())]
+    return replace(value, **{name: _with_data(getattr(value, name)) for name in held}) if held else value
+
+
+_HOLDERS = ("content", "messages")
+"""The fields of results and messages that hold content."""
 
 Piece = str | Image | Audio | File | types.ContentBlock | types.UnknownContent | types.ResourceContents | types.Json
 Content = Piece | Sequence[Piece] | None
@@ -116,6 +241,7 @@ def content_blocks(value: Any) -> list[types.ContentBlock]:
     """Return the content blocks of a value that an author returned.
 
     Raises:
+        FileUnread: the value holds a file by its path; `read_files` reads it.
         TypeError: the value cannot become content.
         ValueError: a block does not fit its type.
     """
@@ -162,6 +288,8 @@ def _block(value: Any) -> types.ContentBlock:
         # The block holds a plain `str`, because an object of a subclass may have no JSON form.
         return types.TextContent(value if type(value) is str else str.__str__(value))
     if isinstance(value, Image | Audio | File):
+        if value.is_unread:
+            raise FileUnread
         value = value.block()
     elif isinstance(value, types.ResourceContents):
         value = types.EmbeddedResource(value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypedDict, TypeVar
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from dragoman.schema.python import docstrings
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.binding import signature_of
 from dragoman.server.request.call import Call
+from dragoman.server.request.context import Context
 from dragoman.server.wire_objects import wire_objects
 
 P = ParamSpec("P")
@@ -40,6 +41,8 @@ else:
     Returned = R
 
 Listed = TypeVar("Listed")
+Visible = Callable[[Context], bool | Awaitable[bool]]
+"""Tells whether the caller of a request sees a definition; a plain function runs in the loop, so it must be quick."""
 Function = TypeVar("Function", bound=Callable[..., object])
 _OURS = "dragoman.server."
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -60,6 +63,12 @@ class DefinitionOptions(TypedDict, total=False):
     """The icons to show to people."""
     inline: bool
     """Run a `def` in the event loop, because it is quick and does not block."""
+    tags: Iterable[str]
+    """The tags by which `include_tags` and `exclude_tags` of `run` and `asgi` select; clients do not see them."""
+    enabled: bool
+    """Whether the server serves the definition before `server.enable` (True)."""
+    visible: Visible | None
+    """Tells by the `Context` whether the caller may list and use the definition; by default every caller may."""
 
 
 class Definition(Generic[Parameters, Returned]):
@@ -72,6 +81,12 @@ class Definition(Generic[Parameters, Returned]):
     meta: types.Json | None = None
     inline: bool = False
     """Run a `def` in the event loop, because it is quick and does not block."""
+    tags: Iterable[str] = ()
+    """The tags by which `include_tags` and `exclude_tags` select; clients do not see them."""
+    enabled: bool = True
+    """Whether a server that registers the definition serves it at first."""
+    visible: Visible | None = None
+    """Tells by the `Context` whether the caller may list and use the definition; None: every caller may."""
 
     _method: ClassVar[str]
     """The name of the method that a subclass implements, such as `call`."""
@@ -153,6 +168,7 @@ class Definition(Generic[Parameters, Returned]):
     def _adopt(self, function: Callable[..., Any], source: str, documentation: str | None) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise DefinitionError(f"{source}() cannot be served because it yields; return a list instead")
+        self._check_selection(source)
         self._function = function
         self.signature = signature_of(function)
         self.start = starter(function, in_place=self.signature.is_async or self.inline)
@@ -161,6 +177,14 @@ class Definition(Generic[Parameters, Returned]):
             self.description = documentation or self.signature.description
         self._compile()
         self._refuse_unlistable()
+
+    def _check_selection(self, source: str) -> None:
+        """Check the options that decide who may see the definition."""
+        if isinstance(self.tags, str) or not all(isinstance(tag, str) for tag in self.tags):
+            raise DefinitionError(f'The tags of {source} must be several texts, such as {{"admin"}}, not {self.tags!r}')
+        self.tags = frozenset(self.tags)
+        if self.visible is not None and not callable(self.visible):
+            raise DefinitionError(f"visible of {source} must be a function of the Context, not {self.visible!r}")
 
     def _compile(self) -> None:
         """Set `definition`, the entry in lists; a subclass overrides this."""
@@ -269,6 +293,12 @@ def _refuse_class(function: Any, kind: type[Any]) -> None:
         raise DefinitionError(
             f"{function.__name__} is a class, and a {what} is made of a function: decorate a function or a method of an"
             f" object, or let the class extend dragoman.{what} and give it to the server"
+        )
+    if isinstance(function, classmethod):
+        name = function.__name__
+        raise DefinitionError(
+            f"{name} is a class method that belongs to no class yet: register it after the class, such as"
+            f" server.tool(Thing.{name})"
         )
     if not callable(function):
         raise DefinitionError(f"{function!r} cannot be called: give a function")

@@ -14,7 +14,7 @@ from dragoman.runtime.callables import refuse_unknown
 from dragoman.schema.python.shapes import Problem
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completers
-from dragoman.server.define.content import content_blocks
+from dragoman.server.define.content import FileUnread, content_blocks, read_files
 from dragoman.server.define.definition import (
     Definition,
     DefinitionOptions,
@@ -86,8 +86,14 @@ class Prompt(Completable, Definition[Parameters, Returned]):
         return super().begin(call)
 
     def result(self, call: Call, value: object) -> object:  # noqa: ARG002
-        """Return the result for the function's value, or the value itself if it is `InputRequired`."""
-        return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
+        """Return the result for the function's value, or the value itself if it is `InputRequired`.
+
+        If the value holds files to read, the result is a coroutine that returns the value with their data.
+        """
+        try:
+            return value if isinstance(value, InputRequired) else prompt_result(value, self.description)
+        except FileUnread:
+            return read_files(value)
 
     def _refuse_missing(self, arguments: Raw | UnsetType) -> None:
         """Refuse arguments that lack a declared required argument, even if the function has a default for it."""

@@ -70,6 +70,8 @@ class _Readable(Definition[Parameters, Returned]):
         if isinstance(value, InputRequired):
             return value
         result = resource_result(value, call.request.params.uri, self.mime_type)
+        if self.visible is not None and result.cache_scope is None:
+            result.cache_scope = "private"
         return result if self.meta is None else _with_meta(result, self.meta)
 
 

@@ -18,6 +18,7 @@ from dragoman.schema.coerce import coerce
 from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.schema.walk import CHOICES, COMPOSED
+from dragoman.server.define.content import FileUnread, read_files
 from dragoman.server.define.definition import (
     Definition,
     DefinitionOptions,
@@ -152,6 +153,8 @@ class Tool(Definition[Parameters, Returned]):
     def result(self, call: Call, value: object) -> object:
         """Return the result for the tool's value, or the value itself if it is `InputRequired`.
 
+        If the value holds files to read, the result is a coroutine that returns the value with their data.
+
         Raises:
             TypeError: the value has no JSON form.
             ValidationError: the value does not fit the return annotation.
@@ -160,8 +163,12 @@ class Tool(Definition[Parameters, Returned]):
         output = self.output
         if not output.is_bare and not call.settings.validates_results:
             call.plain_result = plain = output.plain_result(value)
-            return output.result(value) if plain is None else plain
-        result = output.result(value)
+            if plain is not None:
+                return plain
+        try:
+            result = output.result(value)
+        except FileUnread:
+            return read_files(value)
         if call.settings.validates_results and isinstance(result, types.CallToolResult) and not result.is_error:
             try:
                 output.check(result)

@@ -8,7 +8,7 @@ coroutine that returns a result. If an author's function serves the request, the
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 Handler = Callable[["Server", Call], Any]
+Shown = TypeVar("Shown", bound=Definition[..., Any])
 
 
 def initialize(server: Server, call: Call) -> Any:
@@ -72,19 +73,23 @@ def list_page(server: Server, call: Call) -> Any:
     """Return a page of tools, prompts, resources or templates."""
     method, registry, installed = call.request.method.name, server.registry, server.installed
     is_scoped = call.scopes is not None and method == "tools/list" and registry.has_scopes
-    if is_scoped or (installed is not None and installed.hides):
+    if is_scoped or registry.has_visibility or (installed is not None and installed.hides):
         return _list_shown(server, call)
     return sealed_page(call, registry.listings[method])
 
 
 def _list_shown(server: Server, call: Call) -> Any:
-    """Return a page of the definitions that this client sees: tools whose scopes it has, and what extensions show."""
+    """Return a page of the definitions that this client sees, by scopes, by `visible` and by extensions.
+
+    The page is not cached, and only this client may cache it.
+    """
     method, registry, installed = call.request.method, server.registry, server.installed
     scopes = call.scopes if method.name == "tools/list" else None
     shown = [
         definition
         for definition in registry.listed(method.name)
         if (scopes is None or scopes.issuperset(definition.scopes))
+        and definition not in call.hidden
         and (installed is None or installed.shows(call, definition))
     ]
     entries = registry.entries(method.name, shown, call.request.caller.version)
@@ -146,9 +151,9 @@ def call_tool(server: Server, call: Call) -> None:
     """Set the tool of a `tools/call` request as its target."""
     params, scopes = call.request.params, call.scopes
     tool = server.registry.tools.get(params.name)
-    if tool is None:
-        tools = list(server.registry.tools.items())
-        permitted = [name for name, known in tools if scopes is None or scopes.issuperset(known.scopes)]
+    if tool is None or tool in call.hidden:
+        tools = _shown(server.registry.tools, call)
+        permitted = [name for name, known in tools.items() if scopes is None or scopes.issuperset(known.scopes)]
         raise _unknown("tool", params.name, permitted)
     if scopes is not None and not scopes.issuperset(tool.scopes):
         raise InsufficientScope(tool.scopes)
@@ -158,33 +163,52 @@ def call_tool(server: Server, call: Call) -> None:
 def get_prompt(server: Server, call: Call) -> None:
     """Set the prompt of a `prompts/get` request as its target."""
     params = call.request.params
-    call.target, call.arguments = _prompt(server, params.name), params.arguments
+    call.target, call.arguments = _prompt(server, call, params.name), params.arguments
 
 
-def _prompt(server: Server, name: str) -> AnyPrompt:
-    prompt = server.registry.prompts.get(name)
-    if prompt is None:
-        raise _unknown("prompt", name, list(server.registry.prompts))
-    return prompt
+def _prompt(server: Server, call: Call, name: str) -> AnyPrompt:
+    prompts = _shown(server.registry.prompts, call)
+    if name not in prompts:
+        raise _unknown("prompt", name, list(prompts))
+    return prompts[name]
+
+
+def _shown(table: dict[str, Shown], call: Call) -> dict[str, Shown]:
+    """Return the definitions of a table that the caller sees."""
+    if not call.hidden:
+        return table
+    return {key: definition for key, definition in list(table.items()) if definition not in call.hidden}
 
 
 def read_resource(server: Server, call: Call) -> Any:
     """Set the resource or template of a `resources/read` request as its target, or call `on_read_resource`."""
     uri = call.request.params.uri
+    if _is_hidden(server, call, uri):
+        raise ResourceNotFound(uri)
     reading = None if server.installed is None else server.installed.reading(call, uri)
     if reading is not None:
         return _read_by_author(reading, uri)
     if server.resource_reader is not None:
         return _read_by_author(server.resource_reader.invoke(call, uri), uri)
-    call.target = server.registry.resources.get(uri)
+    call.target = _shown(server.registry.resources, call).get(uri)
     if call.target is not None:
         return None
-    for template in list(server.registry.templates.values()):
+    for template in list(_shown(server.registry.templates, call).values()):
         variables = template.match(uri)
         if variables is not None:
             call.target, call.arguments = template, variables
             return None
     raise ResourceNotFound(uri)
+
+
+def _is_hidden(server: Server, call: Call, uri: str) -> bool:
+    """Tell whether every definition that serves a URI is hidden from the caller, and there is at least one."""
+    if not call.hidden:
+        return False
+    serving = [template for template in list(server.registry.templates.values()) if template.match(uri) is not None]
+    fixed = server.registry.resources.get(uri)
+    every: list[Any] = serving if fixed is None else [fixed, *serving]
+    return bool(every) and all(definition in call.hidden for definition in every)
 
 
 async def _read_by_author(reading: Coroutine[Any, Any, Any], uri: str) -> Any:
@@ -195,7 +219,7 @@ async def _read_by_author(reading: Coroutine[Any, Any, Any], uri: str) -> Any:
 async def complete(server: Server, call: Call) -> Any:
     """Complete an argument of a prompt or a variable of a template."""
     params: types.CompleteRequestParams = call.request.params
-    completers = _completers(server, params.ref)
+    completers = _completers(server, call, params.ref)
     arguments = (params.context.arguments if params.context else None) or {}
     completer = completers.find(params.argument.name)
     if completer is not None:
@@ -207,13 +231,13 @@ async def complete(server: Server, call: Call) -> Any:
     return completion_result(found)
 
 
-def _completers(server: Server, ref: types.PromptReference | types.ResourceTemplateReference) -> Completers:
+def _completers(server: Server, call: Call, ref: types.PromptReference | types.ResourceTemplateReference) -> Completers:
     if isinstance(ref, types.PromptReference):
-        return _prompt(server, ref.name).completers
-    for template in list(server.registry.templates.values()):
+        return _prompt(server, call, ref.name).completers
+    for template in list(_shown(server.registry.templates, call).values()):
         if template.uri_template == ref.uri or template.template.match(ref.uri) is not None:
             return template.completers
-    if ref.uri not in server.registry.resources:
+    if ref.uri not in _shown(server.registry.resources, call):
         raise InvalidParams(f"Unknown resource or template: {ref.uri}", {"uri": ref.uri})
     return Completers()
 
@@ -222,6 +246,8 @@ async def subscribe(server: Server, call: Call) -> Any:
     """Call the `on_subscribe` function, and then subscribe this client to a resource."""
     if call.channel.lacks_standalone_stream:
         raise MethodNotFound("resources/subscribe is not served here: there is no stream to tell of changes")
+    if _is_hidden(server, call, call.request.params.uri):
+        raise ResourceNotFound(call.request.params.uri)
     result = await _run_hook(call, server.subscriber)
     call.session.subscribe(call.request.params.uri)
     return result
@@ -247,6 +273,9 @@ async def listen(server: Server, call: Call) -> Any:
     honoured = honoured_filter(wanted, server.capabilities, fields)
     if server.installed is not None:
         honoured = await server.installed.honour(call, honoured)
+    if call.hidden and honoured.resource_subscriptions:
+        shown = [uri for uri in honoured.resource_subscriptions if not _is_hidden(server, call, uri)]
+        honoured = msgspec.structs.replace(honoured, resource_subscriptions=shown)
     subscription = Subscription(call.request.id, honoured, fields)
     await call.channel.listen(subscription)
     return subscription.result()

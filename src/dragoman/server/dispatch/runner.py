@@ -13,7 +13,8 @@ runner records the outcome in the call: `refusal` is the error that was sent, an
 
 A handler returns an unsealed result, sealed and cached bytes (`Raw`), or a coroutine that returns either. A handler
 whose request is served by an author's function sets `call.target` and `call.arguments` instead. The runner then calls
-`target.begin` and passes its value to `target.result`, in the same way for a `def` and an `async def`.
+`target.begin` and passes its value to `target.result`, in the same way for a `def` and an `async def`. If the value
+holds files to read, `target.result` returns a coroutine; its value goes to `target.result` again.
 
 Rejected: a coroutine for every request. Most responses are known at once, and a coroutine with its task costs more than
 such a response.
@@ -71,7 +72,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
         return _answer_later(call, server.middleware_chain(call))
     if call.rejection is not None:
         return _refuse(call, call.rejection)
-    if server.installed is not None and call.request.method.name in server.installed.around_methods:
+    if server.around_methods and call.request.method.name in server.around_methods:
         return _answer_later(call, serve(call))
     value, error = _begin(call)
     if type(value) is CoroutineType or call.asking is not None:
@@ -81,8 +82,10 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     return _answer(call, value, error)
 
 
-async def run_detached(call: Call) -> Any:
+async def run_detached(call: Call, *, seals: bool = True) -> Any:
     """Run a detached call; return its result as the client would receive it, or the questions (`InputRequiredResult`).
+
+    Without `seals`, the result is that of the handler; a page of a list may be encoded bytes.
 
     Raises:
         RpcError: the error that the client would receive.
@@ -92,7 +95,7 @@ async def run_detached(call: Call) -> Any:
     call.settings = server.settings
     try:
         result = await (serve(call) if server.middleware_chain is None else server.middleware_chain(call))
-        if isinstance(result, types.InputRequiredResult):
+        if isinstance(result, types.InputRequiredResult) or not seals:
             return result
         _check_result_type(call, result)
         return _seal(server, result, call.request.caller.version)
@@ -147,6 +150,10 @@ async def serve(call: Call) -> Any:
     if call.rejection is not None:
         raise call.rejection
     installed, method = call.server.installed, call.request.method.name
+    if method in call.server.around_methods and call.server.registry.has_visibility:
+        from dragoman.server.dispatch.visibility import hidden_definitions
+
+        call.hidden = await hidden_definitions(call)
     if installed is None or method not in installed.around_methods:
         return await _serve_handler(call)
     try:
@@ -166,16 +173,14 @@ async def _serve_handler(call: Call) -> Any:
 async def _settle(call: Call, value: Any, error: BaseException | None, *, answers: bool = True) -> Any:
     """Await a handler, and run it again while it has questions; return the response, or the result if not `answers`."""
     while True:
-        if type(value) is CoroutineType:
-            try:
-                value = await value
-                if type(value) is CoroutineType:  # from a `def` that returned the coroutine of an `async def`
-                    value = await value
-                target = call.target
-                if target is not None:
+        try:
+            # A `def` may return the coroutine of an `async def`, and a result the coroutine that reads its files.
+            while type(value) is CoroutineType:
+                value, target = await value, call.target
+                if target is not None and type(value) is not CoroutineType:
                     value = target.result(call, value)
-            except BaseException as raised:
-                value, error = None, raised
+        except BaseException as raised:
+            value, error = None, raised
         if call.asking is not None or (type(value) is not types.CallToolResult and _asks(value, error)):
             try:
                 value, error = await settle(call, value, error), None

@@ -246,6 +246,8 @@ class Call(Struct, eq=False):
     """The encoded page of a list, while middleware works on the decoded page."""
     offered_task: OfferedTask | None = None
     """The task that an extension offers to the handler."""
+    hidden: frozenset[Any] = frozenset()
+    """The definitions whose `visible` refuses the caller, among those that the request may concern."""
     within: Any = None
     """The extension that runs a detached call; the call passes only through the extensions after it."""
 

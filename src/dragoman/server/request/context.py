@@ -20,6 +20,12 @@ from dragoman.server.request.facts import RequestFacts
 from dragoman.server.request.tool_task import BlockingToolTask, ToolTask
 
 if TYPE_CHECKING:
+    from types import UnionType
+    from typing import _SpecialForm
+
+    LiteralForm = _SpecialForm | UnionType
+    """A Literal of texts, as mypy and as pyright see it; neither tells which texts."""
+
     from dragoman.server.request.questions import ElicitResult, Messages, Question, SampleOptions
     from dragoman.server.request.state import BlockingHandlerState, HandlerState
 
@@ -215,6 +221,10 @@ class Context(RequestFacts):
     async def elicit(
         self, message: str, schema: Mapping[str, Any], *, key: str | None = None, timeout: float = TIMEOUT
     ) -> ElicitResult[dict[str, Any]]: ...
+    @overload
+    async def elicit(
+        self, message: str, schema: LiteralForm, *, key: str | None = None, timeout: float = TIMEOUT
+    ) -> ElicitResult[str]: ...
     async def elicit(self, message: str, schema: Any, *, key: str | None = None, timeout: float = TIMEOUT) -> Any:
         """Ask the user to fill in a form, and return the answer.
 
@@ -222,7 +232,7 @@ class Context(RequestFacts):
             name = await ctx.elicit("What is your name?", str)
 
         `schema` is a dataclass, TypedDict, Struct, pydantic model or flat JSON Schema. It may also be the type of a
-        single field, such as `str`, `int`, `bool` or an Enum.
+        single field, such as `str`, `int`, `bool`, a Literal or an Enum.
 
         In the stateless era the handler runs again from its start when the client has sent the answer. Use `step` for
         code that must run once. `key` names the question if the order of questions may change from run to run.

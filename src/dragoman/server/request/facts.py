@@ -80,7 +80,14 @@ class RequestFacts:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of the HTTP request, with case-insensitive names; empty for other transports."""
+        """The headers of the HTTP request, read-only, with case-insensitive names; empty for other transports.
+
+        Example:
+            tenant = ctx.headers.get("X-Tenant", "default")
+
+        `repr` masks the values that may be credentials. A task has no headers, because it may run in another process
+        after the request; read them before the task begins, and keep what the tool needs.
+        """
         if not self._call.headers:
             return NOTHING
         from dragoman.server.request.http_request import HeaderMapping

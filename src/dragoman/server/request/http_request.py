@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,9 +13,14 @@ from dragoman.auth.server.bearer import FORBIDDEN, UNAUTHORIZED, WELL_KNOWN, Bea
 from dragoman.auth.server.identity import Denial, Identity
 from dragoman.runtime.callables import invoke
 
+_CREDENTIALS = re.compile("auth|cookie|token|secret|key|password|session|signature|credential|assertion|jwt")
+
 
 class HeaderMapping(Mapping[str, str]):
-    """A mapping of headers with case-insensitive names; the values of a repeated header are joined by commas."""
+    """A mapping of headers with case-insensitive names; the values of a repeated header are joined by commas.
+
+    `repr` masks the values of headers that may hold credentials, such as `Authorization`, `Cookie` and `X-API-Key`.
+    """
 
     def __init__(self, lines: Iterable[tuple[bytes, bytes]]) -> None:
         self._values: dict[str, str] = {}
@@ -30,6 +36,9 @@ class HeaderMapping(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr({name: "***" if _CREDENTIALS.search(name) else value for name, value in self._values.items()})
 
 
 class HttpRequest(Struct, frozen=True, eq=False):

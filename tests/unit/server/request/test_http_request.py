@@ -16,6 +16,17 @@ def test_headers_are_found_in_whatever_case_and_repeated_ones_are_joined():
     assert headers.get("x-three") is None
 
 
+def test_headers_are_shown_without_what_may_be_a_credential():
+    names = ["Authorization", "Cookie", "X-API-Key", "Proxy-Authorization", "X-Access-Token", "Mcp-Session-Id"]
+    headers = HeaderMapping([(name.encode(), b"hunter2") for name in names] + [(b"X-Tenant", b"acme")])
+    assert repr(headers) == str(headers)
+    assert "hunter2" not in repr(headers)
+    assert "'x-tenant': 'acme'" in repr(headers)
+    assert [headers[name] for name in names] == ["hunter2"] * len(names)
+    with pytest.raises(TypeError):
+        headers["x-tenant"] = "other"  # type: ignore[index]
+
+
 def test_a_request_is_what_its_scope_says():
     request = HttpRequest.of(SCOPE)
     assert (request.method, request.path, request.scope["user"]) == ("POST", "/mcp", "ann")
