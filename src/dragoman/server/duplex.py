@@ -277,6 +277,8 @@ class DuplexConnection:
         try:
             await run_notification(call)
         finally:
+            if call.dependencies is not None:
+                await call.clean_up()
             self._running.pop(call, None)
 
     def _cancel(self, id: Any, reason: str | None) -> None:
@@ -295,7 +297,10 @@ class DuplexConnection:
         except (asyncio.CancelledError, GeneratorExit):  # other code ended the task: there is no response
             self._reply(id, b"")
         finally:
-            self._running.pop(id, None)
+            if call.dependencies is not None:
+                await call.clean_up()
+            if self._running.get(id) is call:  # the client may use the id again after the response
+                del self._running[id]
 
     def _reply(self, id: types.RequestId, answer: Answer) -> None:
         data = self._peer.finish(id, answer)

@@ -76,6 +76,8 @@ class CallsInFlight(set[Call]):
         try:
             return await work
         finally:
+            if call.dependencies is not None:
+                await call.clean_up()
             self.discard(call)
 
     async def finish(self, seconds: float) -> None:
@@ -261,8 +263,10 @@ class PostService:
                 await channel.wait_for_room()
             await exchange.answer(status, data, json=acceptable.json)
         finally:
-            self.in_flight.discard(call)
             exchange.on_gone = None
+            if call.dependencies is not None:
+                await call.clean_up()
+            self.in_flight.discard(call)
             if channel.was_used:
                 await channel.close()
 
@@ -430,8 +434,10 @@ class PostService:
             status = OK if data and call.refusal is None else self._status(call, channel.reader)
             await channel.answer(status, data, json=json)
         finally:
-            self.in_flight.discard(call)
             channel.close()
+            if call.dependencies is not None:
+                await call.clean_up()
+            self.in_flight.discard(call)
 
 
 def _require_no_stream(call: Call, acceptable: AcceptedTypes) -> AcceptedTypes:
