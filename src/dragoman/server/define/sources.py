@@ -5,7 +5,8 @@
 by the value before the function is called.
 
 The markers of other packages are known by their names and are never imported. A `Depends` of FastAPI is a dependency.
-FastAPI's other parameters have no meaning here, and are refused inside a dependency.
+FastAPI's other parameters have no meaning here, and are refused: a `Security` or a `Header` of FastAPI would otherwise
+become an argument that the client chooses.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Hashable, Mapping
 from types import UnionType
-from typing import Annotated, Any, ClassVar, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -179,9 +180,6 @@ class NamedArgument(NamedTuple):
 class Sources:
     """Finds the sources of the parameters of one function, which may take the context once."""
 
-    _known: ClassVar[Collection[str]] = ("Depends", "Query", "Path", "Body", "Form")
-    """The classes of FastAPI that parameters may have; all but `Depends` describe an argument of the client."""
-
     def __init__(self) -> None:
         self._takes_context: str | None = None
 
@@ -191,7 +189,7 @@ class Sources:
         Raises:
             DefinitionError: there is no value for the parameter; the message is the reason.
         """
-        _refuse_web_parameter(parameter, self._known)
+        _refuse_web_parameter(parameter)
         marked, marker = _marker(parameter)
         if marker is not None:
             return marker.source(marked)
@@ -223,8 +221,6 @@ class DependencySources(Sources):
 
     A `def` may take a `Context` here, because most dependencies only read the request.
     """
-
-    _known = ("Depends",)
 
     def __init__(self, arguments: Collection[str], owner: str, *, is_async: bool) -> None:
         super().__init__()
@@ -275,14 +271,14 @@ def _marker(parameter: inspect.Parameter) -> tuple[inspect.Parameter, Header | L
     return parameter, None
 
 
-def _refuse_web_parameter(parameter: inspect.Parameter, known: Collection[str]) -> None:
+def _refuse_web_parameter(parameter: inspect.Parameter) -> None:
     """Refuse what only FastAPI can fill in, such as its `Request` and its `Header`."""
     annotation = parameter.annotation
     parts = get_args(annotation) if get_origin(annotation) in {Annotated, *_UNIONS} else (annotation,)
     for part in (*parts, parameter.default):
         kind = part if isinstance(part, type) else type(part)
-        if kind.__module__.partition(".")[0] in _WEB_FRAMEWORKS and kind.__name__ not in known:
-            remedy = _REMEDIES.get(kind.__name__, "take the value as an argument of the tool, by its name")
+        if kind.__module__.partition(".")[0] in _WEB_FRAMEWORKS and kind.__name__ != "Depends":
+            remedy = _REMEDIES.get(kind.__name__, "take a plain argument of the tool instead")
             raise DefinitionError(f"{kind.__name__} of {kind.__module__} has no value here; {remedy}")
 
 

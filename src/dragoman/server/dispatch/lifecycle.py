@@ -4,8 +4,8 @@ The managers are the lifespans of the author, and then the `serving` hooks of ex
 process and event loop, because objects such as connections belong to one loop. Everything that serves the server in a
 loop is a user of the loop's scope: a connection, an HTTP application, a view. The first user enters the scope, and the
 last one leaves it. A user that has no end, such as a view of a framework, lasts as long as its loop. A loop that ends
-cancels its tasks or closes its async generators, and the scope is left then. The loop of the portal never ends; its
-scopes are left at the exit of the interpreter.
+cancels its tasks, and the scope is left then; a loop that only closes its async generators closes those of lifespans
+too. The loop of the portal never ends; its scopes are left at the exit of the interpreter.
 
 A scope has these states:
 
@@ -22,7 +22,7 @@ Rejected: the lifespan events of ASGI. A mounted application receives none, and 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -128,7 +128,7 @@ class Lifecycle:
         scope = None if loop is None else self._scopes.get(loop)
         if scope is None and self.lifespans:
             raise DragomanError(
-                "The lifespan of the server has not begun: serve it within `async with server.serving()`"
+                "The lifespan of the server has not begun: connect within `async with server.serving()`"
             )
         return {} if scope is None else scope.values
 
@@ -175,7 +175,6 @@ class Lifecycle:
                     scope.values[function] = await stack.enter_async_context(manager)
                 for manager in self._managers():
                     await stack.enter_async_context(manager)
-                await anext(scope.loop_end)
                 scope.entered.set_result(None)
                 with suppress(CancelledError):  # the loop ends, or a task group of a manager does
                     await scope.leave.wait()
@@ -190,8 +189,6 @@ class Lifecycle:
             scope.entered.cancel()
             scope.forget()
             self._scopes.pop(loop, None)
-            with suppress(RuntimeError):  # the loop closes it already
-                await scope.loop_end.aclose()
 
 
 class _Scope:
@@ -205,18 +202,9 @@ class _Scope:
         self.users: set[Any] = set()
         self.values: dict[LifespanFunction, object] = {}
         """The values of the lifespans."""
-        self.loop_end = self._stop_with_the_loop()
         self.entered: asyncio.Future[None] = loop.create_future()
         self.leave = asyncio.Event()
         self._kept_by: Portal | None = None
-
-    async def _stop_with_the_loop(self) -> AsyncGenerator[None]:
-        """Stop the scope when the loop closes its async generators, for a loop that does not cancel its tasks."""
-        try:
-            yield
-        finally:
-            if not self.task.done() and not self.leave.is_set():
-                await self.stop()
 
     def keep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let the portal stop the scope at the exit of the interpreter, if the loop is that of the portal."""
@@ -253,7 +241,9 @@ def _checked(function: Any) -> LifespanFunction:
     Raises:
         DefinitionError: it cannot; the message names the remedy.
     """
-    if not callable(function) or is_async(function) or inspect.isgeneratorfunction(inspect.unwrap(function)):
+    is_entered_once = hasattr(function, "__aenter__") and not isinstance(function, type)
+    is_blocking = inspect.isgeneratorfunction(inspect.unwrap(function))
+    if not callable(function) or is_async(function) or is_entered_once or is_blocking:
         raise DefinitionError(
             f"{function!r} cannot be a lifespan: write an `async def` that yields once, with or without"
             " @asynccontextmanager, and give the function itself"
