@@ -62,7 +62,7 @@ async def annotated(
 
 
 @server.tool
-def by_default(user: str = Depends(current_user), names: list[str] = Depends(session)) -> str:
+def by_default(user: str = Depends(current_user), names: list[str] = Depends(session)) -> str:  # noqa: B008
     return user.upper() + "".join(names)
 
 
