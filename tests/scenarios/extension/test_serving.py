@@ -112,9 +112,9 @@ class Program:
         self.path = folder / "program.py"
         self.path.write_text(textwrap.dedent(MODULE) + textwrap.dedent(code))
 
-    def run(self, lines: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, lines: str = "", *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-W", "error", self.path],
+            [sys.executable, "-W", "error", *options, self.path],
             input=lines,
             env=self.environment | environment,
             capture_output=True,
@@ -136,7 +136,8 @@ def test_stdio_begins_before_the_first_message_and_ends_after_the_last(tmp_path)
 
 
 @pytest.mark.covers("EXS-14", "DEP-01")
-def test_a_signal_ends_it_too(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_too(number, tmp_path):
     program = Program(tmp_path, "server.run()")
     child = subprocess.Popen(
         [sys.executable, "-W", "error", program.path],
@@ -148,7 +149,7 @@ def test_a_signal_ends_it_too(tmp_path):
         child.stdin.write(json.dumps(CALL).encode() + b"\n")
         child.stdin.flush()
         child.stdout.readline()
-        child.send_signal(signal.SIGTERM)
+        child.send_signal(number)
         assert child.wait(DEADLINE) == 0
     assert program.said() == WHOLE
 
@@ -160,6 +161,17 @@ def test_a_server_that_cannot_begin_does_not_serve_and_says_why(code, refuses, t
     finished = Program(tmp_path, code).run(json.dumps(CALL) + "\n", REFUSE=refuses)
     assert (finished.returncode, finished.stdout) == (1, "")
     assert "LookupError: there is no such template" in finished.stderr
+
+
+@pytest.mark.covers("DEP-01", "DEP-04")
+def test_the_command_begins_and_ends_it_too_and_says_why_it_cannot(tmp_path):
+    program = Program(tmp_path, "")
+    finished = program.run(json.dumps(CALL) + "\n", "-m", "dragoman", "run")
+    assert (finished.returncode, json.loads(finished.stdout)["result"]["content"][0]["text"]) == (0, "said")
+    assert program.said() == WHOLE
+    refused = program.run(json.dumps(CALL) + "\n", "-m", "dragoman", "run", REFUSE="lifespan")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "LookupError: there is no such template" in refused.stderr
 
 
 @pytest.mark.covers("EXS-14", "DEP-01")

@@ -12,6 +12,7 @@ import pytest
 
 from dragoman import AsyncClient, Context, DefinitionError, Depends, InvalidParams, Lifespan, Server, types
 from dragoman.server import Header
+from dragoman.server.http import post
 from dragoman.stores import Memory
 from faults.tasks.crew import until
 from scenarios.command.test_worker import started
@@ -151,6 +152,37 @@ async def test_over_http_the_answer_is_sent_before_the_clean_up_which_close_wait
     await closing
     await exchange.end()
     assert visits.happened == ["closing", "closed"]
+
+
+@pytest.mark.parametrize("version", [STATELESS, NEWEST])
+async def test_a_clean_up_that_does_not_end_does_not_hold_up_the_end_of_the_server(visits, version, monkeypatch):
+    monkeypatch.setattr(post, "STOP_SECONDS", 0.01)
+    closing, before = asyncio.Event(), asyncio.all_tasks()
+
+    async def stuck() -> AsyncIterator[str]:
+        yield "made"
+        closing.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            visits.happened.append("cancelled")
+
+    @visits.server.tool
+    async def say(first: Annotated[str, Depends(visits.session)], text: Annotated[str, Depends(stuck)]) -> str:
+        return text
+
+    app = visits.server.asgi()
+    peer = HttpPeer(app, version)
+    if version != STATELESS:
+        await peer.initialize()
+    exchange = peer.call("say")
+    await closing.wait()
+    await app.close(0.01)
+    assert (b"made" in exchange.body, visits.happened) == (True, ["open"])
+    for task in asyncio.all_tasks() - before:
+        task.cancel()
+        await asyncio.wait([task])
+    assert visits.happened == ["open", "cancelled", "close"]
 
 
 @pytest.mark.covers("DEP-08")

@@ -62,7 +62,7 @@ async def annotated(
 
 
 @server.tool
-def by_default(user: str = Depends(current_user), names: list[str] = Depends(session)) -> str:  # noqa: B008
+def by_default(user: str = Depends(current_user), names: list[str] = Depends(session)) -> str:
     return user.upper() + "".join(names)
 
 

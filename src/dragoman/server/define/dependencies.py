@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -51,6 +51,7 @@ from dragoman.server.request.call import Call
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _NOTHING_RAISED = (None, None, None)
+Manager = AbstractAsyncContextManager[Any] | AbstractContextManager[Any]
 Functions = Mapping[Hashable, Callable[..., object]]
 
 
@@ -125,7 +126,7 @@ class DependencyRun:
         self._providers = plan.providers
         self._arguments = dict(arguments)
         self._values: dict[Hashable, Any] = {}
-        self._entered: list[AbstractAsyncContextManager[Any] | AbstractContextManager[Any]] = []
+        self._entered: list[Manager] = []
         self._is_closed = False
         self._error: BaseException | None = None
         self._blocking: asyncio.Future[Any] | None = None
@@ -196,31 +197,45 @@ class DependencyRun:
         except Exception as failed:
             self._report(failed)
 
-    async def _leave_async(self, manager: AbstractAsyncContextManager[Any], *raised: Any) -> None:
+    async def _leave(self, manager: Manager, raised: Any) -> None:
+        if not isinstance(manager, AbstractAsyncContextManager):
+            # A cancellation must not withdraw a clean-up that waits for a thread.
+            await asyncio.shield(asyncio.ensure_future(offload(self._leave_blocking, manager, *raised)))
+            return
         try:
             await manager.__aexit__(*raised)
-        except (Exception, asyncio.CancelledError) as failed:
+        except Exception as failed:
             self._report(failed)
 
     def _report(self, failed: BaseException) -> None:
         self._call.server.report(failed, self._call, {"place": "the clean-up of a dependency"})
 
     async def close(self) -> None:
-        """Clean up in reverse order; an error of a clean-up is reported, because the response is sent already."""
+        """Clean up in reverse order; an error of a clean-up is reported, because the response is sent already.
+
+        Raises:
+            CancelledError: the task was cancelled meanwhile, because its loop ends; all is cleaned up nevertheless.
+        """
         self._is_closed = True
         if not self._entered or self._call.loop is None or not is_running_here(self._call.loop):
             return
+        cancelled = None
+        for step in self._closing():
+            try:
+                await step
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+    def _closing(self) -> Iterator[Awaitable[object]]:
         if self._blocking is not None:
-            await asyncio.wait([self._blocking])
-            retrieve_exception(self._blocking)
+            self._blocking.add_done_callback(retrieve_exception)
+            yield asyncio.wait([self._blocking])
         error, self._error = self._error, None
         raised = _NOTHING_RAISED if error is None else (type(error), error, error.__traceback__)
         while self._entered:
-            manager = self._entered.pop()
-            if isinstance(manager, AbstractAsyncContextManager):
-                await self._leave_async(manager, *raised)
-            else:
-                await offload(self._leave_blocking, manager, *raised)
+            yield self._leave(self._entered.pop(), raised)
 
 
 def _body(function: Any) -> Any:

@@ -338,7 +338,7 @@ async def test_what_a_thread_opens_after_the_cancellation_is_closed_by_the_threa
 @pytest.mark.covers("DEP-12")
 def test_a_cycle_is_refused_at_registration():
     def first(value): ...
-    def second(value=Depends(first)): ...  # noqa: B008
+    def second(value=Depends(first)): ...
 
     first.__defaults__ = (Depends(second),)
     with pytest.raises(DefinitionError, match=r"handler\(\) .* are a cycle, first -> second -> first"):
