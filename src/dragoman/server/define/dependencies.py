@@ -143,20 +143,21 @@ class DependencyRun:
                 value = asyncio.shield(value)
             return await resolved(value)
         except BaseException as error:
-            self._error = error
+            if self._entered:  # else nothing would clear the cycle of references that the error makes
+                self._error = error
             raise
 
     async def _resolved(self, value: Any) -> Any:
         if type(value) is Pending:
-            return await self._value(value.call, value.dependency)
+            return await self._value(value.dependency)
         return self._arguments[value.name] if type(value) is NamedArgument else value
 
-    async def _value(self, call: Call, dependency: Dependency) -> Any:
+    async def _value(self, dependency: Dependency) -> Any:
         key = dependency.key
         if dependency.use_cache and key in self._values:
             return self._values[key]
         provider = self._providers[key]
-        args, kwargs = provider.signature.bind_values((), call)
+        args, kwargs = provider.signature.bind_values((), self._call)
         given = [await self._resolved(value) for value in args]
         named = {name: await self._resolved(value) for name, value in kwargs.items()}
         value = await self._make(provider, given, named)

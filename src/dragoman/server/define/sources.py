@@ -149,7 +149,8 @@ def Depends(dependency: Callable[..., object] | None = None, *, use_cache: bool 
     `user: User = Depends(current_user)` means the same; this is why the type of the marker is Any. The function may be
     async, a generator that cleans up after its `yield`, or a class. Its parameters may be a context, a `Header`, a
     `Lifespan`, other dependencies, and arguments of the tool by name. Without a function, the type of the parameter is
-    called. One request has one value of a function, unless `use_cache` is False.
+    called. One request has one value of a function, unless `use_cache` is False. A generator cleans up after the
+    response was sent.
     """
     return Dependency(dependency, use_cache=use_cache)
 
