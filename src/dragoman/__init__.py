@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from dragoman.server.define.resources import Resource as Resource
     from dragoman.server.define.resources import ResourceTemplate as ResourceTemplate
     from dragoman.server.define.resources import resource as resource
+    from dragoman.server.define.sources import Depends as Depends
+    from dragoman.server.define.sources import Lifespan as Lifespan
     from dragoman.server.define.tool_results import ToolResult as ToolResult
     from dragoman.server.define.tools import Tool as Tool
     from dragoman.server.define.tools import tool as tool
@@ -76,8 +78,8 @@ else:
                 " ServerCrashed Timeout ToolError TransportError UrlElicitationRequired ValidationError"
             ),
             "server": (
-                "Audio BlockingContext Context Elicit ElicitResult ElicitUrl File Image InputRequired ListRoots Prompt"
-                " Resource ResourceTemplate Sample Server Tool ToolResult prompt resource tool"
+                "Audio BlockingContext Context Depends Elicit ElicitResult ElicitUrl File Image InputRequired Lifespan"
+                " ListRoots Prompt Resource ResourceTemplate Sample Server Tool ToolResult prompt resource tool"
             ),
         },
     )

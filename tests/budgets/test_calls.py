@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dragoman import Configuration, Server
+from dragoman import Configuration, Depends, Server
 from dragoman.stores import Memory
 
 MARGIN = 2
@@ -93,7 +93,17 @@ def with_middleware(server):
         return await call_next()
 
 
+async def lasting():
+    yield "value"
+
+
+def depending(made: str = Depends(lasting)) -> str:
+    return made
+
+
 def with_what_is_not_used(server):
+    server.lifespan(lasting)
+    server.tool(depending)
     server.method("acme/add")(lambda a: a)
     server.prompt(name="greet")(lambda: "hello")
     server.configuration = Configuration(exception_reporter=lambda error, info: None)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman import AsyncClient, Server
+from dragoman import AsyncClient, Depends, Server
 from dragoman.stores import Memory
 
 CALLS = 50
@@ -75,11 +75,26 @@ async def post(app, headers, body):
     return dict(sent[0]["headers"])
 
 
+async def opened():
+    yield "opened"
+
+
+def depending():
+    server = Server("sums", secret="a secret of sixteen", store=Memory())
+
+    @server.tool
+    async def add(a: int, b: int, text: str = Depends(opened)) -> int:
+        return a + b
+
+    return server
+
+
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_a_call_over_a_stream_leaves_nothing(era):
+@pytest.mark.parametrize("made", [sums, depending])
+def test_a_call_over_a_stream_leaves_nothing(era, made):
     async def measure():
         sent = []
-        connection = sums().connect(sent.append)
+        connection = made().connect(sent.append)
         params = ADD | ({"_meta": ENVELOPE} if era == "stateless" else {})
 
         async def call():

@@ -48,5 +48,12 @@ def test_a_server_that_serves_everything_to_everybody_loads_nothing_of_choosing(
     )
 
 
+def test_a_server_loads_the_making_of_dependencies_when_a_function_has_one():
+    made = "from dragoman import Depends, Server\nserver = Server()\n@server.tool\ndef add(a: int) -> int: return a\n"
+    name = "dragoman.server.define.dependencies"
+    assert name not in modules_after(made)
+    assert name in modules_after(f"{made}@server.tool\ndef b(made: int = Depends(lambda: 1)) -> int: return made")
+
+
 def test_a_server_is_imported_with_at_most_150_modules_beyond_the_interpreter():
     assert len(modules_after("from dragoman import Server") - modules_after("pass")) <= 150

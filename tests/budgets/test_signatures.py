@@ -26,11 +26,14 @@ ATTRIBUTES = "the options are the attributes of the class, and an author's class
 MACHINERY = "machinery of the server: the outcome is a value, or a coroutine that gives it"
 KEPT = "without a type, whatever JSON the handlers kept"
 READ_BY_EXTENSION = "whatever the extension reads of an entry"
-MOST_EXCEPTIONS = 44
+MOST_EXCEPTIONS = 47
 """Lowered when an exception goes."""
 EXCEPTIONS = {
     "dragoman.server.Context.server_context": "whatever the application gave to the server",
     "dragoman.server.BlockingContext.server_context": "whatever the application gave to the server",
+    "dragoman.server.Context.lifespan": "whatever the lifespan of the application opens",
+    "dragoman.server.BlockingContext.lifespan": "whatever the lifespan of the application opens",
+    "dragoman.server.Depends": "`user: User = Depends(f)` must pass, whatever kind of function `f` is",
     "dragoman.server.Context.state": "whatever JSON the handler gave as its state",
     "dragoman.server.BlockingContext.state": "whatever JSON the handler gave as its state",
     "dragoman.server.HandlerState.get": KEPT,

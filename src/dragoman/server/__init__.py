@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from dragoman.server.define.resources import Resource as Resource
     from dragoman.server.define.resources import ResourceTemplate as ResourceTemplate
     from dragoman.server.define.resources import resource as resource
+    from dragoman.server.define.sources import Depends as Depends
+    from dragoman.server.define.sources import Header as Header
+    from dragoman.server.define.sources import Lifespan as Lifespan
     from dragoman.server.define.tool_results import ToolResult as ToolResult
     from dragoman.server.define.tools import Tool as Tool
     from dragoman.server.define.tools import tool as tool
@@ -72,6 +75,7 @@ else:
             "request.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
             "define.resources": "Resource ResourceTemplate resource",
             "define.content": "Audio File Image",
+            "define.sources": "Depends Header Lifespan",
             "define.tool_results": "ToolResult",
             "server": "Server",
             "define.tools": "Tool tool",

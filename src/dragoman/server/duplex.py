@@ -277,7 +277,11 @@ class DuplexConnection:
         try:
             await run_notification(call)
         finally:
-            self._running.pop(call, None)
+            try:
+                if call.dependencies is not None:
+                    await call.clean_up()
+            finally:
+                self._running.pop(call, None)
 
     def _cancel(self, id: Any, reason: str | None) -> None:
         for subscription in [one for one in self._subscriptions if one.id == id]:
@@ -295,7 +299,12 @@ class DuplexConnection:
         except (asyncio.CancelledError, GeneratorExit):  # other code ended the task: there is no response
             self._reply(id, b"")
         finally:
-            self._running.pop(id, None)
+            try:
+                if call.dependencies is not None:
+                    await call.clean_up()
+            finally:
+                if self._running.get(id) is call:  # the client may use the id again after the response
+                    del self._running[id]
 
     def _reply(self, id: types.RequestId, answer: Answer) -> None:
         data = self._peer.finish(id, answer)

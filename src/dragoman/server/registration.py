@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
 from dragoman import types
@@ -14,6 +15,7 @@ from dragoman.server.define.binding import Hook
 from dragoman.server.define.definition import P, R, decorated, lists_options
 from dragoman.server.define.prompts import Prompt, PromptOptions
 from dragoman.server.define.resources import Resource, ResourceOptions, ResourceTemplate, resource
+from dragoman.server.define.sources import key_of
 from dragoman.server.define.tools import Tool, ToolOptions
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.dispatch.middleware import Chain, Middleware
@@ -66,6 +68,8 @@ class Registration:
         """The extensions of the server; None if it has none."""
         self.own_methods: tuple[Method, ...] = ()
         """The rows of the methods that `server.method` registered; they need no capability."""
+        self.overrides: dict[Hashable, Callable[..., object]] = {}
+        """The functions that replace dependencies and lifespans, such as in tests."""
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
@@ -167,6 +171,23 @@ class Registration:
             return function
 
         return register
+
+    def override(self, dependency: Callable[..., object], replacement: Callable[..., object]) -> ExitStack:
+        """Replace a dependency or a lifespan by another function, such as in a test.
+
+        Example:
+            with server.override(open_database, FakeDatabase):
+                client.call_tool("orders")
+
+        The replacement begins at once, and ends with the `with` block or with `close()` of the returned object. It may
+        have dependencies of its own.
+        """
+        key, undo = key_of(dependency), ExitStack()
+        before = {key: self.overrides[key]} if key in self.overrides else {}
+        undo.callback(self.overrides.update, before)
+        undo.callback(self.overrides.pop, key, None)
+        self.overrides[key] = replacement
+        return undo
 
     def on_complete(self, function: Function) -> Function:
         """Register a function of `(ref, argument, arguments)` that completes arguments without a completer.

@@ -33,7 +33,7 @@ from dragoman.server.declaration import (
 )
 from dragoman.server.define.definition import Definition, options_among
 from dragoman.server.define.tools import Tool
-from dragoman.server.dispatch.lifecycle import Lifecycle, WithLifecycle
+from dragoman.server.dispatch.lifecycle import Lifecycle, LifespanFunction, WithLifecycle
 from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
@@ -82,10 +82,11 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     functions to register. `server_context` is any object; handlers read it as `ctx.server_context`. `ttl_ms` and
     `cache_scope` are the cache hints of results that have none. `extensions` are objects of
     `dragoman.server.ServerExtension`, or a dict that maps the id of an extension to its settings; the server only
-    declares the extensions of a dict. `secret` seals request states, session ids and what the store keeps. `store` is
-    what the processes of the server share, by default a `dragoman.stores.Local`. `state_key` is a function of the
-    `Context` that says whose `ctx.user_state` a request uses. `strict_arguments` refuses arguments that a tool does
-    not have. `max_message_bytes` limits the size of a message on every transport.
+    declares the extensions of a dict. `lifespan` is a function that opens something before the server serves, and
+    closes it afterwards (see `server.lifespan`). `secret` seals request states, session ids and what the store keeps.
+    `store` is what the processes of the server share, by default a `dragoman.stores.Local`. `state_key` is a function
+    of the `Context` that says whose `ctx.user_state` a request uses. `strict_arguments` refuses arguments that a tool
+    does not have. `max_message_bytes` limits the size of a message on every transport.
 
     Raises:
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
@@ -121,6 +122,7 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         ttl_ms: int | None = None,
         cache_scope: types.CacheScope | None = None,
         extensions: Extensions | None = None,
+        lifespan: LifespanFunction | None = None,
         secret: str | bytes | Iterable[str | bytes] | None = None,
         store: Store | None = None,
         state_key: StateKey | None = None,
@@ -142,6 +144,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         self._secret = secret
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
         self._declaration = Declaration(capabilities)
+        if lifespan is not None:
+            self.lifespan(lifespan)
         if extensions is not None:
             self._install(extensions)
         self.cache_hints = checked_cache_hints(ttl_ms, cache_scope)
@@ -174,8 +178,13 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         self.installed = installed
         self.handlers |= installed.handlers
         self.registry.entry_of, self.registry.forget = installed.entry, installed.forget
-        if installed.serving and self.lifecycle is None:
+        if installed.serving:
+            self._required_lifecycle()
+
+    def _required_lifecycle(self) -> Lifecycle:
+        if self.lifecycle is None:
             self.lifecycle = Lifecycle(self, lambda: [] if self.installed is None else self.installed.managers(self))
+        return self.lifecycle
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
@@ -400,7 +409,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
             connection.receive(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\\n')
 
         The caller passes received bytes to `receive`. The server writes messages with `send`, a function or a `Sink`.
-        A server whose extensions have a `serving` hook must be within `server.serving()` meanwhile.
+        A server with a lifespan, or with extensions that have a `serving` hook, must be within `server.serving()`
+        meanwhile.
         """
         from dragoman.server.duplex import DuplexConnection
         from dragoman.transports.contract import FunctionSink

@@ -235,10 +235,14 @@ async def answer_message(server: Server, body: bytes, server_context: Any) -> by
     if isinstance(message, jsonrpc.Request):
         call = open_call(message, *origin)
         call.task = asyncio.current_task()
-        return await whole_answer(call)
+        try:
+            return await whole_answer(call)
+        finally:
+            await call.clean_up()
     if isinstance(message, jsonrpc.Notification) and (noted := open_notification(message, *origin)) is not None:
         noted.task = asyncio.current_task()
         await run_notification(noted)
+        await noted.clean_up()
     if isinstance(message, jsonrpc.Invalid) and message.answer:
         return refusal(server, message.error, message.id)
     return None

@@ -1,4 +1,4 @@
-"""What an extension begins before its server serves and ends afterwards, on everything that carries requests."""
+"""What a lifespan and an extension begin before a server serves and end afterwards, on all that carries requests."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from dragoman import AsyncClient, ConnectError, Server, types
+from dragoman import AsyncClient, ConnectError, Context, Server, types
 from dragoman.server import ExtensionRow, ServerExtension, asgi
 from dragoman.stores import Memory
 from dragoman.testing import WirePeer
@@ -26,7 +27,8 @@ CALL: types.Json = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
 MODULE = """
     import os, sys
     from contextlib import asynccontextmanager
-    from dragoman import Server
+    from typing import Annotated
+    from dragoman import Lifespan, Server
     from dragoman.server import ExtensionRow, ServerExtension
 
 
@@ -35,7 +37,7 @@ MODULE = """
 
         @asynccontextmanager
         async def serving(self, server):
-            if os.environ.get("REFUSE"):
+            if os.environ.get("REFUSE") == "extension":
                 raise LookupError("there is no such template")
             note("enter")
             yield
@@ -47,14 +49,23 @@ MODULE = """
             file.write(f"{what} {os.getpid()}\\n")
 
 
-    server = Server("noting", extensions=[Noting()])
+    async def opened():
+        if os.environ.get("REFUSE") == "lifespan":
+            raise LookupError("there is no such template")
+        note("open")
+        yield "said"
+        note("close")
+
+
+    server = Server("noting", lifespan=opened, extensions=[Noting()])
 
 
     @server.tool
-    def say() -> str:
+    def say(said: Annotated[str, Lifespan()]) -> str:
         note("call")
-        return "said"
+        return said
 """
+WHOLE = ["open", "enter", "call", "leave", "close"]
 
 
 class Noting(ServerExtension):
@@ -76,10 +87,18 @@ def noting() -> tuple[Server, list[str]]:
     extension = Noting()
     server = Server(extensions=[extension], secret="a secret of sixteen", store=Memory())
 
+    @server.lifespan
+    @asynccontextmanager
+    async def opened(given: Server) -> AsyncIterator[str]:
+        assert given is server
+        extension.happened.append("open")
+        yield "said"
+        extension.happened.append("close")
+
     @server.tool
-    async def say() -> str:
+    async def say(ctx: Context) -> str:
         extension.happened.append("call")
-        return "said"
+        return ctx.lifespan
 
     return server, extension.happened
 
@@ -93,9 +112,9 @@ class Program:
         self.path = folder / "program.py"
         self.path.write_text(textwrap.dedent(MODULE) + textwrap.dedent(code))
 
-    def run(self, lines: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, lines: str = "", *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-W", "error", self.path],
+            [sys.executable, "-W", "error", *options, self.path],
             input=lines,
             env=self.environment | environment,
             capture_output=True,
@@ -108,16 +127,17 @@ class Program:
         return [line.split()[0] for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
 
 
-@pytest.mark.covers("EXS-14")
+@pytest.mark.covers("EXS-14", "DEP-01")
 def test_stdio_begins_before_the_first_message_and_ends_after_the_last(tmp_path):
     program = Program(tmp_path, "server.run()")
     finished = program.run(json.dumps(CALL) + "\n")
     assert (finished.returncode, json.loads(finished.stdout)["result"]["content"][0]["text"]) == (0, "said")
-    assert program.said() == ["enter", "call", "leave"]
+    assert program.said() == WHOLE
 
 
-@pytest.mark.covers("EXS-14")
-def test_a_signal_ends_it_too(tmp_path):
+@pytest.mark.covers("EXS-14", "DEP-01")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_too(number, tmp_path):
     program = Program(tmp_path, "server.run()")
     child = subprocess.Popen(
         [sys.executable, "-W", "error", program.path],
@@ -129,20 +149,32 @@ def test_a_signal_ends_it_too(tmp_path):
         child.stdin.write(json.dumps(CALL).encode() + b"\n")
         child.stdin.flush()
         child.stdout.readline()
-        child.send_signal(signal.SIGTERM)
+        child.send_signal(number)
         assert child.wait(DEADLINE) == 0
-    assert program.said() == ["enter", "call", "leave"]
+    assert program.said() == WHOLE
 
 
-@pytest.mark.covers("EXS-15")
+@pytest.mark.covers("EXS-15", "DEP-04")
+@pytest.mark.parametrize("refuses", ["extension", "lifespan"])
 @pytest.mark.parametrize("code", ["server.run()", 'server.run("http", port=0)'])
-def test_a_server_that_cannot_begin_does_not_serve_and_says_why(code, tmp_path):
-    finished = Program(tmp_path, code).run(json.dumps(CALL) + "\n", REFUSE="1")
+def test_a_server_that_cannot_begin_does_not_serve_and_says_why(code, refuses, tmp_path):
+    finished = Program(tmp_path, code).run(json.dumps(CALL) + "\n", REFUSE=refuses)
     assert (finished.returncode, finished.stdout) == (1, "")
     assert "LookupError: there is no such template" in finished.stderr
 
 
-@pytest.mark.covers("EXS-14")
+@pytest.mark.covers("DEP-01", "DEP-04")
+def test_the_command_begins_and_ends_it_too_and_says_why_it_cannot(tmp_path):
+    program = Program(tmp_path, "")
+    finished = program.run(json.dumps(CALL) + "\n", "-m", "dragoman", "run")
+    assert (finished.returncode, json.loads(finished.stdout)["result"]["content"][0]["text"]) == (0, "said")
+    assert program.said() == WHOLE
+    refused = program.run(json.dumps(CALL) + "\n", "-m", "dragoman", "run", REFUSE="lifespan")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "LookupError: there is no such template" in refused.stderr
+
+
+@pytest.mark.covers("EXS-14", "DEP-01")
 async def test_each_worker_begins_before_it_is_asked_and_ends_with_a_signal(tmp_path, monkeypatch):
     monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
 
@@ -156,19 +188,20 @@ async def test_each_worker_begins_before_it_is_asked_and_ends_with_a_signal(tmp_
     async with crew(3, MODULE + run) as processes:
         await processes.ready()
         async with asyncio.timeout(DEADLINE):
-            while len(notes()) < 3:  # noqa: ASYNC110
+            while len(notes()) < 6:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        assert {what for what, _ in notes()} == {"enter"}
+        assert {what for what, _ in notes()} == {"open", "enter"}
         assert {int(worker) for _, worker in notes()} == processes.workers()
         async with AsyncClient(processes.url) as client:
             assert (await client.call_tool("say")).text == "said"
         processes.child.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(processes.child.wait, DEADLINE) == 0
+    opened, closed = ({worker for what, worker in notes() if what == wanted} for wanted in ("open", "close"))
     entered, left = ({worker for what, worker in notes() if what == wanted} for wanted in ("enter", "leave"))
-    assert (len(notes()), entered) == (7, left)
+    assert (len(notes()), opened, entered) == (13, closed, left)
 
 
-@pytest.mark.covers("EXS-14")
+@pytest.mark.covers("EXS-14", "DEP-01")
 @pytest.mark.parametrize(
     "code",
     [
@@ -202,7 +235,7 @@ def test_what_has_no_end_of_its_own_ends_with_its_loop_or_the_program(code, tmp_
     program = Program(tmp_path, code)
     finished = program.run()
     assert (finished.returncode, finished.stderr) == (0, "")
-    assert program.said() == ["enter", "call", "leave"]
+    assert program.said() == WHOLE
 
 
 def test_a_forked_child_does_not_end_what_its_parent_began(tmp_path):
@@ -217,10 +250,10 @@ def test_a_forked_child_does_not_end_what_its_parent_began(tmp_path):
     program = Program(tmp_path, code)
     finished = program.run()
     assert (finished.returncode, finished.stderr) == (0, "")
-    assert program.said() == ["enter", "parent", "leave"]
+    assert program.said() == ["open", "enter", "parent", "leave", "close"]
 
 
-@pytest.mark.covers("EXS-14")
+@pytest.mark.covers("EXS-14", "DEP-01")
 @pytest.mark.parametrize("mode", ["stateless", "handshake"])
 async def test_in_memory_it_lasts_from_the_first_client_to_the_last(mode):
     server, happened = noting()
@@ -228,14 +261,14 @@ async def test_in_memory_it_lasts_from_the_first_client_to_the_last(mode):
         await first.call_tool("say")
         async with AsyncClient(server, mode=mode) as second:
             await second.call_tool("say")
-        assert happened == ["enter", "call", "call"]
-    assert happened == ["enter", "call", "call", "leave"]
+        assert happened == ["open", "enter", "call", "call"]
+    assert happened == ["open", "enter", "call", "call", "leave", "close"]
     async with WirePeer(server, mode) as peer:
         await peer.request("tools/call", {"name": "say"})
-    assert happened[4:] == ["enter", "call", "leave"]
+    assert happened[6:] == WHOLE
 
 
-@pytest.mark.covers("EXS-15")
+@pytest.mark.covers("EXS-15", "DEP-04")
 async def test_a_client_of_a_server_that_cannot_begin_cannot_connect():
     class Refusing(Noting):
         @asynccontextmanager
@@ -250,14 +283,14 @@ async def test_a_client_of_a_server_that_cannot_begin_cannot_connect():
     assert (await peer.request("ping")).status == 500
 
 
-@pytest.mark.covers("EXS-14")
+@pytest.mark.covers("EXS-14", "DEP-01")
 async def test_a_lifespan_of_asgi_begins_and_ends_it():
     server, happened = noting()
     await live(server.asgi())
-    assert happened == ["enter", "leave"]
+    assert happened == ["open", "enter", "leave", "close"]
 
 
-@pytest.mark.covers("EXS-14")
+@pytest.mark.covers("EXS-14", "DEP-01")
 @pytest.mark.parametrize("mounted", [False, True])
 async def test_without_a_lifespan_the_first_request_begins_it_and_close_ends_it(mounted):
     server, happened = noting()
@@ -267,9 +300,9 @@ async def test_without_a_lifespan_the_first_request_begins_it_and_close_ends_it(
     exchanges = [peer.call("say") for _ in range(3)]
     for exchange in exchanges:
         assert (await exchange.end()).json["result"]["content"][0]["text"] == "said"
-    assert happened == ["enter", "call", "call", "call"]
+    assert happened == ["open", "enter", "call", "call", "call"]
     await app.close()
-    assert happened == ["enter", "call", "call", "call", "leave"]
+    assert happened == ["open", "enter", "call", "call", "call", "leave", "close"]
 
 
 def test_without_a_lifespan_and_without_close_it_ends_with_the_loop():
@@ -282,14 +315,64 @@ def test_without_a_lifespan_and_without_close_it_ends_with_the_loop():
 
     for _ in range(2):
         asyncio.run(serve())
-    assert happened == ["enter", "call", "leave"] * 2
+    assert happened == WHOLE * 2
 
 
-@pytest.mark.covers("EXS-14")
+@pytest.mark.covers("DEP-01")
+def test_a_loop_that_cancels_no_tasks_closes_a_lifespan_with_its_async_generators():
+    server, happened = Server(), []
+
+    @server.lifespan
+    async def opened() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0)
+            happened.append("close")
+
+    async def serve() -> int:
+        return (await HttpPeer(server.asgi(), STATELESS).request("tools/list")).status
+
+    loop = asyncio.new_event_loop()
+    assert loop.run_until_complete(serve()) == 200
+    assert happened == []
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    assert happened == ["close"]
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+        loop.run_until_complete(asyncio.wait([task]))
+    loop.close()
+
+
+@pytest.mark.covers("DEP-04")
+async def test_an_error_of_a_lifespan_fails_the_start_of_an_asgi_lifespan():
+    server = Server()
+
+    @server.lifespan
+    async def failing() -> AsyncIterator[None]:
+        raise LookupError("there is no such template")
+        yield
+
+    sent: list[types.Json] = []
+
+    async def receive() -> types.Json:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: types.Json) -> None:
+        sent.append(message)
+
+    await server.asgi()({"type": "lifespan"}, receive, send)
+    assert sent == [{"type": "lifespan.startup.failed", "message": "LookupError: there is no such template"}]
+    with pytest.raises(ConnectError, match="cannot begin to serve: there is no such template") as refused:
+        await AsyncClient(server).start()
+    assert isinstance(refused.value.__cause__, LookupError)
+
+
+@pytest.mark.covers("EXS-14", "DEP-01")
 async def test_a_server_of_one_request_begins_and_ends_with_it():
     servers = [noting() for _ in range(2)]
     waiting = [server for server, _ in servers]
     app = asgi(lambda request: waiting.pop())
     for _ in range(2):
         assert (await HttpPeer(app, STATELESS).call("say").end()).status == 200
-    assert [happened for _, happened in servers] == [["enter", "call", "leave"]] * 2
+    assert [happened for _, happened in servers] == [WHOLE] * 2

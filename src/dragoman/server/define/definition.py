@@ -19,10 +19,9 @@ from msgspec import Struct
 from dragoman import types
 from dragoman.errors import DefinitionError, RpcError, ValidationError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.runtime.callables import starter
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.signature import ArgumentsRejected
-from dragoman.server.define.binding import signature_of
+from dragoman.server.define.binding import signature_of, starter_of
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
 from dragoman.server.wire_objects import wire_objects
@@ -171,7 +170,7 @@ class Definition(Generic[Parameters, Returned]):
         self._check_selection(source)
         self._function = function
         self.signature = signature_of(function)
-        self.start = starter(function, in_place=self.signature.is_async or self.inline)
+        self.start = starter_of(function, self.signature, in_place=self.signature.is_async or self.inline)
         self.name = self.name or snake_case(source)
         if self.description is None:
             self.description = documentation or self.signature.description

@@ -1,10 +1,11 @@
 """`Lifecycle`: enters the async context managers of a server before it serves, and leaves them when serving ends.
 
-The managers are the `serving` hooks of extensions. They are entered once in each process and event loop, because
-objects such as connections belong to one loop. Everything that serves the server in a loop is a user of the loop's
-scope: a connection, an HTTP application, a view. The first user enters the scope, and the last one leaves it. A user
-that has no end, such as a view of a framework, lasts as long as its loop. A loop that ends cancels its tasks, and the
-scope is left then. The loop of the portal never ends; its scopes are left at the exit of the interpreter.
+The managers are the lifespans of the author, and then the `serving` hooks of extensions. They are entered once in each
+process and event loop, because objects such as connections belong to one loop. Everything that serves the server in a
+loop is a user of the loop's scope: a connection, an HTTP application, a view. The first user enters the scope, and the
+last one leaves it. A user that has no end, such as a view of a framework, lasts as long as its loop. A loop that ends
+cancels its tasks, and the scope is left then; a loop that only closes its async generators closes those of lifespans
+too. The loop of the portal never ends; its scopes are left at the exit of the interpreter.
 
 A scope has these states:
 
@@ -20,9 +21,13 @@ Rejected: the lifespan events of ASGI. A mounted application receives none, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dragoman.config import is_async
+from dragoman.errors import DefinitionError, DragomanError
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,24 +37,58 @@ if TYPE_CHECKING:
 
 LEAVE_SECONDS = 10.0
 """The seconds that managers have to end; their task is then cancelled."""
+PLACE = "a lifespan or an extension, while the server serves"
 Managers = Callable[[], Iterable[AbstractAsyncContextManager[object]]]
+LifespanFunction = Callable[..., AbstractAsyncContextManager[object] | AsyncIterator[object]]
+"""A function of the server, or of nothing, that is an async generator or returns an async context manager."""
+OwnLifespan = TypeVar("OwnLifespan", bound=LifespanFunction)
 
 
 class WithLifecycle:
     """The part of a `Server` that begins and ends with serving."""
 
     lifecycle: Lifecycle | None = None
-    """Enters and leaves what extensions need while the server serves; None if they need nothing."""
+    """Enters and leaves the lifespans, and what extensions need while the server serves; None if there is nothing."""
+
+    def lifespan(self, function: OwnLifespan) -> OwnLifespan:
+        """Register a function that opens something before the server serves, and closes it when serving ends.
+
+        Example:
+            @server.lifespan
+            async def database() -> AsyncIterator[Database]:
+                async with Database.connect() as database:
+                    yield database
+
+        The function is an async generator that yields once, or returns an async context manager. It takes the server,
+        or nothing. Lifespans begin in the order of their registration and end in reverse. Handlers get the value as
+        `Annotated[Database, Lifespan()]` or as `ctx.lifespan`.
+
+        Raises:
+            DefinitionError: the function is of another kind, or has more parameters.
+        """
+        self._required_lifecycle().lifespans.append(_checked(function))
+        return function
+
+    def _required_lifecycle(self) -> Lifecycle:
+        raise NotImplementedError
+
+    def lifespan_values(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[LifespanFunction, object]:
+        """Return the values of the lifespans in a loop, by their functions.
+
+        Raises:
+            DragomanError: the server has lifespans, and they are not entered in this loop.
+        """
+        return {} if self.lifecycle is None else self.lifecycle.values(loop)
 
     def serving(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which the server serves in this loop: it enters and leaves what the extensions need.
+        """Return a context in which the server serves in this loop: it enters and leaves lifespans and extensions.
 
         Example:
             async with server.serving():
                 connection = server.connect(sent.append)
 
         `run`, `asgi`, clients and the other ways to serve do this themselves. Only code that calls `connect` needs it.
-        Entering raises the exception of an extension that cannot begin.
+        Entering raises the exception of a lifespan or an extension that cannot begin.
         """
         return nullcontext() if self.lifecycle is None else _Serving(self.lifecycle)
 
@@ -75,9 +114,23 @@ class Lifecycle:
     """The scopes of one server; `managers` makes the context managers of a scope."""
 
     def __init__(self, server: Server, managers: Managers) -> None:
+        self.lifespans: list[LifespanFunction] = []
         self._server = server
         self._managers = managers
         self._scopes: dict[asyncio.AbstractEventLoop, _Scope] = {}
+
+    def values(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[LifespanFunction, object]:
+        """Return the values of the lifespans in a loop, by their functions.
+
+        Raises:
+            DragomanError: there are lifespans, and they are not entered in this loop.
+        """
+        scope = None if loop is None else self._scopes.get(loop)
+        if scope is None and self.lifespans:
+            raise DragomanError(
+                "The lifespan of the server has not begun: connect within `async with server.serving()`"
+            )
+        return {} if scope is None else scope.values
 
     async def begin(self, user: Hashable) -> None:
         """Enter the scope of this loop, or wait until it is entered; a user may begin again, which does nothing.
@@ -117,6 +170,9 @@ class Lifecycle:
 
         try:
             async with AsyncExitStack() as stack:
+                for function in list(self.lifespans):
+                    manager = _manager(self._server.overrides.get(function, function), self._server)
+                    scope.values[function] = await stack.enter_async_context(manager)
                 for manager in self._managers():
                     await stack.enter_async_context(manager)
                 scope.entered.set_result(None)
@@ -124,7 +180,7 @@ class Lifecycle:
                     await scope.leave.wait()
         except Exception as error:
             if scope.entered.done():
-                self._server.report(error, None, {"place": "what an extension does while the server serves"})
+                self._server.report(error, None, {"place": PLACE})
             else:
                 scope.entered.set_exception(error)
                 scope.entered.exception()  # nobody may wait for it any more
@@ -144,6 +200,8 @@ class _Scope:
         import asyncio
 
         self.users: set[Any] = set()
+        self.values: dict[LifespanFunction, object] = {}
+        """The values of the lifespans."""
         self.entered: asyncio.Future[None] = loop.create_future()
         self.leave = asyncio.Event()
         self._kept_by: Portal | None = None
@@ -172,6 +230,36 @@ class _Scope:
             import logging
 
             logger = logging.getLogger("dragoman.server")
-            logger.warning("What an extension does while the server serves did not end; it is cancelled")
+            logger.warning("What begins and ends with serving (%s) did not end; it is cancelled", PLACE)
             self.task.cancel()
             await asyncio.wait([self.task], timeout=1)
+
+
+def _checked(function: Any) -> LifespanFunction:
+    """Check that a function can be a lifespan.
+
+    Raises:
+        DefinitionError: it cannot; the message names the remedy.
+    """
+    is_entered_once = hasattr(function, "__aenter__") and not isinstance(function, type)
+    is_blocking = inspect.isgeneratorfunction(inspect.unwrap(function))
+    if not callable(function) or is_async(function) or is_entered_once or is_blocking:
+        raise DefinitionError(
+            f"{function!r} cannot be a lifespan: write an `async def` that yields once, with or without"
+            " @asynccontextmanager, and give the function itself"
+        )
+    if len(_required_parameters(function)) > 1:
+        raise DefinitionError(f"{function!r} cannot be a lifespan: it takes the server, or nothing")
+    return function  # type: ignore[no-any-return]
+
+
+def _required_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    parameters = inspect.signature(function).parameters.values()
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one for one in parameters if one.default is one.empty and one.kind not in variadic]
+
+
+def _manager(function: Callable[..., Any], server: Server) -> AbstractAsyncContextManager[object]:
+    """Call the function of a lifespan."""
+    made = function(server) if _required_parameters(function) else function()
+    return asynccontextmanager(lambda: made)() if inspect.isasyncgen(made) else made

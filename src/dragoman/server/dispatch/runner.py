@@ -105,6 +105,7 @@ async def run_detached(call: Call, *, seals: bool = True) -> Any:
         raise _error_to_send(call, error) from error
     finally:
         call.ended = True
+        await call.clean_up()
 
 
 async def whole_answer(call: Call) -> bytes:

@@ -76,6 +76,13 @@ class CallsInFlight(set[Call]):
         try:
             return await work
         finally:
+            await self.end(call)
+
+    async def end(self, call: Call) -> None:
+        """Clean up after a call whose response was sent; the call is in flight until then."""
+        try:
+            await call.clean_up()
+        finally:
             self.discard(call)
 
     async def finish(self, seconds: float) -> None:
@@ -85,7 +92,7 @@ class CallsInFlight(set[Call]):
             call.stop(STOPPED)
         await self._wait(STOP_SECONDS)
         for call in list(self):  # the handlers of these calls ignore the cancellation
-            if isinstance(call.channel, PostChannel | SessionChannel):
+            if not call.ended and isinstance(call.channel, PostChannel | SessionChannel):
                 await call.channel.stop(runner.stopped(call, STOPPED))
 
     async def _wait(self, seconds: float) -> None:
@@ -261,10 +268,15 @@ class PostService:
                 await channel.wait_for_room()
             await exchange.answer(status, data, json=acceptable.json)
         finally:
-            self.in_flight.discard(call)
             exchange.on_gone = None
-            if channel.was_used:
-                await channel.close()
+            try:
+                if channel.was_used:
+                    await channel.close()
+            finally:
+                if call.dependencies is None:
+                    self.in_flight.discard(call)
+                else:
+                    await self.in_flight.end(call)
 
     def _require_listening(self, call: Call, *, can_stream: bool) -> None:
         if not can_stream:
@@ -430,8 +442,11 @@ class PostService:
             status = OK if data and call.refusal is None else self._status(call, channel.reader)
             await channel.answer(status, data, json=json)
         finally:
-            self.in_flight.discard(call)
             channel.close()
+            if call.dependencies is None:
+                self.in_flight.discard(call)
+            else:
+                await self.in_flight.end(call)
 
 
 def _require_no_stream(call: Call, acceptable: AcceptedTypes) -> AcceptedTypes:

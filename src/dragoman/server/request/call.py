@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from dragoman.protocol.subscriptions import Subscription
+    from dragoman.server.define.dependencies import DependencyRun
     from dragoman.server.request.asking import Asking
     from dragoman.server.request.tool_task import OfferedTask
     from dragoman.server.server import Server
@@ -251,10 +252,19 @@ class Call(Struct, eq=False):
     within: Any = None
     """The extension that runs a detached call; the call passes only through the extensions after it."""
 
+    dependencies: DependencyRun | None = None
+    """What the function of the request depends on; the code that sends the response cleans it up afterwards."""
+
     @property
     def principal(self) -> str | None:
         """The verified identity of the client, if the server authenticates."""
         return self.session.principal
+
+    async def clean_up(self) -> None:
+        """Clean up the dependencies of the function that served the request."""
+        dependencies, self.dependencies = self.dependencies, None
+        if dependencies is not None:
+            await dependencies.close()
 
     def stop(self, why: RpcError) -> None:
         """Cancel the request, and set the error of its response."""

@@ -127,6 +127,16 @@ class RequestFacts:
         return self._call.server_context
 
     @property
+    def lifespan(self) -> Any:
+        """The value of the server's lifespan; None if there is none, a tuple if several lifespans have a value.
+
+        A parameter `Annotated[Database, Lifespan()]` has the same value with its type.
+        """
+        values = self._call.server.lifespan_values(self._call.loop).values()
+        given = tuple(value for value in values if value is not None)
+        return given[0] if len(given) == 1 else given or None
+
+    @property
     def client(self) -> eras.Caller:
         """The client: `info` (name and version, or None), `capabilities` and protocol `version`."""
         return self._call.request.caller

@@ -161,7 +161,7 @@ async def test_what_fails_while_the_server_serves_is_reported(caplog):
     await turns()
     await life.end("a")
     assert [record.getMessage() for record in caplog.records] == [
-        "Unexpected error in what an extension does while the server serves"
+        "Unexpected error in a lifespan or an extension, while the server serves"
     ]
 
 
