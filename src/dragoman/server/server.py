@@ -51,6 +51,7 @@ from dragoman.server.settings import (
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
+    from dragoman.server.dispatch.audit import Audit, AuditTarget
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions
     from dragoman.server.http.views import Headers, HttpReply, ViewService
@@ -83,8 +84,9 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     `dragoman.server.ServerExtension`, or a dict that maps the id of an extension to its settings; the server only
     declares the extensions of a dict. `secret` seals request states, session ids and what the store keeps. `store` is
     what the processes of the server share, by default a `dragoman.stores.Local`. `state_key` is a function of the
-    `Context` that says whose `ctx.user_state` a request uses. `strict_arguments` refuses arguments that a tool does
-    not have. `max_message_bytes` limits the size of a message on every transport.
+    `Context` that says whose `ctx.user_state` a request uses. `audit` is a path, a function or an `Audit` that gets one
+    record for each request. `strict_arguments` refuses arguments that a tool does not have. `max_message_bytes` limits
+    the size of a message on every transport.
 
     Raises:
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
@@ -96,6 +98,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     """The offer that opens notifications of clients; None if no extension handles a notification."""
     _is_checked = False
     _warned = False
+    audit: Audit | None = None
+    """Where the server writes one record for each request."""
 
     def __init__(
         self,
@@ -121,6 +125,7 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         secret: str | bytes | Iterable[str | bytes] | None = None,
         store: Store | None = None,
         state_key: StateKey | None = None,
+        audit: Audit | AuditTarget | None = None,
         strict_arguments: bool = False,
         max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
     ) -> None:
@@ -138,6 +143,10 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         self._background: set[Any] = set()
         self._secret = secret
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
+        if audit is not None:
+            from dragoman.server.dispatch.audit import audit_of
+
+            self.audit = audit_of(audit)
         self._declaration = Declaration(capabilities)
         if extensions is not None:
             self._install(extensions)
@@ -179,7 +188,10 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
 
         Raises:
             DefinitionError: an extension refuses a definition, such as a tool whose app is not registered.
+            ConfigError: the audit file cannot be opened.
         """
+        if self.audit is not None:
+            self.audit.check()
         if self.installed is not None and not self._is_checked:
             self.installed.check()
             self._is_checked = True
