@@ -98,8 +98,6 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     """The offer that opens notifications of clients; None if no extension handles a notification."""
     _is_checked = False
     _warned = False
-    audit: Audit | None = None
-    """Where the server writes one record for each request."""
 
     def __init__(
         self,
@@ -143,10 +141,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         self._background: set[Any] = set()
         self._secret = secret
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
-        if audit is not None:
-            from dragoman.server.dispatch.audit import audit_of
-
-            self.audit = audit_of(audit)
+        self.audit = _audit_of(audit)
+        """Where the server writes one record for each request."""
         self._declaration = Declaration(capabilities)
         if extensions is not None:
             self._install(extensions)
@@ -548,3 +544,11 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
 
 def _parsed(data: bytes | None) -> types.Json | None:
     return None if data is None else msgspec.json.decode(data)
+
+
+def _audit_of(given: Audit | AuditTarget | None) -> Audit | None:
+    if given is None:
+        return None
+    from dragoman.server.dispatch.audit import Audit
+
+    return given if isinstance(given, Audit) else Audit(given)

@@ -39,6 +39,14 @@ def trace_context() -> dict[str, str]:
     return carrier
 
 
+def note_request_id(id: str | int) -> None:
+    """Add the id of a request to the current span, which is that of the operation that sends it."""
+    if API in modules and active_recorder() is not None:
+        from opentelemetry.trace import get_current_span
+
+        get_current_span().set_attribute("jsonrpc.request.id", str(id))
+
+
 def current_trace_id() -> str | None:
     """Return the id of the current trace in hexadecimal digits; None if there is none."""
     if API not in modules:

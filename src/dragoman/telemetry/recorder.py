@@ -185,7 +185,8 @@ def _extracted(meta: object, around: TraceContext) -> TraceContext:
 
 def _links(within: TraceContext, around: TraceContext) -> tuple[trace.Link, ...]:
     current = trace.get_current_span(around).get_span_context()
-    is_other = current.is_valid and current != trace.get_current_span(within).get_span_context()
+    parent = trace.get_current_span(within).get_span_context()
+    is_other = current.is_valid and current.span_id != parent.span_id
     return (trace.Link(current),) if is_other else ()
 
 

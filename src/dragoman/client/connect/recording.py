@@ -72,9 +72,9 @@ async def recorded_answer(
 
 
 def record_session(link: Link, version: Version, seconds: float, error: Exception | None) -> None:
-    """Record the end of a session; there is none over HTTP if the server gave no id."""
+    """Record the end of a session; the stateless era has no sessions, nor has a server over HTTP that gave no id."""
     recorder = active_recorder()
-    if recorder is None or (link.is_http and link.session_id is None):
+    if recorder is None or version.stateless or (link.is_http and link.session_id is None):
         return
     attributes = link_attributes(link, version)
     attributes.pop("mcp.session.id", None)

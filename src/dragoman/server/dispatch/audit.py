@@ -60,6 +60,9 @@ class Audit:
         self._function = to if callable(to) else None
         self._has_arguments = arguments
 
+    def __repr__(self) -> str:
+        return f"<Audit to {self._path or self._function!r}>"
+
     def check(self) -> None:
         """Open the file once.
 
@@ -117,15 +120,6 @@ class Audit:
             "trace_id": current_trace_id(),
         }
         return {key: value for key, value in fields.items() if value is not None and value != ""}
-
-
-def audit_of(given: Audit | AuditTarget | None) -> Audit | None:
-    """Return the audit of a server.
-
-    Raises:
-        DefinitionError: the value is neither an Audit nor a path nor a function.
-    """
-    return given if given is None or isinstance(given, Audit) else Audit(given)
 
 
 def _cut(text: str | None) -> str | None:

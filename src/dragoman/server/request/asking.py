@@ -60,6 +60,7 @@ from dragoman.server.request.questions import (
     checked_elicitations,
     pages,
 )
+from dragoman.telemetry import note_request_id
 
 if TYPE_CHECKING:
     import asyncio
@@ -505,6 +506,7 @@ async def request_client(peer: Peer, send: Callable[[bytes], None], method: str,
 
     answered: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
     id = peer.next_id()
+    note_request_id(id)
     send(peer.send_request(id, method, params, answered))
     reason = "The request that asked was cancelled"
     try:

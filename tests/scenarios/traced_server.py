@@ -1,0 +1,42 @@
+"""A server that sends its telemetry to a collector by OTLP: `python traced_server.py [http]`."""
+
+import sys
+
+from opentelemetry import metrics, trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from dragoman import Server
+
+server = Server("traced", secret="a secret of sixteen")
+
+
+@server.tool
+def add(a: int, b: int) -> int:
+    with trace.get_tracer("mine").start_as_current_span("adding"):
+        return a + b
+
+
+# The providers are installed after the server was made.
+tracers = TracerProvider()
+tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
+trace.set_tracer_provider(tracers)
+metrics.set_meter_provider(MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter(), 100)]))
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["http"]:
+        import asyncio
+        import socket
+
+        import uvicorn
+
+        listener = socket.create_server(("127.0.0.1", 0))
+        sys.stdout.write(f"{listener.getsockname()[1]}\n")
+        sys.stdout.flush()
+        asyncio.run(uvicorn.Server(uvicorn.Config(server.asgi(), log_level="error")).serve(sockets=[listener]))
+    else:
+        server.run()
