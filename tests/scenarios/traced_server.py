@@ -1,6 +1,8 @@
 """A server that sends its telemetry to a collector by OTLP: `python traced_server.py [http]`."""
 
+import os
 import sys
+from pathlib import Path
 
 from opentelemetry import metrics, trace
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -11,14 +13,23 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from dragoman import Server
+from dragoman.server import TaskOptions
+from dragoman.stores import Local, Memory
 
-server = Server("traced", secret="a secret of sixteen")
+folder = os.environ.get("TRACED_FOLDER")
+server = Server("traced", secret="a secret of sixteen", store=Memory() if folder is None else Local(Path(folder)))
 
 
 @server.tool
 def add(a: int, b: int) -> int:
     with trace.get_tracer("mine").start_as_current_span("adding"):
         return a + b
+
+
+@server.tool(task=TaskOptions(poll=0.02))
+def job() -> int:
+    """Return the number of the process that runs it."""
+    return os.getpid()
 
 
 # The providers are installed after the server was made.

@@ -46,6 +46,7 @@ OTHER = "_OTHER"
 """Stands for a method that the receiver does not know."""
 UNRECORDED = frozenset({"subscriptions/listen"})
 """The methods that are not recorded: such a request lasts as long as its connection."""
+_API_MODULES = ("opentelemetry.trace", "opentelemetry.metrics")
 PIPE: Attributes = {"network.transport": "pipe"}
 HTTP: Attributes = {"network.transport": "tcp", "network.protocol.name": "http"}
 _SPAN_ONLY = frozenset({"jsonrpc.request.id", "mcp.session.id", "mcp.resource.uri"})
@@ -96,7 +97,6 @@ class Recorder:
     """Makes the spans and the histograms of this package."""
 
     def __init__(self, tracers: trace.TracerProvider, meters: metrics.MeterProvider) -> None:
-        self.providers = tracers, meters
         version = str(sys.modules["dragoman"].__version__)
         self._tracer = tracers.get_tracer(NAME, version)
         meter = meters.get_meter(NAME, version)
@@ -148,20 +148,22 @@ class Recorder:
 
 def current_recorder() -> Recorder | None:
     """Return the recorder of the providers that are installed now; None if there is neither of them."""
-    global _recorder
+    global _providers, _recorder
     providers = trace.get_tracer_provider(), metrics.get_meter_provider()
-    if _recorder is None or _recorder.providers != providers:
-        # The classes of the API itself record nothing.
-        if all(type(provider).__module__.startswith(_API_MODULES) for provider in providers):
-            return None
-        if NAME in os.environ.get(DISABLED, "").replace(" ", "").split(","):
-            return None
-        _recorder = Recorder(*providers)
+    if providers != _providers:
+        _providers, _recorder = providers, _recorder_of(*providers)
     return _recorder
 
 
-_API_MODULES = ("opentelemetry.trace", "opentelemetry.metrics")
+_providers: tuple[trace.TracerProvider, metrics.MeterProvider] | None = None
 _recorder: Recorder | None = None
+
+
+def _recorder_of(tracers: trace.TracerProvider, meters: metrics.MeterProvider) -> Recorder | None:
+    # The providers of the API itself record nothing.
+    is_silent = all(type(one).__module__.startswith(_API_MODULES) for one in (tracers, meters))
+    is_disabled = NAME in os.environ.get(DISABLED, "").replace(" ", "").split(",")
+    return None if is_silent or is_disabled else Recorder(tracers, meters)
 
 
 def _described(method: str, subject: str | None) -> tuple[str, Attributes]:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from opentelemetry import baggage, context, trace
+from opentelemetry import baggage, context, metrics, trace
 from opentelemetry.trace import StatusCode
 
 from dragoman.errors import Cancelled, InvalidParams, Timeout, TransportError
@@ -35,7 +35,16 @@ def test_one_recorder_belongs_to_the_installed_providers(telemetry):
     recorder = active_recorder()
     assert recorder is not None
     assert active_recorder() is recorder
-    assert recorder.providers == (telemetry.tracers, telemetry.meters)
+
+
+def test_a_provider_that_is_installed_later_is_noticed(telemetry, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(trace, "_TRACER_PROVIDER", trace.NoOpTracerProvider())
+        before.setattr("opentelemetry.metrics._internal._METER_PROVIDER", metrics.NoOpMeterProvider())
+        assert active_recorder() is None
+    with active_recorder().sent("ping", None, {}):
+        pass
+    assert telemetry.span("ping")
 
 
 def test_the_environment_can_leave_dragoman_out(telemetry, monkeypatch):
