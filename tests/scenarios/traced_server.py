@@ -1,4 +1,4 @@
-"""A server that sends its telemetry to a collector by OTLP: `python traced_server.py [http]`."""
+"""A server that sends its telemetry to a collector by OTLP: `python traced_server.py [http PORT]`."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from dragoman import Server
 from dragoman.server import TaskOptions
@@ -34,20 +34,12 @@ def job() -> int:
 
 # The providers are installed after the server was made.
 tracers = TracerProvider()
-tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
+tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=50))
 trace.set_tracer_provider(tracers)
 metrics.set_meter_provider(MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter(), 100)]))
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["http"]:
-        import asyncio
-        import socket
-
-        import uvicorn
-
-        listener = socket.create_server(("127.0.0.1", 0))
-        sys.stdout.write(f"{listener.getsockname()[1]}\n")
-        sys.stdout.flush()
-        asyncio.run(uvicorn.Server(uvicorn.Config(server.asgi(), log_level="error")).serve(sockets=[listener]))
+    if sys.argv[1:2] == ["http"]:
+        server.run("http", port=int(sys.argv[2]), workers=2)
     else:
         server.run()

@@ -1,28 +1,24 @@
 """What real exporters send: OTLP to a collector, and metrics to Prometheus."""
 
-import os
-import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from dragoman import AsyncClient, Client, Server
+from scenarios.client_programs import http_server
 from telemetry_kit import otlp_receiver, values_of
 
-SERVER = str(Path(__file__).resolve().parents[1] / "traced_server.py")
+SERVER = Path(__file__).resolve().parents[1] / "traced_server.py"
 CLIENT, SERVED = 3, 2
 """The numbers of the kinds CLIENT and SERVER in OTLP."""
 
 
-def environment(url):
-    return {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": url}
-
-
 async def test_a_collector_gets_the_spans_and_durations_of_a_server_over_stdio(telemetry):
     with otlp_receiver() as receiver:
-        async with AsyncClient([sys.executable, SERVER], env={"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url}) as mcp:
+        async with AsyncClient([sys.executable, str(SERVER)], env={"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url}) as mcp:
             assert (await mcp.call_tool("add", {"a": 1, "b": 2})).structured == 3
         served, within = receiver.span("tools/call add"), receiver.span("adding")
         point = receiver.point("mcp.server.operation.duration")
@@ -38,22 +34,20 @@ async def test_a_collector_gets_the_spans_and_durations_of_a_server_over_stdio(t
 
 
 @pytest.mark.parametrize("mode", ["handshake", "stateless"])
-def test_a_collector_gets_the_spans_of_a_server_over_http(mode, telemetry):
+def test_a_collector_gets_the_spans_of_the_workers_of_a_server_over_http(mode, telemetry, monkeypatch):
     with otlp_receiver() as receiver:
-        command = [sys.executable, SERVER, "http"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(receiver.url)) as server:
-            port = int(server.stdout.readline())
-            with Client(f"http://127.0.0.1:{port}/mcp", mode=mode) as mcp:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        with http_server(SERVER) as url:
+            with Client(url, mode=mode) as mcp:
                 assert mcp.call_tool("add", {"a": 1, "b": 2}).structured == 3
             served = receiver.span("tools/call add")
             if mode == "handshake":
                 assert receiver.point("mcp.server.session.duration").count == 1
-            server.terminate()
     sent = telemetry.span("tools/call add", "CLIENT")
     told = values_of(served.attributes)
     assert int.from_bytes(served.parent_span_id) == sent.context.span_id
     assert (told["network.transport"], told["network.protocol.name"]) == ("tcp", "http")
-    assert (sent.attributes["server.address"], sent.attributes["server.port"]) == ("127.0.0.1", port)
+    assert (sent.attributes["server.address"], sent.attributes["server.port"]) == ("127.0.0.1", urlsplit(url).port)
     assert told.get("mcp.session.id") == sent.attributes.get("mcp.session.id")
     assert ("mcp.session.id" in told) == (mode == "handshake")
     assert [point.count for point in telemetry.points("mcp.client.session.duration")] == [1] * (mode == "handshake")
