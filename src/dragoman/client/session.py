@@ -15,6 +15,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from math import isnan
 from sys import modules
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -208,14 +209,11 @@ class ClientSession:
             InputNeeded: the server needs answers that no handler gives.
         """
         total = self.total_timeout if options.total_timeout is None else options.total_timeout
-        work = (
-            self.rounds(method, params, kind, options)
-            if total is None
-            else self._request_in_time(total, method, params, kind, options)
-        )
+        send = self.rounds if total is None else partial(self._request_in_time, total)
         if API not in modules:
-            return work
-        return recorded(work, lambda: self.connections.latest, method, params, options)
+            return send(method, params, kind, options)
+        sending = partial(send, method, params, kind, options)
+        return recorded(sending, lambda: self.connections.latest, method, params, options)
 
     async def _request_in_time(
         self, total: float, method: str, params: dict[str, Any], kind: type[R], options: RequestOptions

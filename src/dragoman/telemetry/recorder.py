@@ -15,6 +15,7 @@ Import this module only if the application has loaded OpenTelemetry.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -51,6 +52,7 @@ PIPE: Attributes = {"network.transport": "pipe"}
 HTTP: Attributes = {"network.transport": "tcp", "network.protocol.name": "http"}
 _SPAN_ONLY = frozenset({"jsonrpc.request.id", "mcp.session.id", "mcp.resource.uri"})
 """The attributes with too many values for a metric."""
+_logger = logging.getLogger("dragoman.telemetry")
 _RESOURCES = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
 
@@ -86,11 +88,15 @@ class Operation:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is not None and not self._has_failed:
             self.fail(_error_type(error), error if isinstance(error, RpcError) else None)
-        if self._histogram is not None:
-            labels = {key: value for key, value in self._attributes.items() if key not in _SPAN_ONLY}
-            self._histogram.record(time.perf_counter() - self._started, labels)
-        self._span.end()
-        context.detach(self._token)
+        try:
+            if self._histogram is not None:
+                labels = {key: value for key, value in self._attributes.items() if key not in _SPAN_ONLY}
+                self._histogram.record(time.perf_counter() - self._started, labels)
+            self._span.end()
+        except Exception:
+            _logger.exception("OpenTelemetry failed at the end of a span")
+        finally:
+            context.detach(self._token)
 
 
 class Recorder:
@@ -141,7 +147,11 @@ class Recorder:
         within: TraceContext,
         links: tuple[trace.Link, ...] = (),
     ) -> Operation:
-        span = self._tracer.start_span(name, within, kind, attributes, links)
+        span: trace.Span = trace.INVALID_SPAN
+        try:
+            span = self._tracer.start_span(name, within, kind, attributes, links)
+        except Exception:  # a sampler or a processor of the application may raise
+            _logger.exception("OpenTelemetry failed at the begin of a span")
         histogram = self._histograms.get(f"mcp.{kind.name.lower()}.operation.duration")
         return Operation(span, within, attributes, histogram)
 

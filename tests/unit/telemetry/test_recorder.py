@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from opentelemetry import baggage, context, metrics, trace
+from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import StatusCode
 
 from dragoman.errors import Cancelled, InvalidParams, Timeout, TransportError
@@ -175,3 +176,23 @@ def test_the_context_is_as_before_after_an_operation(telemetry):
     with active_recorder().sent("ping", None, {}):
         assert trace.get_current_span().get_span_context().is_valid
     assert context.get_current() == before
+
+
+def test_a_sampler_or_processor_that_raises_fails_no_operation(telemetry, caplog):
+    class Broken(SpanProcessor):
+        def on_start(self, span, parent_context=None):
+            raise LookupError("at the begin" if span.name == "ping" else "")
+
+        def on_end(self, span):
+            raise LookupError("at the end")
+
+    broken = Broken()
+    telemetry.tracers.add_span_processor(broken)
+    with active_recorder().sent("ping", None, {}):
+        assert not trace.get_current_span().get_span_context().is_valid
+    broken.on_start = lambda span, parent_context=None: None
+    with active_recorder().sent("tools/list", None, {}):
+        pass
+    told = [record.exc_info[1].args for record in caplog.records if record.name == "dragoman.telemetry"]
+    assert told == [("at the begin",), ("at the end",)]
+    assert not trace.get_current_span().get_span_context().is_valid

@@ -30,6 +30,7 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -257,8 +258,8 @@ class _ConnectAttempt:
         self._awaited, connection = method, self._connection
         try:
             options = RequestOptions(on_id=note)
-            work = connection.request(method, params, options, may_cancel=False)
-            return await recorded(work, lambda: connection, method, params, options)
+            sending = partial(connection.request, method, params, options, may_cancel=False)
+            return await recorded(sending, lambda: connection, method, params, options)
         except ConnectError:
             # A process that ended before the request was sent is reported like a process that ended after it.
             if connection.error is None:

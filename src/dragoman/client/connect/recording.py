@@ -32,21 +32,21 @@ class _WithMeta(Struct):
 
 
 async def recorded(
-    work: Coroutine[Any, Any, R],
+    send: Callable[[], Coroutine[Any, Any, R]],
     connection: Callable[[], ServerConnection | None],
     method: str,
     params: Mapping[str, Any],
     options: RequestOptions,
 ) -> R:
-    """Await a request that has not begun, and record it; `connection` returns the connection that was used."""
+    """Send a request, and record it; `connection` returns the connection that was used."""
     recorder = active_recorder()
     if recorder is None:
-        return await work
+        return await send()
     subject = params.get("name") or params.get("uri")
     ids = options.note_ids()
     with recorder.sent(method, subject if isinstance(subject, str) else None, {}) as operation:
         try:
-            result = await work
+            result = await send()
         finally:
             used = connection()
             if used is not None:

@@ -11,7 +11,7 @@ of results, which an observer does not need.
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -42,14 +42,14 @@ def observes(call: Call) -> bool:
     return call.server.audit is not None or active_recorder() is not None
 
 
-async def observed(call: Call, answer: Coroutine[Any, Any, T]) -> T:
+async def observed(call: Call, answer: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Await the answer of a call, and record how the call ended."""
     audit, started = call.server.audit, time.perf_counter()
     operation = _operation(call)
     failure: BaseException | None = None
     with nullcontext() if operation is None else operation:
         try:
-            return await answer
+            return await answer()
         except BaseException as error:
             failure = error
             raise

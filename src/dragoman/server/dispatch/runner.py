@@ -71,7 +71,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     server = call.server
     call.settings = server.settings
     if (server.audit is not None or API in modules) and observes(call):
-        return observed(call, _answer_later(call, noted(call, _outcome(call))))
+        return observed(call, lambda: _answer_later(call, noted(call, _outcome(call))))
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
     if call.rejection is not None:
@@ -94,7 +94,7 @@ async def run_detached(call: Call) -> Any:
         CancelledError: the call was cancelled.
     """
     call.settings = call.server.settings
-    return await (observed(call, _run_detached(call)) if observes(call) else _run_detached(call))
+    return await (observed(call, partial(_run_detached, call)) if observes(call) else _run_detached(call))
 
 
 async def _run_detached(call: Call) -> Any:
@@ -400,7 +400,7 @@ def _encoded_error(
 async def run_notification(call: Call) -> None:
     """Run the handler of a notification; an exception is reported, because a notification has no response."""
     call.settings = call.server.settings
-    await (observed(call, _run_notification(call)) if observes(call) else _run_notification(call))
+    await (observed(call, partial(_run_notification, call)) if observes(call) else _run_notification(call))
 
 
 async def _run_notification(call: Call) -> None:
