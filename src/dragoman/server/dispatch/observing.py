@@ -19,9 +19,11 @@ from msgspec import UNSET
 
 from dragoman import types
 from dragoman.errors import InsufficientScope, RpcError, ToolError
+from dragoman.server.request.asking import asking_of
 from dragoman.server.request.call import Call
 from dragoman.server.request.facts import readable
 from dragoman.telemetry import active_recorder
+from dragoman.types import TRACEPARENT
 
 if TYPE_CHECKING:
     from dragoman.telemetry.recorder import Operation
@@ -109,9 +111,19 @@ def _operation(call: Call) -> Operation | None:
         return recorder.executed(subject, attributes, call.trace)
     if call.rejection is not None and method not in call.server.offer.client_methods:
         method = OTHER  # clients could create any number of labels
-    meta = None if request.meta is UNSET else readable(request.meta)
     has_own_context = call.channel.carrier is None
-    return recorder.received(method, subject, attributes, meta, has_own_context=has_own_context)
+    return recorder.received(method, subject, attributes, _trace(call), has_own_context=has_own_context)
+
+
+def _trace(call: Call) -> object:
+    """Return the trace context of a request: that of its `_meta`, or else that of its first round."""
+    meta = None if call.request.meta is UNSET else readable(call.request.meta)
+    if getattr(call.request.params, "request_state", None) is None or (isinstance(meta, dict) and TRACEPARENT in meta):
+        return meta
+    try:
+        return {TRACEPARENT: asking_of(call).recording.trace}
+    except RpcError:  # the handler refuses such a state
+        return meta
 
 
 def _registered_subject(call: Call) -> str | None:

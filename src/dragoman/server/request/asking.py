@@ -60,7 +60,7 @@ from dragoman.server.request.questions import (
     checked_elicitations,
     pages,
 )
-from dragoman.telemetry import note_request_id
+from dragoman.telemetry import note_request_id, trace_context
 
 if TYPE_CHECKING:
     import asyncio
@@ -338,6 +338,7 @@ class Asking:
             RpcError: there are too many questions or rounds, or the state is too large.
         """
         try:
+            self.recording.trace = self.recording.trace or trace_context().get("traceparent", "")
             if value is None:
                 return self.rounds.required()
             require_capabilities(self._call, value.capabilities)

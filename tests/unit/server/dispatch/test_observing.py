@@ -108,20 +108,35 @@ def test_a_tool_in_a_thread_is_within_the_span(telemetry):
     assert is_child(telemetry.span("working"), telemetry.span("tools/call work"))
 
 
-def test_a_question_of_the_stateless_era_is_no_failure(telemetry):
+STATELESS = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+}
+
+
+@pytest.mark.parametrize("is_forged", [False, True])
+def test_rounds_of_a_client_without_telemetry_are_one_trace(is_forged, telemetry):
     server = Server(secret="a secret of sixteen")
 
     @server.tool
     async def book(ctx: Context) -> str:
-        return (await ctx.elicit("Which city?", str)).content
+        with telemetry.tracer.start_as_current_span("asking"):
+            return (await ctx.elicit("Which city?", str)).content
 
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    asks = asked(server, "tools/call", {"name": "book", "_meta": STATELESS})["result"]
+    assert asks["resultType"] == "input_required"
+    (key,) = asks["inputRequests"]
+    again = {
+        "name": "book",
+        "inputResponses": {key: {"action": "accept", "content": {"value": "Oslo"}}},
+        "requestState": "forged" if is_forged else asks["requestState"],
+        "_meta": STATELESS,
     }
-    answer = asked(server, "tools/call", {"name": "book", "_meta": meta})
-    assert answer["result"]["resultType"] == "input_required"
-    assert "error.type" not in telemetry.span("tools/call book").attributes
+    answer = asked(server, "tools/call", again)
+    first, second = telemetry.spans("tools/call book", "SERVER")
+    assert "error.type" not in first.attributes
+    assert is_child(second, first) == (not is_forged)
+    assert ("error" in answer) == is_forged
 
 
 async def test_a_cancelled_request_is_told_apart_from_a_crash(telemetry):
