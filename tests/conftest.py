@@ -12,6 +12,7 @@ import pytest
 
 from redis_server import redis_server as redis_server
 from scenarios.http_carriers import CARRIERS, carrier
+from telemetry_kit import telemetry as telemetry
 
 # A run that was started in the background inherits an ignored SIGINT, and so would the servers under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -58,6 +58,19 @@ class RequestOptions(Struct):
     finish: bool = True
     """Whether an extension finishes a result of one of its types."""
 
+    def note_ids(self) -> list[types.RequestId]:
+        """Return a list to which the id of each request is added before it is sent."""
+        ids: list[types.RequestId] = []
+        on_id = self.on_id
+
+        def note(id: types.RequestId) -> None:
+            ids.append(id)
+            if on_id is not None:
+                on_id(id)
+
+        self.on_id = note
+        return ids
+
 
 class CallOptions(TypedDict, total=False):
     """The options of a tool call."""

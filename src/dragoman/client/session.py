@@ -15,7 +15,9 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from math import isnan
+from sys import modules
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -30,6 +32,7 @@ from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, Target, endpoint_of
 from dragoman.client.connect.handshake import Connector, offered_versions
 from dragoman.client.connect.reconnect import Connections, Failures, pause
+from dragoman.client.connect.recording import recorded
 from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
 from dragoman.client.hear.deliveries import Deliveries
 from dragoman.client.hear.notifications import ClientCallbacks, NotificationReceiver
@@ -42,6 +45,7 @@ from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import keep_until_done
+from dragoman.telemetry import API
 
 if TYPE_CHECKING:
     from dragoman.client.extensions.installed import Extensions
@@ -205,15 +209,16 @@ class ClientSession:
             InputNeeded: the server needs answers that no handler gives.
         """
         total = self.total_timeout if options.total_timeout is None else options.total_timeout
-        if total is None:
-            return self.rounds(method, params, kind, options)
-        return self._request_in_time(total, method, params, kind, options)
+        send = self.rounds if total is None else partial(self._request_in_time, total)
+        if API not in modules:
+            return send(method, params, kind, options)
+        sending = partial(send, method, params, kind, options)
+        return recorded(sending, lambda: self.connections.latest, method, params, options)
 
     async def _request_in_time(
         self, total: float, method: str, params: dict[str, Any], kind: type[R], options: RequestOptions
     ) -> R:
-        ids: list[types.RequestId] = []
-        options = msgspec.structs.replace(options, on_id=ids.append)
+        ids = options.note_ids()
         timeout = asyncio.timeout(total)
         try:
             async with timeout:
@@ -317,10 +322,10 @@ class ClientSession:
             options.timeout = self.timeout
         elif isnan(options.timeout):
             raise ValueError(f"A time-out must be a number of seconds, not {options.timeout:g}")
-        if self._meta is None and "opentelemetry.propagate" not in sys.modules:
+        if self._meta is None:
             return options
         meta = self._meta() if callable(self._meta) else self._meta
-        return msgspec.structs.replace(options, meta={**_trace_context(), **(meta or {}), **(options.meta or {})})
+        return msgspec.structs.replace(options, meta={**(meta or {}), **(options.meta or {})})
 
     def with_advice(self, failure: str) -> str:
         """Add a remedy to an error text, if the server failed because it cannot send requests in this version."""
@@ -390,12 +395,3 @@ async def _notify_roots_changed(connection: ServerConnection) -> None:
         await connection.notify(method)
     except TransportError as error:
         _logger.info("%s could not be sent: %s", method, error)
-
-
-def _trace_context() -> dict[str, str]:
-    """Return the current trace context; empty if OpenTelemetry is not loaded."""
-    propagate = sys.modules.get("opentelemetry.propagate")
-    carrier: dict[str, str] = {}
-    if propagate is not None:
-        propagate.inject(carrier)
-    return carrier

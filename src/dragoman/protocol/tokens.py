@@ -63,6 +63,10 @@ class KeyRing:
         genuine = any(hmac.compare_digest(tag, _tag(key, purpose, payload)) for key in self._keys)
         return payload if genuine else None
 
+    def digest(self, purpose: str, value: bytes) -> str:
+        """Return a digest of the value that only a holder of the first key can compute."""
+        return _tag(self._keys[0], purpose, value).hex()
+
     def encrypt(self, purpose: str, value: bytes, nonce: bytes) -> bytes:
         """Return the value encrypted and authenticated; the nonce is random, used once, and has `NONCE_BYTES` bytes."""
         key = self._keys[0]

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dragoman.server.define.tool_results import ToolResult as ToolResult
     from dragoman.server.define.tools import Tool as Tool
     from dragoman.server.define.tools import tool as tool
+    from dragoman.server.dispatch.audit import Audit as Audit
+    from dragoman.server.dispatch.audit import AuditFunction as AuditFunction
+    from dragoman.server.dispatch.audit import AuditTarget as AuditTarget
     from dragoman.server.dispatch.middleware import CallNext as CallNext
     from dragoman.server.dispatch.middleware import Middleware as Middleware
     from dragoman.server.extensions.contract import AnyDefinition as AnyDefinition
@@ -62,6 +65,7 @@ else:
         {
             "serving": "HttpOptions",
             "request.context": "BlockingContext Context",
+            "dispatch.audit": "Audit AuditFunction AuditTarget",
             "dispatch.middleware": "CallNext Middleware",
             "extensions.contract": "AnyDefinition ExtensionHandler NextCall Outcome ServerExtension Wanted",
             "extensions.tasks.options": "TaskOptions",

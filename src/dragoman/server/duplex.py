@@ -24,6 +24,7 @@ A task for each request was rejected: most responses are known at once, and a ta
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
@@ -43,6 +44,7 @@ from dragoman.server.dispatch.opening import open_call, open_notification
 from dragoman.server.dispatch.runner import Answer, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import ELICITATION_COMPLETE, MAX_STATE_KEYS, Call, Session, SessionValues, wants_log
+from dragoman.server.request.recording import record_session
 from dragoman.transports.contract import FunctionSink, Sink
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ class DuplexConnection:
     end_error = None
 
     def __init__(self, server: Server, sink: Sink) -> None:
+        self.carrier: Literal["stdio", "memory"] | None = "stdio" if getattr(sink, "is_stdio", False) else "memory"
+        self._began_at = time.monotonic()
         self._server = server
         self._sink = sink
         self._send = sink.send
@@ -113,6 +117,8 @@ class DuplexConnection:
 
     def close(self) -> None:
         """Cancel the running requests; the connection sends nothing after this call."""
+        if self._state != "closed":
+            record_session(self._session, self.carrier, time.monotonic() - self._began_at)
         self._state = LIFE[self._state, "close"]
         self._runner.close()  # the runner holds a reference to this connection
         self._sink = FunctionSink(_discard)

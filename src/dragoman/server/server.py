@@ -51,6 +51,7 @@ from dragoman.server.settings import (
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
+    from dragoman.server.dispatch.audit import Audit, AuditTarget
     from dragoman.server.dispatch.tags import Tags
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions
@@ -85,8 +86,9 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     declares the extensions of a dict. `lifespan` is a function that opens something before the server serves, and
     closes it afterwards (see `server.lifespan`). `secret` seals request states, session ids and what the store keeps.
     `store` is what the processes of the server share, by default a `dragoman.stores.Local`. `state_key` is a function
-    of the `Context` that says whose `ctx.user_state` a request uses. `strict_arguments` refuses arguments that a tool
-    does not have. `max_message_bytes` limits the size of a message on every transport.
+    of the `Context` that says whose `ctx.user_state` a request uses. `audit` is a path, a function or an `Audit` that
+    gets one record for each request. `strict_arguments` refuses arguments that a tool does not have.
+    `max_message_bytes` limits the size of a message on every transport.
 
     Raises:
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
@@ -126,6 +128,7 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         secret: str | bytes | Iterable[str | bytes] | None = None,
         store: Store | None = None,
         state_key: StateKey | None = None,
+        audit: Audit | AuditTarget | None = None,
         strict_arguments: bool = False,
         max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
     ) -> None:
@@ -143,6 +146,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         self._background: set[Any] = set()
         self._secret = secret
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
+        self.audit = _audit_of(audit)
+        """Where the server writes one record for each request."""
         self._declaration = Declaration(capabilities)
         if lifespan is not None:
             self.lifespan(lifespan)
@@ -191,7 +196,10 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
 
         Raises:
             DefinitionError: an extension refuses a definition, such as a tool whose app is not registered.
+            ConfigError: the audit file cannot be opened.
         """
+        if self.audit is not None:
+            self.audit.check()
         if self.installed is not None and not self._is_checked:
             self.installed.check()
             self._is_checked = True
@@ -560,3 +568,11 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
 
 def _parsed(data: bytes | None) -> types.Json | None:
     return None if data is None else msgspec.json.decode(data)
+
+
+def _audit_of(given: Audit | AuditTarget | None) -> Audit | None:
+    if given is None:
+        return None
+    from dragoman.server.dispatch.audit import Audit
+
+    return given if isinstance(given, Audit) else Audit(given)

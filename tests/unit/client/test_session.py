@@ -1,14 +1,13 @@
 """The session of a client: rounds of input, total time, subscriptions, and the event loop."""
 
 import asyncio
-import sys
 import threading
-import types as python
 
 import msgspec
 import pytest
+from opentelemetry import context, propagate
 
-from dragoman import AsyncClient, DragomanError, RpcError, Server, Timeout
+from dragoman import AsyncClient, Context, DragomanError, RpcError, Server, Timeout
 from dragoman.client.options import RequestOptions, seconds
 from dragoman.client.session import MAX_ROUNDS
 from scenarios.client_peer import NEWEST, STATELESS, scenario
@@ -126,13 +125,20 @@ def test_a_client_whose_loop_has_ended_listens_and_tells_in_the_next(version):
 
 @pytest.mark.covers("CLF-08")
 @scenario
-async def test_the_trace_that_is_under_way_travels_with_each_request(monkeypatch):
-    propagate = python.ModuleType("opentelemetry.propagate")
-    propagate.inject = lambda carrier: carrier.update(traceparent="00-1-2-01")
-    monkeypatch.setitem(sys.modules, "opentelemetry.propagate", propagate)
-    async with AsyncClient(notes(), meta=lambda: {"tenant": 1}) as client:
-        filled = client._session._filled(RequestOptions(meta={"mine": 2}))
-        assert filled.meta == {"traceparent": "00-1-2-01", "tenant": 1, "mine": 2}
+async def test_the_trace_that_is_under_way_travels_with_each_request():
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    server, seen = Server(), []
+
+    @server.tool
+    async def note(ctx: Context) -> None:
+        seen.append({key: value for key, value in ctx.meta.items() if key in (*trace, "tenant", "mine")})
+
+    async with AsyncClient(server, meta=lambda: {"tenant": 1}) as client:
+        token = context.attach(propagate.extract(trace))  # no provider is installed
+        await client.call_tool("note", meta={"mine": 2})
+        context.detach(token)
+        await client.call_tool("note")
+    assert seen == [{**trace, "tenant": 1, "mine": 2}, {"tenant": 1}]
 
 
 @pytest.mark.covers("CLF-08")

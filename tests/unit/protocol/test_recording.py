@@ -21,17 +21,17 @@ def test_only_questions_that_wait_are_answered_and_each_once() -> None:
 
 
 def test_a_copy_does_not_change_with_the_original() -> None:
-    recording = Recording(asked={"a": "digest"}, steps={"book": Raw(b"1")}, state=Raw(b"7"))
+    recording = Recording(asked={"a": "digest"}, steps={"book": Raw(b"1")}, state=Raw(b"7"), trace="00-1-2-01")
     copied = recording.copy()
     assert copied == recording
     recording.answer({"a": Raw(b"1")})
     recording.steps["pay"] = Raw(b"2")
     recording.asked["b"] = "digest"
-    assert copied == Recording(asked={"a": "digest"}, steps={"book": Raw(b"1")}, state=Raw(b"7"))
+    assert copied == Recording(asked={"a": "digest"}, steps={"book": Raw(b"1")}, state=Raw(b"7"), trace="00-1-2-01")
 
 
 def test_json_and_messagepack_keep_it_whole() -> None:
     recording = Recording(
-        {"a": RecordedAnswer(None, Raw(b"1"))}, {"b": "digest"}, {"book": Raw(b'{"id":7}')}, Raw(b'"here"')
+        {"a": RecordedAnswer(None, Raw(b"1"))}, {"b": "digest"}, {"book": Raw(b'{"id":7}')}, Raw(b'"here"'), "00-1-2-01"
     )
     assert msgspec.json.decode(msgspec.json.encode(recording), type=Recording) == recording

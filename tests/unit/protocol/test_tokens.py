@@ -536,3 +536,10 @@ def test_extensions_that_the_server_has_are_carried_as_far_as_there_is_room() ->
     longest = "\N{PERSONAL COMPUTER}" * 300
     assert carried(some, longest) == some
     assert carried({"com.example/" + "x" * 2000: {}}, longest) is None
+
+
+def test_a_digest_tells_values_and_purposes_apart_and_needs_the_first_key() -> None:
+    assert ring.digest("audit", b"tea") == ring.digest("audit", b"tea")
+    others = [ring.digest("audit", b"coffee"), ring.digest("other", b"tea"), KeyRing(b"x" * 16).digest("audit", b"tea")]
+    assert ring.digest("audit", b"tea") not in others
+    assert len(ring.digest("audit", b"")) == 64

@@ -23,6 +23,7 @@ import copy
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from sys import modules
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -31,6 +32,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.connect.clocks import Clock, Clocks
 from dragoman.client.connect.link import Link, Outgoing
+from dragoman.client.connect.recording import record_session
 from dragoman.client.connect.server_requests import AnswersServer, ServerRequests
 from dragoman.client.options import OnProgress, RequestOptions
 from dragoman.errors import ConnectError, InternalError, RpcError, SessionExpired, Timeout, TransportError
@@ -43,6 +45,7 @@ from dragoman.protocol.peer import CANCELLED, Answered, Event, Peer, PeerReply, 
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import current_task, keep_until_done
+from dragoman.telemetry import API, trace_context
 
 CLOSE_SECONDS = 5.0
 TIMED_OUT, ABANDONED = "Request timed out", "The client does not wait for it any more"
@@ -168,6 +171,7 @@ class ServerConnection:
         self._background: set[asyncio.Task[Any]] = set()
         self._cancellations: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
+        self._began_at = self._loop.time()
         self._clocks = Clocks(self._loop)
         self.server_requests = ServerRequests(owner, self._peer, link, self._start, self._paused_clocks)
 
@@ -305,11 +309,14 @@ class ServerConnection:
         return Outgoing(data, method, id, params, headers, pending.is_answered, self._paused_clocks, named_by), pending
 
     def _meta(self, method: str, id: types.RequestId, options: RequestOptions) -> Raw | dict[str, Any]:
+        given = options.meta or {}
+        if API in modules:
+            given = {**trace_context(), **given}
         if method not in self._table.progressing:
-            return {**(options.meta or {}), **self._envelope}
-        if options.meta or options.progress_token is not None or not isinstance(id, int):
+            return {**given, **self._envelope}
+        if given or options.progress_token is not None or not isinstance(id, int):
             token = id if options.progress_token is None else options.progress_token
-            return {**(options.meta or {}), **self._envelope, "progressToken": token}
+            return {**given, **self._envelope, "progressToken": token}
         return Raw(b'%b"progressToken":%d}' % (self._meta_prefix, id))
 
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
@@ -349,8 +356,9 @@ class ServerConnection:
         await self.link.send(Outgoing(jsonrpc.encode_notification(method, params), method))
 
     def with_envelope(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters with the `_meta` that every stateless message carries."""
-        return {**params, "_meta": {**params.get("_meta", {}), **self._envelope}} if self._envelope else dict(params)
+        """Return parameters with the trace context, and with the `_meta` that every stateless message carries."""
+        added = {**trace_context(), **params.get("_meta", {}), **self._envelope}
+        return {**params, "_meta": added} if added else dict(params)
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return keep_until_done(self._loop.create_task(work), self._background)
@@ -420,6 +428,7 @@ class ServerConnection:
             return
         self.state = CONNECTION_LIFE[self.state, "lose"]
         self.error = error or TransportError("The server closed the connection")
+        record_session(self.link, self.version, self._loop.time() - self._began_at, self.error)
         if not self.link.is_http:
             self._fail_pending(self.error)
         self._owner.connection_lost(self, self.error)
@@ -436,6 +445,8 @@ class ServerConnection:
         """End the connection; pending requests fail."""
         current = asyncio.current_task()
         was, self.state = self.state, CONNECTION_LIFE[self.state, "close"]
+        if was == "alive":
+            record_session(self.link, self.version, self._loop.time() - self._began_at, None)
         if was != "closed":
             self.server_requests.close()
             closed = TransportError("The client was closed while a request waited for its answer")

@@ -139,7 +139,7 @@ def _url_endpoint(url: str, transport: str | None, options: EndpointOptions) -> 
         from dragoman.transports.web.legacy_sse import LegacySse
 
         headers = partial(options.credentials.headers, "GET", url)
-        return DuplexLink(LegacySse(url, headers, options.network, options.limits, refusal=auth_required))
+        return DuplexLink(LegacySse(url, headers, options.network, options.limits, refusal=auth_required), "http")
 
     authorization: Any = options.credentials.authorization
     if getattr(authorization, "network", options) is None:
@@ -201,7 +201,8 @@ def _process_endpoint(command: str | list[str], options: EndpointOptions) -> End
         return DuplexLink(
             ProcessTransport(
                 command, env=options.env, inherit_env=options.inherit_env, cwd=options.cwd, limits=options.limits
-            )
+            ),
+            "stdio",
         )
 
     key = command if isinstance(command, str) else tuple(command)

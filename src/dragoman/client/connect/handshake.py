@@ -30,6 +30,7 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -39,6 +40,7 @@ from dragoman import types
 from dragoman.client.connect.connection import ConnectionOwner, ServerConnection, connection_error
 from dragoman.client.connect.endpoint import Endpoint
 from dragoman.client.connect.link import Link
+from dragoman.client.connect.recording import recorded
 from dragoman.client.options import RequestOptions
 from dragoman.errors import (
     AuthError,
@@ -255,7 +257,9 @@ class _ConnectAttempt:
 
         self._awaited, connection = method, self._connection
         try:
-            return await connection.request(method, params, RequestOptions(on_id=note), may_cancel=False)
+            options = RequestOptions(on_id=note)
+            sending = partial(connection.request, method, params, options, may_cancel=False)
+            return await recorded(sending, lambda: connection, method, params, options)
         except ConnectError:
             # A process that ended before the request was sent is reported like a process that ended after it.
             if connection.error is None:

@@ -48,6 +48,7 @@ class HttpLink(Link):
     """A link over Streamable HTTP."""
 
     is_http = True
+    carrier = "http"
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class HttpLink(Link):
         self._http = HttpClient(url, network, limits)
         self._full_url = url
         """The URL as it was given, with the secrets that it may hold."""
-        self.url = self._http.url
+        self.url = self.address = self._http.url
         self._limits = limits
         self._credentials = credentials or Credentials()
         self._receive: Receive = _ignore

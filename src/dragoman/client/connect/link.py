@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -52,6 +52,12 @@ class Link(Protocol):
     version: Version | None = None
     """The version in use, or the one that a probe tries; None before the probe."""
     is_http: bool = False
+    session_id: str | None = None
+    """The id of the session, if the server gave one."""
+    carrier: Literal["stdio", "http"] | None = None
+    """What carries the messages; None for another transport."""
+    address: str | None = None
+    """The URL of the server, without secrets; None if the link is not over HTTP."""
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the link; `closed` is called once if the link ends by itself."""
@@ -78,8 +84,9 @@ class DuplexLink(Link):
     Exceptions of the transport become errors of this package, so callers need not know the transport.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, carrier: Literal["stdio", "http"] | None = None) -> None:
         self.transport = transport
+        self.carrier = carrier
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the transport."""

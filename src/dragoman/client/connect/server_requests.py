@@ -24,13 +24,17 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, suppress
+from functools import partial
+from sys import modules
 from typing import Any, Protocol
 
 from dragoman import types
 from dragoman.client.connect.link import Link, Outgoing
+from dragoman.client.connect.recording import recorded_answer
 from dragoman.errors import InternalError, MethodNotFound, RpcError, TransportError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.peer import Peer
+from dragoman.telemetry import API, active_recorder
 
 MAX_SERVER_REQUESTS = 100
 MAX_PARAMS_BYTES = 16 * 1024 * 1024
@@ -105,6 +109,8 @@ class ServerRequests:
             busy = InternalError(f"The client is busy with {len(sizes)} requests of the server; try again later")
             self.send(self._encoded(request, busy))
             return False
+        if API in modules and (recorder := active_recorder()) is not None:
+            outcome = partial(recorded_answer, recorder, self._link, self._peer.version, request, outcome)
         sizes[request.id] = len(request.params)
         task = self._start(self._run(request, outcome))
         if not task.done():  # tasks may be eager

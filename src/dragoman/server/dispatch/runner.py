@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from functools import partial
+from sys import modules
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +44,11 @@ from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE_RESULT_TYPES
 from dragoman.protocol.methods import declares
 from dragoman.server.define.tool_results import ResultMisfit
+from dragoman.server.dispatch.observing import noted, observed, observes
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
+from dragoman.telemetry import API
 
 if TYPE_CHECKING:
     from dragoman.protocol.versions import Version
@@ -68,6 +71,8 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     """
     server = call.server
     call.settings = server.settings
+    if (server.audit is not None or API in modules) and observes(call):
+        return observed(call, lambda: _answer_later(call, noted(call, _outcome(call))))
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
     if call.rejection is not None:
@@ -91,21 +96,35 @@ async def run_detached(call: Call, *, seals: bool = True) -> Any:
         RpcError: the error that the client would receive.
         CancelledError: the call was cancelled.
     """
-    server = call.server
-    call.settings = server.settings
+    call.settings = call.server.settings
+    return await (
+        observed(call, partial(_run_detached, call, seals=seals))
+        if observes(call)
+        else _run_detached(call, seals=seals)
+    )
+
+
+async def _run_detached(call: Call, *, seals: bool) -> Any:
     try:
-        result = await (serve(call) if server.middleware_chain is None else server.middleware_chain(call))
+        result = await noted(call, _outcome(call))
         if isinstance(result, types.InputRequiredResult) or not seals:
             return result
         _check_result_type(call, result)
-        return _seal(server, result, call.request.caller.version)
+        return _seal(call.server, result, call.request.caller.version)
     except BaseException as error:
         if call.is_cancelled_by(error):
             raise
-        raise _error_to_send(call, error) from error
+        call.refusal = _error_to_send(call, error)
+        raise call.refusal from error
     finally:
         call.ended = True
         await call.clean_up()
+
+
+def _outcome(call: Call) -> Coroutine[Any, Any, Any]:
+    """Return the coroutine of the unsealed result, within the middleware and hooks, if there are any."""
+    chain = call.server.middleware_chain
+    return serve(call) if chain is None else chain(call)
 
 
 async def whole_answer(call: Call) -> bytes:
@@ -391,12 +410,16 @@ def _encoded_error(
 
 async def run_notification(call: Call) -> None:
     """Run the handler of a notification; an exception is reported, because a notification has no response."""
-    server = call.server
-    call.settings = server.settings
+    call.settings = call.server.settings
+    await (observed(call, partial(_run_notification, call)) if observes(call) else _run_notification(call))
+
+
+async def _run_notification(call: Call) -> None:
     try:
-        await (serve(call) if server.middleware_chain is None else server.middleware_chain(call))
+        await _outcome(call)
     except BaseException as error:
         if not call.is_cancelled_by(error):
-            server.report(error, None, {"notification": call.request.method.name})
+            call.refusal = error if isinstance(error, RpcError) else InternalError("Internal error")
+            call.server.report(error, None, {"notification": call.request.method.name})
     finally:
         call.ended = True

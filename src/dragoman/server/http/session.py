@@ -53,6 +53,7 @@ from dragoman.server.http.workers import (
 )
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import ELICITATION_COMPLETE, MAX_STATE_KEYS, Call, Session, SessionValues, wants_log
+from dragoman.server.request.recording import record_session
 from dragoman.stores.contract import EventLog
 from dragoman.transports.http.exchange import Exchange
 
@@ -129,6 +130,7 @@ class HttpSession:
         self.peer = Peer(server.limits, id_prefix=f"{workers.name}{WORKER_NAME_END}")
         self.running: dict[types.RequestId, Call] = {}
         self.last_used = 0.0
+        self._began_at = time.monotonic()
         if data.caller is not None:
             self.peer.version = data.caller.version
         self.loop = asyncio.get_running_loop()
@@ -337,6 +339,7 @@ class HttpSession:
         """End the session: stop running requests, fail requests to the client, and detach readers."""
         self.state = SESSION_LIFE[self.state, "end"]
         self._server.audience.discard(self)
+        record_session(self.data, "http", time.monotonic() - self._began_at)
         for call in list(self.running.values()):
             call.stop(_STOPPED)
         for waiter in self.peer.waiters:  # each waiter then sends a cancellation to the client on its stream

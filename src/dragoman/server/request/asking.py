@@ -60,6 +60,7 @@ from dragoman.server.request.questions import (
     checked_elicitations,
     pages,
 )
+from dragoman.telemetry import note_request_id, trace_context
 
 if TYPE_CHECKING:
     import asyncio
@@ -348,6 +349,7 @@ class Asking:
             RpcError: there are too many questions or rounds, or the state is too large.
         """
         try:
+            self.recording.trace = self.recording.trace or trace_context().get("traceparent", "")
             if value is None:
                 return self.rounds.required()
             require_capabilities(self._call, value.capabilities)
@@ -516,6 +518,7 @@ async def request_client(peer: Peer, send: Callable[[bytes], None], method: str,
 
     answered: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
     id = peer.next_id()
+    note_request_id(id)
     send(peer.send_request(id, method, params, answered))
     reason = "The request that asked was cancelled"
     try:

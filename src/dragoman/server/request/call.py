@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
+from sys import modules
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -19,6 +21,7 @@ from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.methods import METHOD_NAMES, Method
+from dragoman.telemetry import API, active_recorder
 from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
@@ -131,6 +134,8 @@ class Channel(Protocol):
     """Whether the client has no stream for notifications that belong to no request."""
     takes_parts: bool
     """Whether the channel's transport takes a large response in parts, which saves a copy."""
+    carrier: Literal["stdio", "memory"] | None
+    """The kind of a duplex connection; None for a channel of one request, or of HTTP."""
 
     @property
     def end_error(self) -> RpcError | None:
@@ -167,6 +172,7 @@ class NoChannel:
 
     lacks_standalone_stream = False
     takes_parts = False
+    carrier: Literal["stdio", "memory"] | None = None
     end_error: RpcError | None = None
 
     def notify(self, method: str, params: Any) -> None:
@@ -251,6 +257,10 @@ class Call(Struct, eq=False):
     """The definitions whose `visible` refuses the caller, among those that the request may concern."""
     within: Any = None
     """The extension that runs a detached call; the call passes only through the extensions after it."""
+    asks_input: bool = False
+    """Whether the result is `input_required`; set if the call is observed."""
+    trace: Mapping[str, str] | None = None
+    """The trace context in which a detached call runs; None for a request, whose `_meta` has it."""
 
     dependencies: DependencyRun | None = None
     """What the function of the request depends on; the code that sends the response cleans it up afterwards."""
@@ -320,8 +330,13 @@ class Call(Struct, eq=False):
 
     async def ask_client(self, method: str, params: Any, timeout: float) -> Raw:
         """Send a request to the client and return its result; an error is recorded in `client_errors`."""
+        asking = self.channel.request
+        if API in modules and (recorder := active_recorder()) is not None:
+            from dragoman.server.request.recording import recorded_question
+
+            asking = partial(recorded_question, recorder, self)
         try:
-            return await self.channel.request(method, params, timeout)
+            return await asking(method, params, timeout)
         except (RpcError, TransportError) as error:
             if self.client_errors is None:
                 self.client_errors = []

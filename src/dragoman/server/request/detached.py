@@ -20,6 +20,7 @@ from dragoman.protocol.recording import Recording
 from dragoman.protocol.versions import find_version, version_names
 from dragoman.server.request.asking import Asking, OnStep
 from dragoman.server.request.call import Call, NoChannel, Session
+from dragoman.telemetry import trace_context
 
 if TYPE_CHECKING:
     from dragoman.server.request.context import Context
@@ -50,6 +51,8 @@ class DetachedCall(Struct, kw_only=True):
     claims: dict[str, Any] = field(default_factory=dict)
     recording: Recording = field(default_factory=Recording)
     """The answers and steps of the runs so far; each run adds to it."""
+    trace: dict[str, str] = field(default_factory=dict)
+    """The trace context of the request, in which the tool runs."""
 
     def __repr__(self) -> str:
         # The parameters and the recording are left out, because they may hold secrets.
@@ -69,6 +72,7 @@ class DetachedCall(Struct, kw_only=True):
             scopes=call.scopes,
             claims=dict(call.claims),
             recording=ctx._asking.recording.copy(),
+            trace=trace_context() or dict(ctx.trace),
         )
 
     def open(self, server: Server, on_progress: OnProgress | None = None, on_step: OnStep | None = None) -> Call:
@@ -90,7 +94,7 @@ class DetachedCall(Struct, kw_only=True):
         session = Session(request.caller, principal=self.principal)
         loop = asyncio.get_running_loop()
         call = Call(request, session, channel, server, server.server_context, loop)
-        call.scopes, call.claims = self.scopes, self.claims
+        call.scopes, call.claims, call.trace = self.scopes, self.claims, self.trace
         call.asking = Asking(call, self.recording, on_step)
         return call
 

@@ -78,6 +78,9 @@ def _is_stderr(descriptor: int) -> bool:
 class Writer(ABC):
     """Sends lines: the messages of one turn of the loop are one batch, and one batch is written at a time."""
 
+    is_stdio = True
+    """Tells the connection that its client is at the other end of a pipe."""
+
     def __init__(self, descriptor: int, flow: Flow) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
