@@ -7,9 +7,13 @@ import sys
 
 _USAGE = """\
 usage: dragoman run FILE[:object]           serve the server of a Python file over stdin and stdout
-       dragoman run --http FILE[:object]    serve it over HTTP
+       dragoman run --http FILE[:object]    serve it over HTTP, with /healthz and /readyz
            [--host 127.0.0.1] [--port 8000] [--path /mcp] [--workers 1]
-           [--reload]                       start again whenever a Python file below its folder changes
+           [--access-log]                   log one line for each HTTP request
+           [--no-health]                    do not serve /healthz and /readyz
+           [--dev]                          for development: clients see exceptions, and requests are logged
+           [--reload]                       as --dev, and start again whenever a Python file below its folder changes
+           [--log-format text|json]         write log lines to stderr in this form
 """
 
 
@@ -31,7 +35,7 @@ def run_words(words: list[str]) -> None:
         return
     from dragoman.cli.verbs.run import parse, run
 
-    parsed = parse([word for word in words if word != "--reload"])
+    parsed = parse(words)
     if parsed is None:
         sys.stderr.write(_USAGE)
         sys.exit(2)
@@ -40,7 +44,7 @@ def run_words(words: list[str]) -> None:
 
         serve_reloading(words)
     else:
-        run(*parsed)
+        run(parsed)
 
 
 __all__ = ["main"]

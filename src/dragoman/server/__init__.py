@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from dragoman.server.request.tool_task import BlockingToolTask as BlockingToolTask
     from dragoman.server.request.tool_task import OfferedTask as OfferedTask
     from dragoman.server.request.tool_task import ToolTask as ToolTask
+    from dragoman.server.routes.request import RouteRequest as RouteRequest
+    from dragoman.server.routes.response import Response as Response
     from dragoman.server.server import Server as Server
     from dragoman.server.serving import HttpOptions as HttpOptions
 else:
@@ -73,6 +75,8 @@ else:
             "define.resources": "Resource ResourceTemplate resource",
             "define.content": "Audio File Image",
             "define.tool_results": "ToolResult",
+            "routes.request": "RouteRequest",
+            "routes.response": "Response",
             "server": "Server",
             "define.tools": "Tool tool",
             "http.views": "HttpReply",

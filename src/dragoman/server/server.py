@@ -38,6 +38,7 @@ from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.request.call import Call
+from dragoman.server.routes.registration import WithRoutes
 from dragoman.server.settings import (
     ServerSettings,
     checked_cache_hints,
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
-class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
+class Server(ServerIdentity, Registration, WithRoutes, WithLifecycle, Notifying):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -84,7 +85,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     declares the extensions of a dict. `secret` seals request states, session ids and what the store keeps. `store` is
     what the processes of the server share, by default a `dragoman.stores.Local`. `state_key` is a function of the
     `Context` that says whose `ctx.user_state` a request uses. `strict_arguments` refuses arguments that a tool does
-    not have. `max_message_bytes` limits the size of a message on every transport.
+    not have. `max_message_bytes` limits the size of a message on every transport. `debug` is for development: clients
+    receive the text and the place of an exception, which may hold secrets.
 
     Raises:
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
@@ -123,11 +125,14 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         state_key: StateKey | None = None,
         strict_arguments: bool = False,
         max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
+        debug: bool = False,
     ) -> None:
         texts = {"title": title, "description": description, "website_url": website_url}
         ServerIdentity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
         self.server_context: Any = server_context
+        self.debug = debug
+        """Whether clients receive the text and the place of an exception; for development only."""
         self._strict_arguments = strict_arguments
         self.limits = checked_limits(max_message_bytes)
         self._configuration = checked_configuration(configuration)
@@ -409,18 +414,48 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         Example:
             server.run("http", port=8000, workers=4)
 
-        HTTP takes `host`, `port`, `workers` and the options of `asgi`; stdio takes none.
+        HTTP takes `host`, `port`, `workers` and the options of `asgi`; stdio takes none. HTTP says on stderr where it
+        serves. "streamable-http" is another name of "http".
 
         Raises:
             DefinitionError: there is no such transport, an option has an invalid value, or `check` fails.
             TypeError: the transport has no such option.
-            DragomanError: an event loop runs in this thread.
+            DragomanError: an event loop runs in this thread; await `run_async` there.
             ConfigError: the store of the server reaches other machines, and the server has no `secret`.
         """
         from dragoman.server.serving import run
 
         self.check()
         run(self, transport, options)
+
+    @overload
+    async def run_async(self, transport: Literal["stdio"] = "stdio", *, handle_signals: bool = False) -> None: ...
+    @overload
+    async def run_async(
+        self, transport: Http, *, handle_signals: bool = False, **options: Unpack[HttpOptions]
+    ) -> None: ...
+    async def run_async(
+        self, transport: str = "stdio", *, handle_signals: bool = False, **options: Unpack[HttpOptions]
+    ) -> None:
+        """Serve stdio or HTTP in the running event loop, until the client ends or the task is cancelled.
+
+        Example:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(server.run_async("http", port=8000))
+
+        The options are those of `run`, without `workers`. A cancelled task ends the server gracefully. Signals are left
+        to the program, unless `handle_signals` is given: then SIGINT and SIGTERM end the server, and the call returns.
+
+        Raises:
+            DefinitionError: there is no such transport, an option has an invalid value, or `check` fails.
+            TypeError: the transport has no such option.
+            OSError: the address cannot be listened on.
+            ConfigError: the store of the server reaches other machines, and the server has no `secret`.
+        """
+        from dragoman.server.serving import run_async
+
+        self.check()
+        await run_async(self, transport, options, handle_signals=handle_signals)
 
     def asgi(
         self,
@@ -435,6 +470,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         allowed_origins: str | Iterable[str] | None = None,
         max_subscriptions: int | None = 10_000,
         auth: Auth | None = None,
+        health: bool = False,
+        access_log: bool = False,
     ) -> AsgiApp:
         """Return an ASGI application that serves Streamable HTTP; serve it alone or mount it.
 
@@ -446,7 +483,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         `session_idle_timeout` is the number of seconds after which an idle session expires. `max_event_bytes` bounds
         the events that the server keeps for clients that resume their streams. `allowed_hosts` are the values of
         `Host` to serve beside loopback names, and `allowed_origins` the origins of web pages that may send requests.
-        `auth` verifies the sender of a request (see `Auth`).
+        `auth` verifies the sender of a request (see `Auth`). `health` serves `/healthz` and `/readyz`. `access_log`
+        logs one line for each HTTP request to the logger `dragoman.access`.
 
         Raises:
             DefinitionError: an option has an invalid value.
