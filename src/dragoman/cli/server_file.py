@@ -125,19 +125,19 @@ def _made(factory: Callable[..., Any], path: Path) -> Server:
         sys.exit(f"{called} is an `async def`; make the server in a `def`, and open connections in its lifespan")
     made = factory()
     if not isinstance(made, Server):
-        sys.exit(f"{called} returned a {_kind(made)}, and no Server")
+        sys.exit(f"{called} returned no Server, but an object of {_kind(made)}")
     return made
 
 
 def _kind(value: object) -> str:
     kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__qualname__} of {kind.__module__}"
+    return f"the class {kind.__qualname__}" + ("" if kind.__module__ == "builtins" else f" of {kind.__module__}")
 
 
 def _found(names: dict[str, Any]) -> str:
     """Return what a file has instead of a server, for an error."""
     functions = _functions(names)
-    found = [f"{key} is a {_kind(names[key])}" for key in _USUAL_NAMES if key in names and key not in functions]
+    found = [f"{key} is of {_kind(names[key])}" for key in _USUAL_NAMES if key in names and key not in functions]
     listed = ", ".join(f"{key}({', '.join(_required(made))})" for key, made in list(functions.items())[:5])
     found += [f"it has the functions {listed}"] if listed else []
     return f": {'; '.join(found)}" if found else ""

@@ -70,7 +70,7 @@ def run(words: RunWords) -> None:
     if words.log_format is not None:
         import logging
 
-        from dragoman.runtime.log_lines import log_to_stderr
+        from dragoman.server.routes.log_lines import log_to_stderr
 
         log_to_stderr(logging.getLogger("dragoman"), words.log_format)
 

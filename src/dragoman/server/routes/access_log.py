@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import Any
 
 from dragoman.protocol.tokens import digest
-from dragoman.runtime.log_lines import log_to_stderr
 from dragoman.runtime.terminal import printable_line
+from dragoman.server.routes.log_lines import log_to_stderr
 from dragoman.transports.http.exchange import CLIENT_CLOSED, Exchange, ExchangeRecord
 
 MAX_TEXT = 200

@@ -35,8 +35,8 @@ class WithRoutes:
                 return {"id": request.path_params["id"]}
 
         The function takes a `RouteRequest`, or nothing. It returns a `Response`, text, bytes, a value that JSON can
-        say, or None for an empty response. A `def` runs in a thread. `methods` are the HTTP methods; GET includes HEAD. A
-        route is public. With `auth=True` it serves only senders that the `auth` of `run` or `asgi` admits.
+        say, or None for an empty response. A `def` runs in a thread. `methods` are the HTTP methods; GET includes
+        HEAD. A route is public. With `auth=True` it serves only senders that the `auth` of `run` or `asgi` admits.
 
         Raises:
             DefinitionError: the path, a method or the function cannot be a route, or the route exists.

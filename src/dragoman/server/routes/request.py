@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar, overload
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -11,7 +11,9 @@ from msgspec import Struct
 
 from dragoman.errors import ParseError
 from dragoman.server.request.http_request import HeaderMapping
+from dragoman.types import Json
 
+T = TypeVar("T")
 MAX_QUERY_FIELDS = 1000
 
 
@@ -77,13 +79,20 @@ class RouteRequest(Struct, frozen=True, eq=False):
         except UnicodeDecodeError:
             raise ParseError("The body is not UTF-8") from None
 
-    def json(self) -> Any:
-        """Return the value of a JSON body.
+    @overload
+    def json(self) -> Json: ...
+    @overload
+    def json(self, kind: type[T]) -> T: ...
+    def json(self, kind: type[Any] | None = None) -> object:
+        """Return the value of a JSON body: an object, or a value of the type `kind`.
+
+        Example:
+            order = request.json(Order)
 
         Raises:
-            ParseError: the body is not JSON; if the function does not catch it, the response has the status 400.
+            ParseError: the body is no such JSON; if the function does not catch it, the response has the status 400.
         """
         try:
-            return msgspec.json.decode(self.content)
+            return msgspec.json.decode(self.content, type=Json if kind is None else kind)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise ParseError(f"The body is not JSON: {error}") from None
+            raise ParseError(f"The body is not the expected JSON: {error}") from None

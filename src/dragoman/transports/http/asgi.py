@@ -20,7 +20,6 @@ from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.http.exchange import (
     CLIENT_CLOSED,
     DEFAULT_PACE,
-    HTTP_OK,
     UNTIMED_BYTES,
     Exchange,
     ExchangeService,
@@ -131,9 +130,7 @@ class AsgiExchange(Exchange):
         finally:
             self._replying = None
 
-    async def _send_part(
-        self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int = HTTP_OK
-    ) -> None:
+    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         try:
             async with asyncio.timeout(self._pace.send):
                 if head is not None:

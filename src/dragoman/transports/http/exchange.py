@@ -176,9 +176,7 @@ class Exchange(ABC):
         return self.reply(status, data, JSON_HEADERS)
 
     @abstractmethod
-    async def _send_part(
-        self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int = HTTP_OK
-    ) -> None:
+    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         """Send the head of a stream, if given, and a part of its body, within the time limit."""
 
     @abstractmethod

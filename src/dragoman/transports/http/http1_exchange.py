@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import TooLarge
-from dragoman.transports.http.exchange import HTTP_OK, UNTIMED_BYTES, Exchange, Gone, Header
+from dragoman.transports.http.exchange import UNTIMED_BYTES, Exchange, Gone, Header
 from dragoman.transports.http.http1_head import path_and_query
 
 if TYPE_CHECKING:
@@ -152,9 +152,9 @@ class Http1Exchange(Exchange):
         if self.ended or self.streaming or self.gone:
             return
         self.ended = True
+        extra = self.extra_headers
         if self.record is not None:
             self.record.add(status, len(body))
-        extra = self.extra_headers
         self._connection.respond(self, status, (*headers, *extra) if extra else headers, body)
         if len(body) > UNTIMED_BYTES:
             try:
@@ -162,9 +162,7 @@ class Http1Exchange(Exchange):
             except TimeoutError:
                 self.lose()
 
-    async def _send_part(
-        self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int = HTTP_OK
-    ) -> None:
+    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         await self._connection.drained()
         if not self.gone:
             self._connection.stream(self, head, data, last=last, status=status)
