@@ -11,6 +11,7 @@ from uvicorn.server import ServerState
 
 from budgets.test_calls import CALLS, MARGIN, functions_passed
 from budgets.test_garbage import INITIALIZE, left_by, message, sums
+from dragoman import Server
 from dragoman.transports.http import http1
 from dragoman.transports.http.http1 import Http1Connection
 
@@ -47,8 +48,8 @@ def post(headers: str, body: bytes) -> bytes:
 class Caller:
     """A client of one connection, that calls the same tool again and again."""
 
-    def __init__(self, era: str) -> None:
-        config: Any = SimpleNamespace(app=sums().asgi(), timeout_keep_alive=5)
+    def __init__(self, era: str, server: Server | None = None, **options: Any) -> None:
+        config: Any = SimpleNamespace(app=(server or sums()).asgi(**options), timeout_keep_alive=5)
         self.state, self.transport = ServerState(), Transport()
         self.connection = Http1Connection(config, self.state, {})
         self.connection.connection_made(self.transport)
@@ -81,9 +82,13 @@ class Caller:
 
 
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
-def test_a_call_passes_few_functions_in_one_task_and_one_write(era, monkeypatch):
+@pytest.mark.parametrize("has_routes", [False, True])
+def test_a_call_passes_few_functions_in_one_task_and_one_write_with_routes_and_without(era, has_routes, monkeypatch):
     async def measure() -> tuple[list[str], int]:
-        caller = Caller(era)
+        server = sums()
+        if has_routes:
+            server.route("/page")(lambda: "a page")
+        caller = Caller(era, server, health=has_routes)
         await caller.begin()
         for _ in range(3):
             await caller.call()

@@ -55,5 +55,12 @@ def test_a_server_loads_the_making_of_dependencies_when_a_function_has_one():
     assert name in modules_after(f"{made}@server.tool\ndef b(made: int = Depends(lambda: 1)) -> int: return made")
 
 
+def test_a_server_loads_nothing_of_routes_until_it_has_them():
+    made = "from dragoman import Server\nserver = Server()\n"
+    loaded = {name for name in modules_after(made) if name.startswith("dragoman.server.routes.")}
+    assert loaded == {"dragoman.server.routes.registration"}
+    assert "dragoman.server.routes.table" in modules_after(f"{made}server.route('/a')(lambda: '')")
+
+
 def test_a_server_is_imported_with_at_most_150_modules_beyond_the_interpreter():
     assert len(modules_after("from dragoman import Server") - modules_after("pass")) <= 150

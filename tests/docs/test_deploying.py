@@ -55,10 +55,9 @@ def test_the_command_of_the_page_is_one_that_dragoman_understands(place: str) ->
     understood = parse(words)
     assert (Path(program).name, verb) == ("dragoman", "run")
     assert understood is not None
-    target, options = understood
-    assert Path(target).name == "server.py"
-    assert options is not None
-    assert options["port"] == 8000
+    assert Path(understood.target).name == "server.py"
+    assert understood.http is not None
+    assert understood.http["port"] == 8000
 
 
 def test_the_proxy_of_the_page_leads_to_the_port_and_takes_the_bodies_that_the_server_takes() -> None:

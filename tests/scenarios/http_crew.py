@@ -65,6 +65,12 @@ RUN = """
 """
 
 
+def unannounced(errors: str) -> str:
+    """Return what a server wrote to stderr, without the line that says where it serves."""
+    lines = errors.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("dragoman: serving "))
+
+
 class Crew:
     """The processes of one server."""
 
@@ -89,7 +95,14 @@ class Crew:
 
     @property
     def stderr(self) -> str:
-        return (self.folder / "stderr").read_text()
+        """What was written, without the line that says where the server serves."""
+        return unannounced((self.folder / "stderr").read_text())
+
+    @property
+    def announced(self) -> list[str]:
+        """The lines that say where the server serves."""
+        lines = (self.folder / "stderr").read_text().splitlines()
+        return [line for line in lines if line.startswith("dragoman: serving ")]
 
     @property
     def sockets(self) -> list[Path]:

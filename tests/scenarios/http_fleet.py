@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from scenarios.http_crew import DEADLINE, SERVER, Client, Stream, free_port, until
+from scenarios.http_crew import DEADLINE, SERVER, Client, Stream, free_port, unannounced, until
 from scenarios.http_peer import SECRET
 
 TOOLS = """
@@ -90,7 +90,7 @@ class Worker:
 
     @property
     def stderr(self) -> str:
-        return self.errors.read_text()
+        return unannounced(self.errors.read_text())
 
     def kill(self) -> None:
         """End the process without a warning."""

@@ -7,11 +7,15 @@ import sys
 
 _USAGE = """\
 usage: dragoman run FILE[:object]           serve the server of a Python file over stdin and stdout
-       dragoman run --http FILE[:object]    serve it over HTTP
+       dragoman run --http FILE[:object]    serve it over HTTP, with /healthz and /readyz
            [--host 127.0.0.1] [--port 8000] [--path /mcp] [--workers 1]
-           [--reload]                       start again whenever a Python file below its folder changes
+           [--access-log]                   log one line for each HTTP request
+           [--no-health]                    do not serve /healthz and /readyz
            [--include-tags a,b]             serve only what has one of these tags, also over stdin and stdout
            [--exclude-tags a,b]             serve nothing that has one of these tags
+           [--dev]                          for development: clients see exceptions, and requests are logged
+           [--reload]                       as --dev, and start again whenever a Python file below its folder changes
+           [--log-format text|json]         write log lines to stderr in this form
 """
 
 
@@ -33,7 +37,7 @@ def run_words(words: list[str]) -> None:
         return
     from dragoman.cli.verbs.run import parse, run
 
-    parsed = parse([word for word in words if word != "--reload"])
+    parsed = parse(words)
     if parsed is None:
         sys.stderr.write(_USAGE)
         sys.exit(2)
@@ -42,7 +46,7 @@ def run_words(words: list[str]) -> None:
 
         serve_reloading(words)
     else:
-        run(*parsed)
+        run(parsed)
 
 
 __all__ = ["main"]

@@ -1,8 +1,16 @@
-"""Server files: the target FILE[:object] of the command line, and the server that a Python file defines."""
+"""Server files: the target FILE[:object] of the command line, and the server that a Python file defines.
+
+The server of a file is the object that the target names, or one of a usual name, or the only `Server`, or what the
+factory of the file returns. A file that calls `server.run()` when it is loaded, without `if __name__ == "__main__"`,
+is served by that call, in the way that the command line says: the statements around the call may hold what the server
+needs open.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from inspect import Parameter, iscoroutinefunction, isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +19,10 @@ if TYPE_CHECKING:
 
 _MODULE = "__dragoman__"
 _USUAL_NAMES = ("server", "mcp", "app")
+_USUAL_FACTORIES = frozenset(
+    {f"{verb}_{noun}" for verb in ("create", "make", "build", "get") for noun in _USUAL_NAMES} | {*_USUAL_NAMES}
+)
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def split_target(target: str) -> tuple[Path, str | None]:
@@ -21,13 +33,27 @@ def split_target(target: str) -> tuple[Path, str | None]:
     return Path(target), None
 
 
-def load_server(path: Path, name: str | None) -> Server:
-    """Import a Python file, and return its server: the named one, one of a usual name, or the only one.
+def load_server(path: Path, name: str | None, serve: Callable[[Server], None] | None = None) -> Server:
+    """Import a Python file, and return its server.
+
+    If the file calls `server.run()` meanwhile, `serve` is called with that server, and the process then ends. Without
+    `serve`, that server is returned.
 
     Raises:
         SystemExit: the file cannot be imported, or does not define such a server; the message says why.
     """
-    return _find(_load(path), name, path)
+    from dragoman.server.serving import LOADING
+
+    run: list[Server] = []
+    LOADING.serve = serve or run.append
+    try:
+        return _find(_load(path), name, path)
+    except SystemExit:
+        if not run:
+            raise
+        return run[0]
+    finally:
+        LOADING.serve = None
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -49,15 +75,69 @@ def _find(names: dict[str, Any], name: str | None, path: Path) -> Server:
 
     if name is not None:
         found = names.get(name)
-        if not isinstance(found, Server):
-            sys.exit(f"dragoman: {str(path)!r} has no Server called {name!r}")
-        return found
+        if isinstance(found, Server):
+            return found
+        if isfunction(found):
+            return _made(found, path)
+        sys.exit(f"dragoman: {str(path)!r} has no Server called {name!r}{_found(names)}")
     servers = {key: value for key, value in names.items() if isinstance(value, Server)}
     usual = [servers[key] for key in _USUAL_NAMES if key in servers]
     distinct = list({id(server): server for server in servers.values()}.values())
     if usual or len(distinct) == 1:
         return usual[0] if usual else distinct[0]
-    if not distinct:
-        sys.exit(f"dragoman: {str(path)!r} defines no Server; make one, for example server = Server('name')")
-    choices = ", ".join(f"{path}:{key}" for key in servers)
-    sys.exit(f"dragoman: {str(path)!r} defines several servers; say which: {choices}")
+    factories = {} if distinct else _factories(names)
+    if len(factories) == 1:
+        return _made(next(iter(factories.values())), path)
+    choices = ", ".join(f"{path}:{key}" for key in servers or factories)
+    if choices:
+        sys.exit(f"dragoman: {str(path)!r} defines several servers; say which: {choices}")
+    remedy = "make one, for example server = Server('name')"
+    sys.exit(f"dragoman: {str(path)!r} defines no Server{_found(names)}; {remedy}")
+
+
+def _functions(names: dict[str, Any]) -> dict[str, Callable[..., Any]]:
+    return {key: value for key, value in names.items() if isfunction(value) and value.__module__ == _MODULE}
+
+
+def _factories(names: dict[str, Any]) -> dict[str, Callable[..., Any]]:
+    """Return the functions that make a server, by their name or by their annotation, and need no argument."""
+    return {key: made for key, made in _functions(names).items() if _makes_server(key, made) and not _required(made)}
+
+
+def _makes_server(name: str, function: Callable[..., Any]) -> bool:
+    returned = signature(function).return_annotation
+    annotated = returned if isinstance(returned, str) else getattr(returned, "__name__", "")
+    return name in _USUAL_FACTORIES or annotated.rpartition(".")[2] == "Server"
+
+
+def _required(function: Callable[..., Any]) -> list[str]:
+    parameters = signature(function).parameters.values()
+    return [one.name for one in parameters if one.default is Parameter.empty and one.kind not in _VARIADIC]
+
+
+def _made(factory: Callable[..., Any], path: Path) -> Server:
+    from dragoman.server.server import Server
+
+    called = f"dragoman: {factory.__name__}() of {str(path)!r}"
+    if required := _required(factory):
+        sys.exit(f"{called} needs arguments: {', '.join(required)}; give them defaults")
+    if iscoroutinefunction(factory):
+        sys.exit(f"{called} is an `async def`; make the server in a `def`, and open connections in its lifespan")
+    made = factory()
+    if not isinstance(made, Server):
+        sys.exit(f"{called} returned no Server, but an object of {_kind(made)}")
+    return made
+
+
+def _kind(value: object) -> str:
+    kind = type(value)
+    return f"the class {kind.__qualname__}" + ("" if kind.__module__ == "builtins" else f" of {kind.__module__}")
+
+
+def _found(names: dict[str, Any]) -> str:
+    """Return what a file has instead of a server, for an error."""
+    functions = _functions(names)
+    found = [f"{key} is of {_kind(names[key])}" for key in _USUAL_NAMES if key in names and key not in functions]
+    listed = ", ".join(f"{key}({', '.join(_required(made))})" for key, made in list(functions.items())[:5])
+    found += [f"it has the functions {listed}"] if listed else []
+    return f": {'; '.join(found)}" if found else ""

@@ -22,6 +22,7 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVarTuple
 
 GRACE_SECONDS = 5.0
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Arguments = TypeVarTuple("Arguments")
 
@@ -58,6 +59,32 @@ def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS) -> 
             raise
     finally:
         loop.close()
+
+
+async def until_signal(program: Coroutine[Any, Any, None]) -> None:
+    """Await a coroutine in the running loop until it ends or until SIGINT or SIGTERM, and return in both cases.
+
+    Raises:
+        Exception: any exception of the coroutine.
+    """
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(program)
+    received = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    for number in _ENDING_SIGNALS:
+        loop.add_signal_handler(number, end, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not received or not task.cancelled():
+            raise
+    finally:
+        for number in _ENDING_SIGNALS:
+            loop.remove_signal_handler(number)
 
 
 def require_no_running_loop() -> None:
@@ -118,7 +145,7 @@ class _Signals:
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _ENDING_SIGNALS:
             previous = signal.getsignal(number)
             if previous in (signal.SIG_DFL, signal.default_int_handler):
                 # The loop's own handler only wakes the loop, even if the signal arrives just before the loop starts to

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from dragoman.server.extensions.contract import Wanted as Wanted
     from dragoman.server.extensions.tasks.options import TaskOptions as TaskOptions
     from dragoman.server.http.views import HttpReply as HttpReply
-    from dragoman.server.log_handler import LogHandler as LogHandler
     from dragoman.server.per_request import asgi as asgi
     from dragoman.server.request.context import BlockingContext as BlockingContext
     from dragoman.server.request.context import Context as Context
     from dragoman.server.request.detached import DetachedCall as DetachedCall
     from dragoman.server.request.http_request import Auth as Auth
     from dragoman.server.request.http_request import HttpRequest as HttpRequest
+    from dragoman.server.request.log_handler import LogHandler as LogHandler
     from dragoman.server.request.questions import Elicit as Elicit
     from dragoman.server.request.questions import ElicitResult as ElicitResult
     from dragoman.server.request.questions import ElicitUrl as ElicitUrl
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from dragoman.server.request.tool_task import BlockingToolTask as BlockingToolTask
     from dragoman.server.request.tool_task import OfferedTask as OfferedTask
     from dragoman.server.request.tool_task import ToolTask as ToolTask
+    from dragoman.server.routes.request import RouteRequest as RouteRequest
+    from dragoman.server.routes.response import Response as Response
     from dragoman.server.server import Server as Server
     from dragoman.server.serving import HttpOptions as HttpOptions
 else:
@@ -73,14 +75,16 @@ else:
             "request.http_request": "Auth HttpRequest",
             "request.state": "BlockingHandlerState HandlerState StateKey",
             "request.tool_task": "BlockingToolTask OfferedTask ToolTask",
-            "log_handler": "LogHandler",
             "per_request": "asgi",
             "define.prompts": "Prompt prompt",
+            "request.log_handler": "LogHandler",
             "request.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
             "define.resources": "Resource ResourceTemplate resource",
             "define.content": "Audio File Image",
             "define.sources": "Depends Header Lifespan",
             "define.tool_results": "ToolResult",
+            "routes.request": "RouteRequest",
+            "routes.response": "Response",
             "server": "Server",
             "define.tools": "Tool tool",
             "http.views": "HttpReply",

@@ -20,7 +20,7 @@ from dragoman.config import PROCESS, Configuration
 from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, encode
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
 from dragoman.runtime.callables import invoke
 from dragoman.server.audience import Notifying
 from dragoman.server.declaration import (
@@ -38,6 +38,7 @@ from dragoman.server.dispatch.middleware import composed
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.request.call import Call
+from dragoman.server.routes.registration import WithRoutes
 from dragoman.server.settings import (
     ServerSettings,
     checked_cache_hints,
@@ -48,6 +49,7 @@ from dragoman.server.settings import (
     require_secret,
     sealed_store,
 )
+from dragoman.server.single_requests import SingleRequests
 
 if TYPE_CHECKING:
     from dragoman.protocol.tokens import KeyRing
@@ -55,17 +57,15 @@ if TYPE_CHECKING:
     from dragoman.server.dispatch.tags import Tags
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions
-    from dragoman.server.http.views import Headers, HttpReply, ViewService
     from dragoman.server.request.http_request import Auth
     from dragoman.server.request.state import StateKey
     from dragoman.server.serving import Http, HttpOptions
     from dragoman.stores import Store
     from dragoman.transports.contract import Sink
     from dragoman.transports.http.asgi import AsgiApp
-    from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
-class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
+class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifecycle, Notifying):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -88,14 +88,14 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
     `store` is what the processes of the server share, by default a `dragoman.stores.Local`. `state_key` is a function
     of the `Context` that says whose `ctx.user_state` a request uses. `audit` is a path, a function or an `Audit` that
     gets one record for each request. `strict_arguments` refuses arguments that a tool does not have.
-    `max_message_bytes` limits the size of a message on every transport.
+    `max_message_bytes` limits the size of a message on every transport. `debug` is for development: clients receive the
+    text and the place of an exception, which may hold secrets.
 
     Raises:
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
     """
 
     _key_ring: KeyRing | None = None
-    _views: ViewService | None = None
     _notification_offer: eras.Offer | None = None
     """The offer that opens notifications of clients; None if no extension handles a notification."""
     around_methods: frozenset[str] = frozenset()
@@ -131,11 +131,14 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         audit: Audit | AuditTarget | None = None,
         strict_arguments: bool = False,
         max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
+        debug: bool = False,
     ) -> None:
         texts = {"title": title, "description": description, "website_url": website_url}
         ServerIdentity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
         self.server_context: Any = server_context
+        self.debug = debug
+        """Whether clients receive the text and the place of an exception; for development only."""
         self._strict_arguments = strict_arguments
         self.limits = checked_limits(max_message_bytes)
         self._configuration = checked_configuration(configuration)
@@ -439,17 +442,47 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
             server.run("http", port=8000, workers=4)
 
         HTTP takes `host`, `port`, `workers` and the options of `asgi`; stdio takes `include_tags` and `exclude_tags`.
+        HTTP says on stderr where it serves. "streamable-http" is another name of "http".
 
         Raises:
             DefinitionError: there is no such transport, an option has an invalid value, or `check` fails.
             TypeError: the transport has no such option.
-            DragomanError: an event loop runs in this thread.
+            DragomanError: an event loop runs in this thread; await `run_async` there.
             ConfigError: the store of the server reaches other machines, and the server has no `secret`.
         """
         from dragoman.server.serving import run
 
         self.check()
         run(self, transport, options)
+
+    @overload
+    async def run_async(self, transport: Literal["stdio"] = "stdio", *, handle_signals: bool = False) -> None: ...
+    @overload
+    async def run_async(
+        self, transport: Http, *, handle_signals: bool = False, **options: Unpack[HttpOptions]
+    ) -> None: ...
+    async def run_async(
+        self, transport: str = "stdio", *, handle_signals: bool = False, **options: Unpack[HttpOptions]
+    ) -> None:
+        """Serve stdio or HTTP in the running event loop, until the client ends or the task is cancelled.
+
+        Example:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(server.run_async("http", port=8000))
+
+        The options are those of `run`, without `workers`. A cancelled task ends the server gracefully. Signals are left
+        to the program, unless `handle_signals` is given: then SIGINT and SIGTERM end the server, and the call returns.
+
+        Raises:
+            DefinitionError: there is no such transport, an option has an invalid value, or `check` fails.
+            TypeError: the transport has no such option.
+            OSError: the address cannot be listened on.
+            ConfigError: the store of the server reaches other machines, and the server has no `secret`.
+        """
+        from dragoman.server.serving import run_async
+
+        self.check()
+        await run_async(self, transport, options, handle_signals=handle_signals)
 
     def asgi(
         self,
@@ -466,6 +499,8 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         auth: Auth | None = None,
         include_tags: Tags = None,
         exclude_tags: Tags = None,
+        health: bool = False,
+        access_log: bool = False,
     ) -> AsgiApp:
         """Return an ASGI application that serves Streamable HTTP; serve it alone or mount it.
 
@@ -477,8 +512,9 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
         `session_idle_timeout` is the number of seconds after which an idle session expires. `max_event_bytes` bounds
         the events that the server keeps for clients that resume their streams. `allowed_hosts` are the values of
         `Host` to serve beside loopback names, and `allowed_origins` the origins of web pages that may send requests.
-        `auth` verifies the sender of a request (see `Auth`). The application serves only definitions that have at least
-        one of the `include_tags`, and none of the `exclude_tags`.
+        `auth` verifies the sender of a request (see `Auth`). `health` serves `/healthz` and `/readyz`. `access_log`
+        logs one line for each HTTP request to the logger `dragoman.access`. The application serves only definitions
+        that have at least one of the `include_tags`, and none of the `exclude_tags`.
 
         Raises:
             DefinitionError: an option has an invalid value.
@@ -488,86 +524,6 @@ class Server(ServerIdentity, Registration, WithLifecycle, Notifying):
 
         self.check()
         return asgi_app(self, options_among(locals(), HttpOptions))
-
-    def wsgi(
-        self,
-        path: str = "/mcp",
-        *,
-        allowed_hosts: str | Iterable[str] | None = None,
-        allowed_origins: str | Iterable[str] | None = None,
-        server_context: Callable[[Environ], object] | object = None,
-    ) -> WsgiApp:
-        """Return a WSGI application that answers each request with one JSON body; serve it alone or mount it.
-
-        Example:
-            app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/mcp": server.wsgi()})
-
-        Streams, sessions and questions to clients before 2026-07-28 need `asgi`. If `server_context` is callable, the
-        application calls it with the WSGI environ of each request and uses the returned object as the context.
-        """
-        from dragoman.server.http.views import wsgi_app
-
-        self.check()
-        return wsgi_app(self, path, allowed_hosts, allowed_origins, server_context)
-
-    async def handle_http_async(
-        self, method: str, headers: Headers, body: bytes | str, server_context: object = None
-    ) -> HttpReply:
-        """Answer one HTTP request in an asynchronous view, as `handle_http` does in a blocking one."""
-        if self._views is None:
-            from dragoman.server.http.views import ViewService
-
-            self._views = ViewService(self)
-        self.check()
-        return await self._views.answer(method, headers, body, server_context)
-
-    def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: object = None) -> HttpReply:
-        """Answer one HTTP request in a blocking view of a web framework, without streams and sessions.
-
-        Example:
-            reply = server.handle_http(request.method, request.headers, request.get_data(), server_context=user)
-            return Response(reply.body, reply.status, reply.headers)
-
-        The framework checks the host (`ALLOWED_HOSTS` of Django, `TRUSTED_HOSTS` of Flask). The server refuses a web
-        page whose origin differs from the host, unless `DRAGOMAN_ALLOWED_ORIGINS` names that origin.
-
-        Raises:
-            DragomanError: an event loop runs in this thread; await `handle_http_async` instead.
-        """
-        from dragoman.runtime.portal import run_blocking
-
-        return run_blocking(self.handle_http_async(method, headers, body, server_context))
-
-    async def handle_json_async(self, body: bytes | str, server_context: object = None) -> bytes | None:
-        """Return the response to one JSON-RPC message; None if the message has no response."""
-        from dragoman.server.serving import answer_message
-
-        self.check()
-        # A lone surrogate becomes bytes that are not UTF-8. The decoder then refuses the message with a parse error.
-        data = body.encode(errors="surrogatepass") if isinstance(body, str) else body
-        return await answer_message(self, data, server_context)
-
-    def handle_json(self, body: bytes | str, server_context: object = None) -> bytes | None:
-        """Return the response to one JSON-RPC message, blocking; None if the message has no response.
-
-        Example:
-            server.handle_json('{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
-        """
-        from dragoman.runtime.portal import run_blocking
-
-        return run_blocking(self.handle_json_async(body, server_context))
-
-    async def handle_async(self, message: types.Json, server_context: object = None) -> types.Json | None:
-        """Return the response to one parsed JSON-RPC message; None if the message has no response."""
-        return _parsed(await self.handle_json_async(encode(message), server_context))
-
-    def handle(self, message: types.Json, server_context: object = None) -> types.Json | None:
-        """Return the response to one parsed JSON-RPC message, blocking; None if the message has no response."""
-        return _parsed(self.handle_json(encode(message), server_context))
-
-
-def _parsed(data: bytes | None) -> types.Json | None:
-    return None if data is None else msgspec.json.decode(data)
 
 
 def _audit_of(given: Audit | AuditTarget | None) -> Audit | None:

@@ -6,7 +6,8 @@ This module checks the names of transports and the options of HTTP. It imports a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -19,9 +20,11 @@ from dragoman.server.dispatch.tags import Tags, with_tags
 from dragoman.server.request.call import NO_CHANNEL, Session
 
 if TYPE_CHECKING:
-    from dragoman.server.request.http_request import Auth
+    from dragoman.server.http.head import Guard
+    from dragoman.server.request.http_request import Auth, SingleAuth
     from dragoman.server.server import Server
     from dragoman.transports.http.asgi import AsgiApp
+    from dragoman.transports.http.exchange import ServedPath
 
 Http = Literal["http", "streamable-http", "streamable_http"]
 
@@ -59,6 +62,10 @@ class HttpOptions(TypedDict, total=False):
     """Serve only definitions that have at least one of these tags; also for stdio."""
     exclude_tags: Tags
     """Serve no definition that has one of these tags; also for stdio."""
+    health: bool
+    """Serve `/healthz` and `/readyz`, for probes (False)."""
+    access_log: bool
+    """Log one line for each HTTP request to the logger `dragoman.access` (False)."""
 
 
 _TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamablehttp": "http"}
@@ -67,6 +74,16 @@ _MINIMUMS = {"workers": 1, "port": 0, "max_sessions": 1, "max_event_bytes": 0, "
 _UNLIMITED = ("max_sessions", "max_subscriptions")
 """The options that may be None, which means no limit."""
 _MAX_PORT = 65_535
+
+
+class FileLoading:
+    """What `server.run()` does while the command loads the file that calls it."""
+
+    serve: Callable[[Server], None] | None = None
+    """Serves the server as the command line says; None while no file is loaded."""
+
+
+LOADING = FileLoading()
 
 
 def run(server: Server, transport: str, options: HttpOptions) -> None:
@@ -79,22 +96,67 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
         ConfigError: the store reaches other machines, and the server has no secret.
     """
     name = _transport_name(transport)
-    given: dict[str, Any] = dict(options)
-    _refuse_unknown(name, given)
-    _refuse_running_loop(name)
+    _refuse_unknown(name, options)
+    _refuse_running_loop()
+    if LOADING.serve is not None:
+        LOADING.serve(server)
+        raise SystemExit
     server.require_shared_secret()
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
-        run_stdio(with_tags(server, given.get("include_tags"), given.get("exclude_tags")))
+        run_stdio(_tagged(server, options))
         return
+    listening, app = _http_app(server, options)
+    from dragoman.server.http.run import run_http
+
+    run_http(app, **listening, announce=_announce(server, options))
+
+
+async def run_async(server: Server, transport: str, options: HttpOptions, *, handle_signals: bool) -> None:
+    """Serve stdio or HTTP in the running loop until the client ends or the task is cancelled; raises as `run` does."""
+    from dragoman.runtime.program import until_signal
+
+    name = _transport_name(transport)
+    _refuse_unknown(name, options)
+    if LOADING.serve is not None:
+        raise DragomanError(
+            'The file awaits server.run_async() while the command loads it; put that under `if __name__ == "__main__":`'
+        )
+    if options.get("workers", 1) != 1:
+        raise DefinitionError("run_async() serves in one process; use run() for several workers")
+    server.require_shared_secret()
+    if name == "stdio":
+        from dragoman.transports.stdio.serving import serve_stdio
+
+        serving = serve_stdio(_tagged(server, options))
+    else:
+        listening, app = _http_app(server, options)
+        from dragoman.server.http.run import serve_http
+
+        del listening["workers"]
+        serving = serve_http(app, **listening, announce=_announce(server, options))
+    await (until_signal(serving) if handle_signals else serving)
+
+
+def _tagged(server: Server, options: HttpOptions) -> Server:
+    return with_tags(server, options.get("include_tags"), options.get("exclude_tags"))
+
+
+def _http_app(server: Server, options: HttpOptions) -> tuple[dict[str, Any], AsgiApp]:
+    """Return the options of listening, and the application."""
+    given: dict[str, Any] = dict(options)
     listening = {option: given.pop(option, default) for option, default in _LISTEN_DEFAULTS.items()}
     check_options(listening)
     app = server.asgi(**given)
-    from dragoman.server.http.run import run_http
-
     _ = server.key_ring  # made before the workers are forked, because all of them need the same keys
-    run_http(app, **listening)
+    return listening, app
+
+
+def _announce(server: Server, options: HttpOptions) -> Callable[[Any], None]:
+    from dragoman.server.routes.announcement import announce
+
+    return partial(announce, server, options)
 
 
 def _transport_name(given: Any) -> str:
@@ -121,18 +183,14 @@ def _refuse_unknown(transport: str, options: Mapping[str, Any]) -> None:
             )
 
 
-def _refuse_running_loop(transport: str) -> None:
+def _refuse_running_loop() -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    inside = {
-        "stdio": "`await serve_stdio(server)` of dragoman.transports.stdio.serving",
-        "http": "serve `server.asgi()`, such as by `await uvicorn.Server(uvicorn.Config(server.asgi())).serve()`",
-    }
     raise DragomanError(
         "server.run() starts an event loop, but one runs in this thread already, as in an `async def` or a notebook:"
-        f" call it from plain code instead; or, inside the loop, {inside[transport]}"
+        " write `await server.run_async(...)` with the same arguments there, or call run() from plain code"
     )
 
 
@@ -151,7 +209,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 def _expected(name: str, value: Any) -> str | None:
     """Return the description of the values that an option takes, or None if this value is one of them."""
     match name:
-        case "stateless" | "json_response" if not isinstance(value, bool):
+        case "stateless" | "json_response" | "health" | "access_log" if not isinstance(value, bool):
             return "True or False"
         case "host" | "path" if not isinstance(value, str):
             return "a string"
@@ -212,9 +270,10 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
         max_sessions=options["max_sessions"],
         max_event_bytes=options["max_event_bytes"],
     )
+    guard = Guard(allowed_hosts=options["allowed_hosts"], allowed_origins=options["allowed_origins"])
     service = HttpService(
         server,
-        guard=Guard(allowed_hosts=options["allowed_hosts"], allowed_origins=options["allowed_origins"]),
+        guard=guard,
         workers=workers,
         sessions=None if options["stateless"] else sessions,
         json_response=options["json_response"],
@@ -222,7 +281,36 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
         path=path,
         max_subscriptions=options["max_subscriptions"],
     )
-    return AsgiApp(service, path=path, documents=documents_of(auth, path))
+    app = AsgiApp(service, path=path, documents=documents_of(auth, path))
+    _serve_beside(server, app.served, service.start, guard, auth, options)
+    return app
+
+
+def _serve_beside(
+    server: Server,
+    served: ServedPath,
+    start: Callable[[], Awaitable[None]],
+    guard: Guard,
+    auth: SingleAuth | None,
+    options: HttpOptions,
+) -> None:
+    """Add the routes, the health and the access log to an application."""
+    from dragoman.server.routes.service import RouteService
+
+    path = options["path"]
+    if server.route_table is not None:
+        server.route_table.check(path, has_auth=auth is not None)
+    health = None
+    if options["health"]:
+        from dragoman.server.routes.health import Health
+
+        health = Health(server, start=start, is_draining=lambda: served.is_draining)
+    served.listens_while_draining = health is not None
+    served.beside = RouteService(server, guard=guard, auth=auth, path=path, start=start, health=health)
+    if options["access_log"]:
+        from dragoman.server.routes.access_log import access_log
+
+        served.log = access_log()
 
 
 async def answer_message(server: Server, body: bytes, server_context: Any) -> bytes | None:

@@ -84,7 +84,7 @@ async def test_a_script_that_is_not_there_is_named_with_the_folder(target):
 
 async def test_a_script_that_never_serves_is_told_to_run(tmp_path):
     path = tmp_path / "forgotten.py"
-    path.write_text("from dragoman import Server\nserver = Server('x')\n")
+    path.write_text("from dragoman import Server\nserver = Server('x')\ndef main(): ...\nmain()\n")
     error = await failure(path)
     assert isinstance(error, ServerCrashed)
     assert "does the file end with server.run()?" in str(error)

@@ -261,8 +261,7 @@ def test_a_tool_that_crashed_says_where_to_look(kinds, tmp_path):
     finished = dragoman("call", kinds, "crash", home=tmp_path)
     assert (finished.code, finished.out) == (1, "")
     assert finished.err == (
-        "dragoman: the tool failed: Internal error occurred; the server's log says why, and --verbose shows that of a"
-        " program\n"
+        "dragoman: the tool failed: Internal error occurred; the server's log says why: --verbose shows it\n"
     )
     assert "KeyError: 'the cup'" in dragoman("--verbose", "call", kinds, "crash", home=tmp_path).err
 

@@ -1,6 +1,7 @@
 import _thread
 import asyncio
 import gc
+import os
 import signal
 import threading
 import time
@@ -8,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dragoman.runtime.program import run
+from dragoman.runtime.program import run, until_signal
 
 DEADLINE = 30
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
@@ -243,3 +244,32 @@ def test_an_executor_that_was_chosen_is_used():
 
     run(program())
     assert names == ["given", "set"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_coroutine_in_a_running_loop_ends_by_a_signal_and_the_handlers_are_removed(number):
+    before, ended = signal.getsignal(number), []
+
+    async def program() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    await until_signal(program())
+    assert (ended, signal.getsignal(number) in (before, signal.SIG_DFL, signal.default_int_handler)) == ([True], True)
+
+
+async def test_a_coroutine_in_a_running_loop_may_end_fail_or_be_cancelled_without_a_signal():
+    async def fails() -> None:
+        raise ValueError("lost")
+
+    async def cancels_itself() -> None:
+        raise asyncio.CancelledError
+
+    await until_signal(asyncio.sleep(0))
+    with pytest.raises(ValueError, match="lost"):
+        await until_signal(fails())
+    with pytest.raises(asyncio.CancelledError):
+        await until_signal(cancels_itself())

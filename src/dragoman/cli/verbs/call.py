@@ -10,7 +10,7 @@ import click
 from dragoman.cli.arguments import Arguments, split_words
 from dragoman.cli.command import connecting, in_event_loop, raw_option, server_line
 from dragoman.cli.exit_codes import FAILED, OK
-from dragoman.cli.targets import connected, resolve_target
+from dragoman.cli.targets import ResolvedTarget, connected, resolve_target
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.terminal import is_terminal, printable_line
 
@@ -61,11 +61,20 @@ async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | N
         from dragoman.server.dispatch.runner import INTERNAL_ERROR  # the protocol has no other mark of a crash
 
         text = " ".join(result.text.split()) or "it did not say why"
-        hint = "; the server's log says why, and --verbose shows that of a program" if text == INTERNAL_ERROR else ""
+        hint = f"; {_log_hint(resolved)}" if text == INTERNAL_ERROR else ""
         terminal.report(f"dragoman: the tool failed: {text}{hint}")
         return FAILED
     Display(terminal, name, save_to).result(result)
     return FAILED if result.is_error else OK
+
+
+def _log_hint(resolved: ResolvedTarget) -> str:
+    """Return where the exception of a tool can be read."""
+    if resolved.url is None:
+        return "the server's log says why: --verbose shows it"
+    return (
+        "the server's log, on its stderr, says why; while you develop, serve it with `dragoman run --dev --http FILE`"
+    )
 
 
 class ProgressView:

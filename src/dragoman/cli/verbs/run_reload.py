@@ -33,10 +33,10 @@ class _Ended(BaseException):
 
 def serve_reloading(words: list[str]) -> None:
     """Serve the file until the process receives a signal, or the child ends without failure."""
-    own = [word for word in words if word != "--reload"]
-    parsed = parse(own)
+    parsed = parse(words)
     assert parsed is not None
-    path, _ = split_target(parsed[0])
+    own = ["--dev" if word == "--reload" else word for word in words]
+    path, _ = split_target(parsed.target)
     if not path.is_file():
         sys.exit(f"dragoman: there is no file {str(path)!r}")
     folder = path.resolve().parent

@@ -165,6 +165,10 @@ def _command(target: str | Path | Sequence[str]) -> str | list[str]:
     path = Path(target)
     interpreter = _INTERPRETERS.get(path.suffix)
     if interpreter is not None and _is_file(path):
+        from dragoman.client.connect.script import needs_command
+
+        if path.suffix == ".py" and needs_command(path):
+            return [interpreter, "-P", "-m", "dragoman", "run", str(path)]
         return [interpreter, str(path)]
     return [str(target)] if isinstance(target, Path) else str(target)
 

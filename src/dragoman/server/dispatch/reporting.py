@@ -1,9 +1,14 @@
-"""`report`: passes an error that is not sent to a client to the author's `exception_reporter`, or to the log."""
+"""`report`: passes an error that is not sent to a client to the author's `exception_reporter`, or to the log.
+
+`described` says for development what a client does not learn otherwise: the text and the place of an exception.
+"""
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from dragoman.config import Reporter
@@ -11,6 +16,7 @@ from dragoman.server.request.call import Call
 from dragoman.server.request.facts import readable
 
 _logger = logging.getLogger("dragoman.server")
+_PACKAGE = str(Path(__file__).parents[2])
 
 
 def report(reporter: Reporter | None, error: BaseException, call: Call | None, info: dict[str, Any] | None) -> None:
@@ -24,6 +30,14 @@ def report(reporter: Reporter | None, error: BaseException, call: Call | None, i
             reporter(error, info or {"request": None if call is None else _request(call)})
         except BaseException:
             _logger.exception("The exception reporter failed on an error in %s", place)
+
+
+def described(error: BaseException) -> str:
+    """Return the text of an exception, and the place in the author's code where it was raised, for development."""
+    frames = extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, "<"))] or frames
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    return f"{text} ({own[-1].filename}, line {own[-1].lineno}, in {own[-1].name})" if own else text
 
 
 def _place(call: Call | None, info: dict[str, Any] | None) -> str:

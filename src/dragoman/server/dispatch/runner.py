@@ -224,7 +224,7 @@ def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
         if not isinstance(error, RpcError) and not call.is_cancelled_by(error):
             call.server.report(error, call)
             call.failure_label = "internal_error"
-            return failure(STORE_AWAY if isinstance(error, StoreUnavailable) else INTERNAL_ERROR)
+            return failure(_withheld(call.server, error, INTERNAL_ERROR))
     raise error
 
 
@@ -394,7 +394,16 @@ def rpc_error(server: Server, error: BaseException, call: Call | None = None, *,
     if isinstance(error, RpcError) and place is None:
         return error
     server.report(error, call, None if place is None else {"place": place})
-    return InternalError(STORE_AWAY if isinstance(error, StoreUnavailable) else "Internal error")
+    return InternalError(_withheld(server, error, "Internal error"))
+
+
+def _withheld(server: Server, error: BaseException, text: str) -> str:
+    """Return the text that replaces an exception which is not meant for clients; in development, its own text."""
+    if server.debug and isinstance(error, Exception):
+        from dragoman.server.dispatch.reporting import described
+
+        return described(error)
+    return STORE_AWAY if isinstance(error, StoreUnavailable) else text
 
 
 def _encoded_error(

@@ -197,6 +197,8 @@ class PostService:
         call = make(message, session, channel, server, context, exchange.loop)
         if call is not None:
             call.headers = exchange.given_headers
+            if exchange.record is not None:
+                exchange.record.requests.append(call.request)
             if identity is not None:
                 call.scopes, call.claims = identity.scopes, identity.claims
         return call

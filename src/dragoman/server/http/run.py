@@ -39,6 +39,8 @@ LAST_SECONDS = 1.0
 EARLY_DEATH_SECONDS = 1.0
 MAX_EARLY_DEATHS = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+Announce = Callable[[Any], None]
+"""Says where the server listens; called with the address of the socket."""
 _logger = logging.getLogger("dragoman.server")
 
 
@@ -58,11 +60,17 @@ class _Uvicorn(uvicorn.Server):
     The shutdown has three steps. The server accepts the pending connections and stops listening. Each connection then
     answers the requests that it received, with `Connection: close`, and closes. When no connection is left, or the time
     is up, the server closes the application, which answers the requests that still run.
+
+    If the application serves its health, the server goes on listening until the connections that were open at the start
+    of the shutdown have closed, so that a probe learns that the server drains.
     """
 
-    def __init__(self, config: uvicorn.Config, app: AsgiApp, *, parent: int | None = None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: AsgiApp, *, parent: int | None = None, announce: Announce | None = None
+    ) -> None:
         super().__init__(config)
         self._app = app
+        self._announce = announce
         self._is_ending = False
         self._parent = parent
         """The process that supervises this one, if any."""
@@ -71,16 +79,21 @@ class _Uvicorn(uvicorn.Server):
         """Get the application ready, and listen."""
         await self._app.start()
         await super().startup(sockets)
+        if self._announce is not None and self.started:
+            self._announce(self.servers[0].sockets[0].getsockname())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer the received requests, close the connections and the application."""
         self.should_exit = self._is_ending = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + GRACE_SECONDS
+        self._app.served.is_draining = True
+        if self._app.served.listens_while_draining:
+            await self._wait_for_connections(GRACE_SECONDS, set(self._connections()))
         for accepted in self._stop_listening(sockets or []):
             with suppress(OSError):
                 await loop.connect_accepted_socket(self._new_connection, accepted)
-        await self._wait_for_connections(GRACE_SECONDS)
+        await self._wait_for_connections(deadline - loop.time())
         for connection in self._connections():
             connection.end()
         if not self.force_exit:
@@ -119,10 +132,13 @@ class _Uvicorn(uvicorn.Server):
                     accepted.append(one.accept()[0])  # noqa: PERF401
         return accepted
 
-    async def _wait_for_connections(self, seconds: float) -> None:
+    async def _wait_for_connections(self, seconds: float, awaited: set[GracefulHttp1Connection] | None = None) -> None:
+        """Wait at most this long until the awaited connections are closed, by default all; they serve their last."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        while self.server_state.connections and loop.time() < deadline and not self.force_exit:
+        while (left := self._connections()) and loop.time() < deadline and not self.force_exit:
+            if awaited is not None and awaited.isdisjoint(left):
+                return
             for connection in self._connections():  # includes connections that were accepted since the last tick
                 connection.shutdown()
             await asyncio.sleep(TICK_SECONDS)
@@ -170,8 +186,10 @@ class _Uvicorn(uvicorn.Server):
                     raise
 
 
-def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
+def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1, announce: Announce | None = None) -> None:
     """Serve an application until SIGINT or SIGTERM, which end the process with exit code 0.
+
+    `announce` is called once, with the address of the socket, when the server listens.
 
     Raises:
         DefinitionError: the number of workers is not positive.
@@ -179,7 +197,48 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
     """
     if workers < 1:
         raise DefinitionError(f"workers must be at least 1, not {workers!r}")
-    config = uvicorn.Config(
+    config = _config(app, host, port)
+    if workers == 1:
+        _Uvicorn(config, app, announce=announce).run_quietly()
+    elif not hasattr(os, "fork"):
+        raise DragomanError("Several workers need fork, which this system has not; start several processes instead")
+    else:
+        with config.bind_socket() as shared:
+            # asyncio sets TCP_NODELAY only for sockets with an explicit protocol number, and uvicorn's has none.
+            shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _WorkerProcesses(config, app, shared, workers, announce).run()
+
+
+async def serve_http(app: AsgiApp, *, host: str, port: int, announce: Announce | None = None) -> None:
+    """Serve an application in the running loop until the task is cancelled, and leave signals alone.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    config = _config(app, host, port)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server = _EmbeddedUvicorn(config, app, announce=announce)
+        task = asyncio.get_running_loop().create_task(server.serve([listening]))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            server.should_exit = True
+            await task
+            raise
+
+
+class _EmbeddedUvicorn(_Uvicorn):
+    """A uvicorn server in the loop of a program, which handles signals itself."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _config(app: AsgiApp, host: str, port: int) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         host=host,
         port=port,
@@ -190,15 +249,6 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1) -> None:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
-    if workers == 1:
-        _Uvicorn(config, app).run_quietly()
-    elif not hasattr(os, "fork"):
-        raise DragomanError("Several workers need fork, which this system has not; start several processes instead")
-    else:
-        with config.bind_socket() as shared:
-            # asyncio sets TCP_NODELAY only for sockets with an explicit protocol number, and uvicorn's has none.
-            shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _WorkerProcesses(config, app, shared, workers).run()
 
 
 def _http_protocol() -> Any:
@@ -214,7 +264,10 @@ def _http_protocol() -> Any:
 class _WorkerProcesses:
     """The parent's view of the worker processes that serve one socket: starts, replaces and ends them."""
 
-    def __init__(self, config: uvicorn.Config, app: AsgiApp, shared: socket.socket, count: int) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: AsgiApp, shared: socket.socket, count: int, announce: Announce | None
+    ) -> None:
+        self._announce = announce
         self._config = config
         self._app = app
         self._shared = shared
@@ -228,6 +281,9 @@ class _WorkerProcesses:
         with _handle_signals(self._end):
             for _ in range(self._count):
                 self._start()
+            if self._announce is not None and not self._is_ending:
+                self._shared.listen(self._config.backlog)  # the workers listen only when they have started
+                self._announce(self._shared.getsockname())
             while self._started:
                 self._wait()
         if self._early_deaths >= MAX_EARLY_DEATHS:

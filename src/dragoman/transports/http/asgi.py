@@ -30,6 +30,7 @@ from dragoman.transports.http.exchange import (
 )
 
 _CLOSE = (b"connection", b"close")
+_WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -60,7 +61,7 @@ class AsgiExchange(Exchange):
         self.http_version = scope.get("http_version")
         self._receive = receive
         self._send = send
-        self._is_read = self.method != "POST"
+        self._is_read = self.method in _WITHOUT_BODY
         """Whether the body is read. Before that, a watching task could receive a part of the body."""
 
     async def read(self, limit: int) -> bytes:
@@ -106,7 +107,11 @@ class AsgiExchange(Exchange):
         if self.ended or self.streaming or self.gone:
             return
         self.ended = True
+        if self.record is not None:
+            self.record.add(status, len(body))
         head = [*headers, *self.extra_headers, *self._close_header(), (b"content-length", b"%d" % len(body))]
+        if self.method == "HEAD":
+            body = b""
         task = self._replying = asyncio.current_task(self.loop)
         try:
             await self._send({"type": "http.response.start", "status": status, "headers": head})
@@ -125,12 +130,12 @@ class AsgiExchange(Exchange):
         finally:
             self._replying = None
 
-    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
+    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         try:
             async with asyncio.timeout(self._pace.send):
                 if head is not None:
                     await self._send(
-                        {"type": "http.response.start", "status": 200, "headers": [*head, *self._close_header()]}
+                        {"type": "http.response.start", "status": status, "headers": [*head, *self._close_header()]}
                     )
                 await self._send({"type": "http.response.body", "body": data, "more_body": not last})
         except TimeoutError:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.errors import TransportError
 from dragoman.protocol import sse
@@ -26,6 +27,7 @@ Header = tuple[bytes, bytes]
 
 LINGER_SECONDS = 0.5
 """How long an idle connection stays open when the server shuts down."""
+HTTP_OK = 200
 CLIENT_CLOSED = 499
 UNTIMED_BYTES = 16_384
 """A body of at most this size fits into the buffer of a connection, so writing it needs no time limit."""
@@ -74,9 +76,32 @@ class Gone(TransportError):
     """The client closed the connection before it had sent the body."""
 
 
+class ExchangeRecord(Struct):
+    """What an access log says of an exchange."""
+
+    status: int | None = None
+    """The status of the response, once it has begun."""
+    sent_bytes: int = 0
+    """How many bytes of the body were sent."""
+    requests: list[Any] = field(default_factory=list)
+    """The messages of the body, as the service understood them."""
+
+    began: float = field(default_factory=perf_counter)
+    """The clock of the loop may be too coarse for a log."""
+
+    def add(self, status: int, size: int) -> None:
+        """Record the status of the response, and a part of its body."""
+        self.status = self.status or status
+        self.sent_bytes += size
+
+
 class Exchange(ABC):
     """One HTTP request and its response."""
 
+    record: ExchangeRecord | None = None
+    """What the access log says of this exchange; None without an access log."""
+    is_raw = False
+    """Whether the response comes in parts that are no event stream, so that no keep-alive may be sent."""
     principal: str | None = None
     """The authenticated user, once known."""
     identity: Any = None
@@ -151,7 +176,7 @@ class Exchange(ABC):
         return self.reply(status, data, JSON_HEADERS)
 
     @abstractmethod
-    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
+    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         """Send the head of a stream, if given, and a part of its body, within the time limit."""
 
     @abstractmethod
@@ -179,13 +204,28 @@ class Exchange(ABC):
                 data = data if self.opening is None else self.opening() + data
                 head = (*_STREAM_HEADERS, *self.extra_headers)
             self.ended = last
-            if self.gone:
-                return
-            try:
-                await self._send_part(head, data, last=last)
-                self._last_sent = self.loop.time()
-            except (OSError, RuntimeError, TimeoutError):
-                self.lose()
+            await self._send_within_time(HTTP_OK, head, data, last=last)
+
+    async def send_part(
+        self, data: bytes, *, status: int = HTTP_OK, head: Sequence[Header] | None = None, last: bool = False
+    ) -> None:
+        """Send a part of a response that is no event stream; the first part needs a head."""
+        if not self.ended:
+            self.is_raw = self.streaming = True
+            self.ended = last
+            headers = None if head is None else (*head, *self.extra_headers)
+            await self._send_within_time(status, headers, data, last=last)
+
+    async def _send_within_time(self, status: int, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
+        if self.gone:
+            return
+        if self.record is not None:
+            self.record.add(status, len(data))
+        try:
+            await self._send_part(head, data, last=last, status=status)
+            self._last_sent = self.loop.time()
+        except (OSError, RuntimeError, TimeoutError):
+            self.lose()
 
     def lose(self) -> None:
         """Record that the client is gone, and call `on_gone` once."""
@@ -206,7 +246,7 @@ class Exchange(ABC):
         self._watch_disconnect()
         if self.on_ending is not None and self.is_ending:
             self.on_ending()
-        if self.ended or self.gone or (self._writing is not None and self._writing.locked()):
+        if self.ended or self.gone or self.is_raw or (self._writing is not None and self._writing.locked()):
             return None
         if self.streaming:
             return self.stream(sse.KEEP_ALIVE) if now - self._last_sent >= self._pace.keep_alive else None
@@ -229,11 +269,26 @@ class ExchangeService(Protocol):
         """End open exchanges gracefully: streams at once, requests after `seconds`."""
 
 
+class PathsBeside(Protocol):
+    """Serves the paths beside that of the service."""
+
+    async def serve(self, exchange: Exchange, path: str) -> bool:
+        """Serve an exchange to its end; return False, without an answer, if nothing is served at its path."""
+
+
 class ServedPath:
-    """A service at one path, alone or mounted, and public JSON documents at other paths.
+    """A service at one path, alone or mounted; public JSON documents and whatever `beside` serves at other paths.
 
     One timer checks all exchanges that last longer than `Pace.tick`.
     """
+
+    beside: PathsBeside | None = None
+    log: Callable[[Exchange, ExchangeRecord, str], None] | None = None
+    """Called with each exchange that has ended, its record and its path."""
+    is_draining = False
+    """Whether the application ends: it answers the requests that it has, and should get no others."""
+    listens_while_draining = False
+    """Whether new connections are accepted while the application ends, because probes ask for its health."""
 
     def __init__(
         self,
@@ -257,15 +312,19 @@ class ServedPath:
         if self._ticking_in is not exchange.loop:
             self._ticking_in = exchange.loop
             exchange.loop.call_later(self.pace.tick, self._tick, exchange.loop)
+        if self.log is not None:
+            exchange.record = ExchangeRecord()
         try:
             if path == self.path or self._is_served(path, root):
                 await self._service.serve(exchange)
             else:
-                await self._serve_document(exchange, path.removeprefix(root))
+                await self._serve_beside(exchange, path.removeprefix(root))
         except Gone:
             pass
         finally:
             self._open.discard(exchange)
+            if self.log is not None and exchange.record is not None:
+                self.log(exchange, exchange.record, path)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
@@ -283,11 +342,12 @@ class ServedPath:
         mounted_here = bool(root) and relative in ("", "/")
         return mounted_here or relative.rstrip("/") == self.path.rstrip("/")
 
-    async def _serve_document(self, exchange: Exchange, path: str) -> None:
-        """Answer with a public JSON document, or with 404."""
+    async def _serve_beside(self, exchange: Exchange, path: str) -> None:
+        """Answer with a public JSON document, with what is served beside, or with 404."""
         document = self._documents.get(path.rstrip("/"))
         if document is None:
-            await exchange.reply(404)
+            if self.beside is None or not await self.beside.serve(exchange, path):
+                await exchange.reply(404)
         elif exchange.method == "OPTIONS":
             await exchange.reply(204, headers=_PREFLIGHT_HEADERS)
         elif exchange.method not in ("GET", "HEAD"):
@@ -301,4 +361,5 @@ class ServedPath:
 
     async def close(self, seconds: float | None = None) -> None:
         """End open exchanges gracefully: streams at once, requests after `seconds`."""
+        self.is_draining = True
         await self._service.close(seconds)

@@ -41,7 +41,7 @@ from urllib.parse import unquote
 import httptools
 
 from dragoman.runtime.tasks import SelfCancelTask
-from dragoman.transports.http.exchange import UNTIMED_BYTES, Header, ServedPath
+from dragoman.transports.http.exchange import HTTP_OK, UNTIMED_BYTES, Header, ServedPath
 from dragoman.transports.http.http1_chunks import ChunkedBody
 from dragoman.transports.http.http1_exchange import Http1Exchange
 from dragoman.transports.http.http1_head import HEAD_END, path_and_query, problem_of
@@ -490,12 +490,20 @@ class Http1Connection(asyncio.Protocol):
         self.write(b"".join(parts))
         self._turn_to_next(exchange)
 
-    def stream(self, exchange: Http1Exchange, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
+    def stream(
+        self,
+        exchange: Http1Exchange,
+        head: Sequence[Header] | None,
+        data: bytes,
+        *,
+        last: bool,
+        status: int = HTTP_OK,
+    ) -> None:
         """Write a part of a streamed response; a response of HTTP/1.0 ends with its connection."""
         is_chunked = exchange.http_version == "1.1"
         parts = []
         if head is not None:
-            parts = self._head(exchange, 200, head)
+            parts = self._head(exchange, status, head)
             parts.append(b"transfer-encoding: chunked\r\n\r\n" if is_chunked else b"\r\n")
         if data:
             parts += (b"%x\r\n" % len(data), data, b"\r\n") if is_chunked else (data,)

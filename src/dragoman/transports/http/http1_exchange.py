@@ -153,6 +153,8 @@ class Http1Exchange(Exchange):
             return
         self.ended = True
         extra = self.extra_headers
+        if self.record is not None:
+            self.record.add(status, len(body))
         self._connection.respond(self, status, (*headers, *extra) if extra else headers, body)
         if len(body) > UNTIMED_BYTES:
             try:
@@ -160,10 +162,10 @@ class Http1Exchange(Exchange):
             except TimeoutError:
                 self.lose()
 
-    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool) -> None:
+    async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         await self._connection.drained()
         if not self.gone:
-            self._connection.stream(self, head, data, last=last)
+            self._connection.stream(self, head, data, last=last, status=status)
 
     def lose(self) -> None:
         """Record that the client is gone, and abort the connection."""
