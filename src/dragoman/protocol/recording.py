@@ -38,6 +38,8 @@ class Recording(Struct, array_like=True):
     """The encoded values of the steps that ran, by name."""
     state: Raw = _NULL
     """The state that the handler returned with `InputRequired`."""
+    seconds: float = 0.0
+    """The time that the runs took, if the handler has a time limit."""
 
     @property
     def inputs(self) -> dict[str, Raw]:
@@ -58,4 +60,4 @@ class Recording(Struct, array_like=True):
 
     def copy(self) -> Recording:
         """Return a recording that does not change with this one."""
-        return Recording(dict(self.answers), dict(self.asked), dict(self.steps), self.state)
+        return Recording(dict(self.answers), dict(self.asked), dict(self.steps), self.state, self.seconds)

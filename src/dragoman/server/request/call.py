@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from dragoman.protocol.subscriptions import Subscription
     from dragoman.server.request.asking import Asking
+    from dragoman.server.request.time_limit import TimeLimit
     from dragoman.server.request.tool_task import OfferedTask
     from dragoman.server.server import Server
     from dragoman.stores import State
@@ -245,6 +246,8 @@ class Call(Struct, eq=False):
     """The task that an extension offers to the handler."""
     within: Any = None
     """The extension that runs a detached call; the call passes only through the extensions after it."""
+    time_limit: TimeLimit | None = None
+    """The limit of the handler that runs, if it has one; it stands still while a question waits for the client."""
 
     @property
     def principal(self) -> str | None:
@@ -258,14 +261,18 @@ class Call(Struct, eq=False):
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the request: call its callbacks and cancel its task."""
-        self.cancelled = True
-        self.cancel_reason = self.cancel_reason if reason is None else reason
-        while self.cancel_callbacks:
-            self._call_back(self.cancel_callbacks.pop(0))
+        self.mark_cancelled(reason)
         if self.task is not None:
             # `call_soon` runs after the task's first step, which is already scheduled. A task that is cancelled before
             # its first step never runs its `finally` blocks.
             self.task.get_loop().call_soon(self._cancel_task)
+
+    def mark_cancelled(self, reason: str | None = None) -> None:
+        """Tell the handler, and the callbacks of the request, that the request is cancelled."""
+        self.cancelled = True
+        self.cancel_reason = self.cancel_reason if reason is None else reason
+        while self.cancel_callbacks:
+            self._call_back(self.cancel_callbacks.pop(0))
 
     def _cancel_task(self) -> None:
         # After the end of this call, its task may serve another call.
@@ -305,6 +312,9 @@ class Call(Struct, eq=False):
 
     async def ask_client(self, method: str, params: Any, timeout: float) -> Raw:
         """Send a request to the client and return its result; an error is recorded in `client_errors`."""
+        limit = self.time_limit
+        if limit is not None:
+            limit.pause()
         try:
             return await self.channel.request(method, params, timeout)
         except (RpcError, TransportError) as error:
@@ -312,6 +322,9 @@ class Call(Struct, eq=False):
                 self.client_errors = []
             self.client_errors.append((method, error))
             raise
+        finally:
+            if limit is not None and limit is self.time_limit:
+                limit.resume()
 
     def client_error(self, error: BaseException) -> str | None:
         """Return the text to send for an error of a request to the client; None for any other error."""
