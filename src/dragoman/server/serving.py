@@ -6,7 +6,8 @@ This module checks the names of transports and the options of HTTP. It imports a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -81,7 +82,7 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
-        run_stdio(server)
+        run_stdio(SoleService(server))
         return
     listening = {option: given.pop(option, default) for option, default in _LISTEN_DEFAULTS.items()}
     check_options(listening)
@@ -90,6 +91,28 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
 
     _ = server.key_ring  # made before the workers are forked, because all of them need the same keys
     run_http(app, **listening)
+
+
+class SoleService:
+    """A server that is all that an event loop serves: the end of serving closes its store, too.
+
+    Over HTTP and in memory a loop may serve several clients and servers. The processes over HTTP close the store when
+    they leave the bus.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.connect = server.connect
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Serve, and close the store afterwards, if the server used it."""
+        try:
+            async with self._server.serving():
+                yield
+        finally:
+            if "store" in vars(self._server):  # a store that was never used needs no keys
+                await self._server.store.close()
 
 
 def _transport_name(given: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.cli.server_file import load_server, split_target
 from dragoman.errors import DragomanError
+from dragoman.server.serving import SoleService
 from dragoman.transports.stdio.serving import claim, run_stdio
 
 _HTTP_OPTIONS: dict[str, Callable[[str], Any]] = {"--host": str, "--port": int, "--path": str, "--workers": int}
@@ -48,4 +49,4 @@ def run(target: str, http: dict[str, Any] | None = None) -> None:
         server.require_shared_secret()
     except DragomanError as error:
         sys.exit(f"dragoman: {error}")
-    run_stdio(server, streams=streams)
+    run_stdio(SoleService(server), streams=streams)

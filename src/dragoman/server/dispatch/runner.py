@@ -198,7 +198,7 @@ def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
             return failure(text)
         if not isinstance(error, RpcError) and not call.is_cancelled_by(error):
             call.server.report(error, call)
-            call.failure_label = "internal_error"
+            call.failure_label = label_of(error)
             return failure(STORE_AWAY if isinstance(error, StoreUnavailable) else INTERNAL_ERROR)
     raise error
 
@@ -314,7 +314,7 @@ async def outcome_of(call: Call, error: BaseException) -> Any:
 
 def label_of(error: BaseException) -> str:
     """Return the label that hooks receive for an exception."""
-    return error.label if isinstance(error, RpcError | ToolError) else "internal_error"
+    return error.label if isinstance(error, RpcError | ToolError | StoreUnavailable) else "internal_error"
 
 
 def _answer_cancelled(call: Call, error: BaseException) -> bytes:
@@ -368,7 +368,11 @@ def rpc_error(server: Server, error: BaseException, call: Call | None = None, *,
     if isinstance(error, RpcError) and place is None:
         return error
     server.report(error, call, None if place is None else {"place": place})
-    return InternalError(STORE_AWAY if isinstance(error, StoreUnavailable) else "Internal error")
+    if not isinstance(error, StoreUnavailable):
+        return InternalError("Internal error")
+    sent = InternalError(STORE_AWAY)
+    sent.label = error.label  # the status over HTTP depends on it
+    return sent
 
 
 def _encoded_error(
