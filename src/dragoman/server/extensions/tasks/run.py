@@ -54,8 +54,6 @@ GUARD_SECONDS = 0.1
 MAY_HAVE_RUN = "The process that ran the task was lost; the tool may have run"
 STOPPED = "The server was stopped while the tool ran; the tool may have run"
 
-OnChange = Callable[[TaskEntry], object]
-"""Called with the task after each change that this process writes."""
 RunTool = Callable[["DetachedCall", str, "OnProgress", "OnStep"], Awaitable[types.Result | types.Json]]
 """Runs the tool of a call as the task of an id."""
 Reason = Literal["lost", "drained"]
@@ -77,8 +75,6 @@ class TaskRun:
         *,
         lease: float,
         can_repeat: bool,
-        on_change: OnChange | None = None,
-        on_progress: OnProgress | None = None,
     ) -> None:
         self.id = entry.id
         self._book = book
@@ -87,8 +83,6 @@ class TaskRun:
         self._held_until = asyncio.get_running_loop().time() + lease
         """The time of this loop until which no other process can claim the task."""
         self._can_repeat = can_repeat
-        self._on_change = on_change
-        self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._writing = asyncio.Lock()
         self._handling: asyncio.Task[types.Result | types.Json] | None = None
@@ -96,8 +90,8 @@ class TaskRun:
         self._stopped: Reason | None = None
         self._helping: list[asyncio.Task[None]] = []
         """The tasks that renew the lease, watch the task, and write status messages."""
-        self._message: str | None = None
-        """The newest status message that is not written yet."""
+        self._has_news = False
+        """Whether there is a status message or progress that is not written yet."""
         self._is_telling = False
 
     def __repr__(self) -> str:
@@ -155,7 +149,7 @@ class TaskRun:
 
     async def _settle(self, outcome: types.Result | types.Json | RpcError) -> None:
         task = self._task
-        task.step, task.message, self._message = None, self._message or task.message, None
+        task.step = None
         phase: TaskPhase = "finished"
         try:
             if isinstance(outcome, types.InputRequiredResult):
@@ -202,8 +196,6 @@ class TaskRun:
         if record is None:
             return await self._find_again(phase)
         self._record = record
-        if self._on_change is not None:
-            self._on_change(TaskEntry(record, self._task))
         return True
 
     async def _find_again(self, phase: TaskPhase | None) -> bool:
@@ -235,22 +227,20 @@ class TaskRun:
             await self._loop.create_future()  # until the handler is cancelled
 
     def _note_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        if self._on_progress is not None:
-            self._on_progress(progress, total, message)
-        if message is not None:
-            call_in_loop(self._loop, self._note_message, message)
+        call_in_loop(self._loop, self._note_news, progress, total, message)
 
-    def _note_message(self, message: str) -> None:
-        self._message = message.encode(errors="replace").decode()  # a lone surrogate would spoil each later write
-        if not self._is_telling:
-            self._is_telling = True
-            self._helping.append(self._loop.create_task(self._write_messages()))
+    def _note_news(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._handling is not None and self._task.note(progress, total, message):
+            self._has_news = True
+            if not self._is_telling:
+                self._is_telling = True
+                self._helping.append(self._loop.create_task(self._write_news()))
 
-    async def _write_messages(self) -> None:
-        """Write the first status message at once, and then the newest one from time to time."""
+    async def _write_news(self) -> None:
+        """Write the first status message and progress at once, and then the newest ones from time to time."""
         while True:
-            if self._message is not None and self._handling is not None:
-                self._task.message, self._message = self._message, None
+            if self._has_news and self._handling is not None:
+                self._has_news = False
                 await self._write()
             await asyncio.sleep(STATUS_SECONDS)
 

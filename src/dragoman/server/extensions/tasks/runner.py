@@ -15,19 +15,16 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dragoman.errors import InternalError, InvalidParams, StoreError, StoreUnavailable
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.server.extensions.tasks.book import WAY_BACK, TaskBook, encoded
 from dragoman.server.extensions.tasks.options import LEASE
-from dragoman.server.extensions.tasks.run import MAY_HAVE_RUN, OnChange, RunTool, TaskRun
+from dragoman.server.extensions.tasks.run import MAY_HAVE_RUN, RunTool, TaskRun
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.stores.contract import TaskPhase, TaskRecord
-
-if TYPE_CHECKING:
-    from dragoman.server.request.detached import OnProgress
 
 T = TypeVar("T")
 MAX_RUNS = 1000
@@ -73,22 +70,9 @@ class TaskRunner:
         """Whether this process may run one more task."""
         return not self._is_closing and len(self._runs) < MAX_RUNS
 
-    def start(
-        self,
-        entry: TaskEntry,
-        tool: RunnableTool,
-        on_change: OnChange | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> None:
+    def start(self, entry: TaskEntry, tool: RunnableTool) -> None:
         """Run a task that this process has claimed."""
-        run = TaskRun(
-            self._book,
-            entry,
-            lease=tool.lease,
-            can_repeat=tool.retries > 0,
-            on_change=on_change,
-            on_progress=on_progress,
-        )
+        run = TaskRun(self._book, entry, lease=tool.lease, can_repeat=tool.retries > 0)
         self._runs[entry.id] = run
         serving = self._loop.create_task(self._serve(run))
         self._serving.add(serving)
