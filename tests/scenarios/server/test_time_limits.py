@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import subprocess
 import sys
 import textwrap
 import threading
@@ -308,3 +309,22 @@ def test_an_inline_tool_has_no_timeout_and_a_class_may_have_one(server):
 
     server.add_tool(Slow)
     assert server.tools[0].timeout == 2.5
+
+
+def test_a_server_without_timeouts_does_not_load_what_limits_time():
+    program = """
+        import sys
+        from dragoman import Server
+
+        server = Server("quick")
+
+        @server.tool
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        params = {"name": "add", "arguments": {"a": 1, "b": 2}}
+        assert server.handle({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})["result"]["structuredContent"] == {"result": 3}
+        print("dragoman.server.request.time_limit" in sys.modules)
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert ended.stdout == "False\n"
