@@ -323,7 +323,8 @@ def test_a_server_without_timeouts_does_not_load_what_limits_time():
             return a + b
 
         params = {"name": "add", "arguments": {"a": 1, "b": 2}}
-        assert server.handle({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})["result"]["structuredContent"] == {"result": 3}
+        answer = server.handle({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        assert answer["result"]["structuredContent"] == {"result": 3}
         print("dragoman.server.request.time_limit" in sys.modules)
     """
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
