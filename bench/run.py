@@ -23,6 +23,7 @@ import report
 import stdio
 import stores
 import streamable_http
+import tasks
 from rows import FULL, QUICK, Effort, Row, Workloads
 
 MODULES: tuple[Workloads, ...] = (
@@ -31,6 +32,7 @@ MODULES: tuple[Workloads, ...] = (
     client.measure,
     growth.measure,
     stores.measure,
+    tasks.measure,
     codec.measure,
 )
 

@@ -482,7 +482,12 @@ class StoreUnavailable(StoreError):
             await ctx.user_state.set("cart", cart)
         except StoreUnavailable:
             raise ToolError("The cart cannot be saved now; try again in a minute") from None
+
+    If a handler does not catch it, the client reads that the store cannot be reached: in a result with `isError` of a
+    tool, else in the error -32603, over HTTP with status 503.
     """
+
+    label = "store_unavailable"
 
 
 class StoreFull(StoreError):

@@ -3,7 +3,12 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import { CallToolResultSchema, CreateMessageRequestSchema, ElicitRequestSchema } from "@modelcontextprotocol/sdk/types.js";
+import {
+  CallToolResultSchema,
+  CreateMessageRequestSchema,
+  ElicitRequestSchema,
+  TaskStatusNotificationSchema,
+} from "@modelcontextprotocol/sdk/types.js";
 
 const [target, ...rest] = process.argv.slice(2);
 const client = new Client(
@@ -20,6 +25,10 @@ client.setRequestHandler(CreateMessageRequestSchema, async (request) => {
   relate(request);
   return { role: "assistant", model: "m", content: { type: "text", text: "it" } };
 });
+const notified = {};
+client.setNotificationHandler(TaskStatusNotificationSchema, async ({ params }) => {
+  (notified[params.taskId] ??= []).push(params.status);
+});
 const transport = target.startsWith("http")
   ? new StreamableHTTPClientTransport(new URL(target))
   : new StdioClientTransport({ command: target, args: rest });
@@ -29,9 +38,11 @@ const tasks = client.experimental.tasks;
 const saw = { declared: client.getServerCapabilities().tasks };
 for (const [name, args] of Object.entries({ slow: { label: "x" }, confirm: {}, failing: {}, forever: {} })) {
   const told = [];
+  const progress = [];
   let id;
   let end;
-  for await (const message of tasks.callToolStream({ name, arguments: args }, CallToolResultSchema, { task: {} })) {
+  const options = { task: {}, onprogress: (one) => progress.push(one.progress) };
+  for await (const message of tasks.callToolStream({ name, arguments: args }, CallToolResultSchema, options)) {
     if (message.task) {
       id = message.task.taskId;
       told.push(message.task.status);
@@ -40,7 +51,11 @@ for (const [name, args] of Object.entries({ slow: { label: "x" }, confirm: {}, f
       end = message.result ? message.result.content[0].text : message.error.message;
     }
   }
-  saw[name] = { id, statuses: [...new Set(told)], end };
+  // The last notifications may come after the result, because they come on a stream of their own.
+  for (let turn = 0; turn < 200 && name === "confirm" && !notified[id]?.includes("completed"); turn++) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  saw[name] = { id, statuses: [...new Set(told)], end, progress, notified: notified[id] };
 }
 const failed = await tasks.getTaskResult(saw.failing.id, CallToolResultSchema);
 saw.failed = [failed.isError, failed.content[0].text];

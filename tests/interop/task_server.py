@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 
 from dragoman import BlockingContext, Context, Elicit, Sample, Server, ToolError
 from dragoman.server import TaskOptions
@@ -18,7 +19,10 @@ async def slow(label: str, ctx: Context) -> str:
 
 @server.tool(task=TaskOptions(poll=0.05))
 def confirm(ctx: BlockingContext) -> str:
+    ctx.report_progress(1, 2, "asking")
     answers = ctx.ask(sure=Elicit("Sure?", bool), said=Sample("Say it", max_tokens=5))
+    ctx.report_progress(2, 2, "answered")
+    time.sleep(0.3)  # a client hears of progress only before the result
     return f"{answers['sure'].content} {answers['said'].text}"
 
 

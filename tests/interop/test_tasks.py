@@ -43,6 +43,9 @@ def test_the_typescript_sdk_uses_the_tasks_of_2025_11_25(
     assert (saw["slow"]["end"], saw["confirm"]["end"]) == ("Computed x", "True it")
     assert saw["slow"]["statuses"] == ["working", "completed"]
     assert "input_required" in saw["confirm"]["statuses"]
+    assert (saw["confirm"]["progress"][0], saw["confirm"]["progress"][-1]) == (1, 2)  # also after the answers
+    assert saw["confirm"]["notified"][-1] == "completed"
+    assert "input_required" in saw["confirm"]["notified"]
     assert saw["failing"]["statuses"][-1] == "failed"
     assert saw["failed"] == [True, "no luck"]
     assert saw["forever"]["statuses"][-1] == "cancelled"

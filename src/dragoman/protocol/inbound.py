@@ -20,6 +20,7 @@ from dragoman.errors import (
     MethodNotFound,
     MissingCapability,
     RpcError,
+    StoreUnavailable,
     UnsupportedVersion,
 )
 from dragoman.protocol import eras, jsonrpc
@@ -31,6 +32,7 @@ JSON = "application/json"
 SSE = "text/event-stream"
 
 OK, ACCEPTED, BAD_REQUEST, NOT_FOUND, NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE = 200, 202, 400, 404, 406, 415
+SERVICE_UNAVAILABLE = 503
 
 
 class Rejection(Struct, frozen=True):
@@ -186,5 +188,11 @@ def rejection_status(error: RpcError) -> int:
 
 
 def handler_status(error: RpcError) -> int:
-    """Return the HTTP status of an error that a handler raises: 200, except for a missing capability."""
+    """Return the HTTP status of an error that a handler raises: 200, with two exceptions.
+
+    A missing capability has the status 400. An error because of the store has the status 503, so that the client may
+    send the request again.
+    """
+    if error.label == StoreUnavailable.label:
+        return SERVICE_UNAVAILABLE
     return BAD_REQUEST if isinstance(error, MissingCapability) else OK

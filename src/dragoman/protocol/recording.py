@@ -40,6 +40,8 @@ class Recording(Struct, array_like=True):
     """The state that the handler returned with `InputRequired`."""
     trace: str = ""
     """The `traceparent` of the first run; empty if the run was not recorded."""
+    seconds: float = 0.0
+    """The time that the runs took, if the handler has a time limit."""
 
     @property
     def inputs(self) -> dict[str, Raw]:
@@ -60,4 +62,4 @@ class Recording(Struct, array_like=True):
 
     def copy(self) -> Recording:
         """Return a recording that does not change with this one."""
-        return Recording(dict(self.answers), dict(self.asked), dict(self.steps), self.state, self.trace)
+        return Recording(dict(self.answers), dict(self.asked), dict(self.steps), self.state, self.trace, self.seconds)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dragoman.server.define.content import Audio as Audio
     from dragoman.server.define.content import File as File
     from dragoman.server.define.content import Image as Image
+    from dragoman.server.define.log_handler import LogHandler as LogHandler
     from dragoman.server.define.prompts import Prompt as Prompt
     from dragoman.server.define.prompts import prompt as prompt
     from dragoman.server.define.resources import Resource as Resource
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from dragoman.server.request.detached import DetachedCall as DetachedCall
     from dragoman.server.request.http_request import Auth as Auth
     from dragoman.server.request.http_request import HttpRequest as HttpRequest
-    from dragoman.server.request.log_handler import LogHandler as LogHandler
     from dragoman.server.request.questions import Elicit as Elicit
     from dragoman.server.request.questions import ElicitResult as ElicitResult
     from dragoman.server.request.questions import ElicitUrl as ElicitUrl
@@ -77,7 +77,7 @@ else:
             "request.tool_task": "BlockingToolTask OfferedTask ToolTask",
             "per_request": "asgi",
             "define.prompts": "Prompt prompt",
-            "request.log_handler": "LogHandler",
+            "define.log_handler": "LogHandler",
             "request.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
             "define.resources": "Resource ResourceTemplate resource",
             "define.content": "Audio File Image",

@@ -6,7 +6,8 @@ This module checks the names of transports and the options of HTTP. It imports a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -105,7 +106,7 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
-        run_stdio(_tagged(server, options))
+        run_stdio(SoleService(server, options))
         return
     listening, app = _http_app(server, options)
     from dragoman.server.http.run import run_http
@@ -129,7 +130,7 @@ async def run_async(server: Server, transport: str, options: HttpOptions, *, han
     if name == "stdio":
         from dragoman.transports.stdio.serving import serve_stdio
 
-        serving = serve_stdio(_tagged(server, options))
+        serving = serve_stdio(SoleService(server, options))
     else:
         listening, app = _http_app(server, options)
         from dragoman.server.http.run import serve_http
@@ -137,10 +138,6 @@ async def run_async(server: Server, transport: str, options: HttpOptions, *, han
         del listening["workers"]
         serving = serve_http(app, **listening, announce=_announce(server, options))
     await (until_signal(serving) if handle_signals else serving)
-
-
-def _tagged(server: Server, options: HttpOptions) -> Server:
-    return with_tags(server, options.get("include_tags"), options.get("exclude_tags"))
 
 
 def _http_app(server: Server, options: HttpOptions) -> tuple[dict[str, Any], AsgiApp]:
@@ -157,6 +154,29 @@ def _announce(server: Server, options: HttpOptions) -> Callable[[Any], None]:
     from dragoman.server.routes.announcement import announce
 
     return partial(announce, server, options)
+
+
+class SoleService:
+    """A server that is all that an event loop serves: the end of serving closes its store, too.
+
+    `options` may have `include_tags` and `exclude_tags`. Over HTTP and in memory a loop may serve several clients and
+    servers. The processes over HTTP close the store when they leave the bus.
+    """
+
+    def __init__(self, server: Server, options: Mapping[str, Any]) -> None:
+        self._server = server
+        self._served = with_tags(server, options.get("include_tags"), options.get("exclude_tags"))
+        self.connect = self._served.connect
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Serve, and close the store afterwards, if the server used it."""
+        try:
+            async with self._served.serving():
+                yield
+        finally:
+            if "store" in vars(self._server):  # a store that was never used needs no keys
+                await self._server.store.close()
 
 
 def _transport_name(given: Any) -> str:

@@ -95,6 +95,11 @@ class Member:
         """Return what the tools of all processes noted: process, word, task, step."""
         return [line.split() for line in self.file.read_text().splitlines()]
 
+    def runs(self) -> int:
+        """Return how many tasks the process runs."""
+        reply = self.request("tools/call", "runs", name="runs", arguments={})
+        return reply["result"]["structuredContent"]["result"]
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(DEADLINE)

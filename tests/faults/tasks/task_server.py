@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dragoman import Context, Server
 from dragoman.server import TaskOptions
+from dragoman.server.extensions.tasks.extension import TasksExtension
 from dragoman.stores import Local, Redis
 
 STORE, PORT, LEASE, FILE = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), Path(sys.argv[4])
@@ -58,6 +59,11 @@ async def ask(name: str, ctx: Context) -> str:
 @server.tool
 async def pid() -> int:
     return os.getpid()
+
+
+@server.tool
+async def runs() -> int:
+    return sum(len(runner._runs) for runner in server.extension(TasksExtension)._runners.values())
 
 
 server.run("http", port=PORT)

@@ -2,6 +2,12 @@
 
 import asyncio
 import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
@@ -150,3 +156,69 @@ def test_a_resource_without_a_uri_is_refused_with_the_remedy(decorator):
         decorator(settings)
     with pytest.raises(TypeError, match=r"resource\(\) has no option 'mimetype'; did you mean 'mime_type'"):
         decorator("config://app", mimetype="text/plain")
+
+
+CLOSING = """
+    import sys
+    from dragoman import BlockingContext, Server
+    from dragoman.stores import Memory
+
+    class Noted(Memory):
+        reach = "machine"
+
+        async def close(self):
+            print("the store is closed", file=sys.stderr)
+
+    server = Server("sums", store=Noted())
+
+    @server.tool
+    def count(ctx: BlockingContext) -> int:
+        return ctx.user_state.update("count", lambda count: (count or 0) + 1)
+
+    @server.tool(task=True)
+    def slow() -> str:
+        return "done"
+
+    if __name__ == "__main__":
+        server.run()
+"""
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "slow", "arguments": {}},
+}
+
+
+@pytest.mark.parametrize("command", [["sums.py"], ["-m", "dragoman", "run", "sums.py"]])
+def test_the_end_of_serving_over_stdio_closes_the_store(tmp_path, command):
+    (tmp_path / "sums.py").write_text(textwrap.dedent(CLOSING))
+    ended = subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env=os.environ | {"XDG_STATE_HOME": str(tmp_path)},
+        input=json.dumps(CALL) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(ended.stdout)["result"]["content"][0]["text"] == "done"
+    assert ended.stderr.splitlines() == ["the store is closed"]
+
+
+def test_a_worker_that_is_stopped_closes_the_store(tmp_path):
+    (tmp_path / "sums.py").write_text(textwrap.dedent(CLOSING))
+    with subprocess.Popen(
+        [sys.executable, "-m", "dragoman", "worker", "sums.py"],
+        cwd=tmp_path,
+        env=os.environ | {"XDG_STATE_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert "Running the tasks" in worker.stderr.readline()
+        worker.send_signal(signal.SIGTERM)
+        said = worker.communicate(timeout=60)[1]
+    assert worker.returncode == 0
+    assert said.splitlines()[-1] == "the store is closed"

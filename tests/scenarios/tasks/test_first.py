@@ -303,23 +303,3 @@ async def test_a_blocking_tool_that_does_not_listen_cannot_change_a_cancelled_ta
         released.set()
         assert await asyncio.to_thread(ended.wait, 5)
         assert (await peer.get(id))["status"] == "cancelled"
-
-
-@pytest.mark.covers("TKS-12")
-async def test_the_client_that_made_a_task_hears_of_its_status_and_progress(server):
-    @server.tool(task=True)
-    async def report(ctx: Context) -> str:
-        await ctx.report_progress(1, total=2, message="half")
-        return "done"
-
-    async with task_peer(server, FIRST) as peer, WirePeer(server, FIRST) as other:
-        call = {"name": "report", "arguments": {}, "task": {}, "_meta": {"progressToken": "mine"}}
-        id = (await peer.request("tools/call", **call))["task"]["taskId"]
-        progress = await peer.peer.receive("notifications/progress")
-        assert progress["params"] == {"progressToken": "mine", "progress": 1, "total": 2, "message": "half"}
-        statuses = [(await peer.peer.receive("notifications/tasks/status"))["params"] for _ in range(1)]
-        while statuses[-1]["status"] != "completed":
-            statuses.append((await peer.peer.receive("notifications/tasks/status"))["params"])
-        assert {task["taskId"] for task in statuses} == {id}
-        assert statuses[-1] == await peer.get(id)
-        assert other.received == []

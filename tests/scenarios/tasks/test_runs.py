@@ -1,7 +1,6 @@
 """Who runs a task: processes that share a store, each a server of its own here; and what a task costs."""
 
 import asyncio
-import threading
 import time
 from contextlib import asynccontextmanager
 
@@ -14,7 +13,8 @@ from dragoman.server.extensions.contract import ExtensionRow, ServerExtension
 from dragoman.server.extensions.tasks import run, runner
 from dragoman.server.extensions.tasks.extension import RUN_TASKS, TasksExtension
 from dragoman.stores import Memory
-from scenarios.task_peer import FIRST, SECOND, polled, task_peer
+from scenarios.parked_tasks import park_tasks, shared_store
+from scenarios.task_peer import FIRST, GENERATIONS, SECOND, polled, task_peer
 
 
 def process(store):
@@ -208,20 +208,11 @@ async def test_a_tool_that_gets_its_option_while_the_server_serves_runs_as_a_tas
 
 
 @pytest.mark.covers("TKS-19")
-@pytest.mark.parametrize("parked", [1000, pytest.param(10_000, marks=pytest.mark.soak)])
-async def test_thousands_of_parked_tasks_cost_no_task_thread_or_connection(parked):
-    server = process(Memory())
-    asker(server)
-    async with task_peer(server, SECOND) as peer:
-        first = (await peer.start("ask"))["taskId"]
-        await peer.until(first, "input_required")
-        tasks, threads = len(asyncio.all_tasks()), threading.active_count()
-        ids = [(await peer.start("ask"))["taskId"] for _ in range(parked - 1)]
-        await peer.until(ids[-1], "input_required")
-        await polled(lambda: asyncio.sleep(0), lambda _: len(asyncio.all_tasks()) <= tasks)
-        assert threading.active_count() <= threads
-        await peer.request("tasks/update", taskId=ids[0], inputResponses=answer("x"))
-        assert (await peer.outcome(ids[0]))["result"]["content"][0]["text"] == "x"
+@pytest.mark.parametrize("version", GENERATIONS)
+@pytest.mark.parametrize(("engine", "parked"), [("memory", 500), ("local", 200), ("redis", 200)])
+async def test_parked_tasks_cost_no_task_thread_or_connection(engine, parked, version, tmp_path):
+    async with shared_store(engine, tmp_path) as store:
+        await park_tasks(process(store), parked, version)
 
 
 class Failing:

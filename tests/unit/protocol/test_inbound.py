@@ -18,6 +18,7 @@ from dragoman.errors import (
     MissingCapability,
     ResourceNotFound,
     RpcError,
+    StoreUnavailable,
     UnsupportedVersion,
 )
 from dragoman.protocol import eras, headers, inbound, jsonrpc
@@ -734,6 +735,12 @@ def test_the_status_of_an_error_depends_on_whether_a_handler_raised_it(
     assert (inbound.OK, inbound.ACCEPTED) == (200, 202)
     assert inbound.rejection_status(error) == before
     assert inbound.handler_status(error) == after
+
+
+def test_an_error_because_of_the_store_has_the_status_of_something_that_passes() -> None:
+    error = InternalError("The store is away")
+    error.label = StoreUnavailable.label
+    assert inbound.handler_status(error) == 503
 
 
 def test_a_malformed_meta_that_claims_nothing_is_left_to_the_session() -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.cli.server_file import load_server, split_target
 from dragoman.errors import DragomanError
-from dragoman.server.dispatch.tags import with_tags
+from dragoman.server.serving import SoleService
 from dragoman.transports.stdio.serving import claim, run_stdio
 
 if TYPE_CHECKING:
@@ -95,7 +95,6 @@ def run(words: RunWords) -> None:
             server.require_shared_secret()
         except DragomanError as error:
             sys.exit(f"dragoman: {error}")
-        tags = words.tags
-        run_stdio(with_tags(server, tags.get("include_tags"), tags.get("exclude_tags")), streams=streams)
+        run_stdio(SoleService(server, words.tags), streams=streams)
 
     serve(load_server(*split_target(words.target), serve))

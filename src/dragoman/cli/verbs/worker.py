@@ -28,6 +28,7 @@ async def command(terminal: Terminal, file: str) -> None:
     The worker and the processes that serve clients need the same store and the same secret.
     """
     from dragoman.server.extensions.tasks.extension import RUN_TASKS
+    from dragoman.server.serving import SoleService
 
     server = load_server(*split_target(file))
     _require_tasks(server)
@@ -37,7 +38,7 @@ async def command(terminal: Terminal, file: str) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with server.serving():
+    async with SoleService(server, {}).serving():
         terminal.report(f"Running the tasks of {server.name!r}")
         await stop.wait()
         terminal.report("Stopping: tasks that do not end in some seconds are given back")

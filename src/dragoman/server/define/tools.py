@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 import msgspec
@@ -67,6 +68,8 @@ class Tool(Definition[Parameters, Returned]):
     scopes: Sequence[str] = ()
     wrap_result: bool = True
     """Send structured content that is not an object as `{"result": value}`, also from 2026-07-28 on."""
+    timeout: float | None = None
+    """How many seconds the tool may run, without the time in which questions wait for the client."""
 
     # The options of the extensions of this package have no value here: a tool has them only if its author sets them.
     ui: str
@@ -92,6 +95,7 @@ class Tool(Definition[Parameters, Returned]):
         if not _NAME.fullmatch(self.name):
             remedy = "use 1 to 128 letters, digits, underscores, hyphens and dots"
             raise DefinitionError(f"The name {self.name!r} is not allowed: {remedy}")
+        self._check_timeout()
         self._given_schema = _schema(self.input_schema, InputSchema)
         self._takes_all = None if self._given_schema is None else self._compare_parameters(self._given_schema.document)
         self.output = Output.of(
@@ -105,6 +109,17 @@ class Tool(Definition[Parameters, Returned]):
             annotations=hints,
         )
         self.mirrored = HeaderPlan.of(self.definition.input_schema)
+
+    def _check_timeout(self) -> None:
+        seconds: Any = self.timeout
+        if seconds is None:
+            return
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not isfinite(seconds) or seconds <= 0:
+            raise DefinitionError(f"timeout of the tool {self.name!r} must be a number of seconds, not {seconds!r}")
+        if self.inline and not self.signature.is_async:
+            raise DefinitionError(
+                f"The tool {self.name!r} is inline, so nothing can end it early: leave out inline or timeout"
+            )
 
     def without_derived_parts(self) -> types.Tool:
         """Return the entry in lists without an output schema that was derived from the return annotation."""
@@ -148,7 +163,11 @@ class Tool(Definition[Parameters, Returned]):
             args, kwargs = self.signature.bind(arguments, call, strict=call.settings.strict_arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
             raise ToolError(str(rejected)) from None
-        return self.start(*args, **kwargs)
+        if self.timeout is None:
+            return self.start(*args, **kwargs)
+        from dragoman.server.request.time_limit import within_limit
+
+        return within_limit(call, self.start(*args, **kwargs), self.timeout, self.name)
 
     def result(self, call: Call, value: object) -> object:
         """Return the result for the tool's value, or the value itself if it is `InputRequired`.
@@ -236,6 +255,8 @@ class ToolOptions(DefinitionOptions, total=False):
     """The OAuth scopes that a caller must have."""
     wrap_result: bool
     """Send structured content that is not an object as `{"result": value}`, also from 2026-07-28 on."""
+    timeout: float | None
+    """How many seconds the tool may run, without the time in which questions wait for the client."""
     ui: str | None
     """The `ui://` URI of the app that shows the results (`server.add_app`)."""
     ui_visibility: Sequence[UiVisibility] | UiVisibility | None

@@ -223,7 +223,7 @@ def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
             return failure(text)
         if not isinstance(error, RpcError) and not call.is_cancelled_by(error):
             call.server.report(error, call)
-            call.failure_label = "internal_error"
+            call.failure_label = label_of(error)
             return failure(_withheld(call.server, error, INTERNAL_ERROR))
     raise error
 
@@ -340,7 +340,7 @@ async def outcome_of(call: Call, error: BaseException) -> Any:
 
 def label_of(error: BaseException) -> str:
     """Return the label that hooks receive for an exception."""
-    return error.label if isinstance(error, RpcError | ToolError) else "internal_error"
+    return error.label if isinstance(error, RpcError | ToolError | StoreUnavailable) else "internal_error"
 
 
 def _answer_cancelled(call: Call, error: BaseException) -> bytes:
@@ -394,7 +394,10 @@ def rpc_error(server: Server, error: BaseException, call: Call | None = None, *,
     if isinstance(error, RpcError) and place is None:
         return error
     server.report(error, call, None if place is None else {"place": place})
-    return InternalError(_withheld(server, error, "Internal error"))
+    sent = InternalError(_withheld(server, error, "Internal error"))
+    if isinstance(error, StoreUnavailable):
+        sent.label = error.label  # the status over HTTP depends on it
+    return sent
 
 
 def _withheld(server: Server, error: BaseException, text: str) -> str:

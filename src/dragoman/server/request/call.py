@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.protocol.subscriptions import Subscription
     from dragoman.server.define.dependencies import DependencyRun
     from dragoman.server.request.asking import Asking
+    from dragoman.server.request.time_limit import TimeLimit
     from dragoman.server.request.tool_task import OfferedTask
     from dragoman.server.server import Server
     from dragoman.stores import State
@@ -264,6 +265,8 @@ class Call(Struct, eq=False):
 
     dependencies: DependencyRun | None = None
     """What the function of the request depends on; the code that sends the response cleans it up afterwards."""
+    time_limit: TimeLimit | None = None
+    """The limit of the handler that runs, if it has one; it stands still while a question waits for the client."""
 
     @property
     def principal(self) -> str | None:
@@ -283,14 +286,18 @@ class Call(Struct, eq=False):
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the request: call its callbacks and cancel its task."""
-        self.cancelled = True
-        self.cancel_reason = self.cancel_reason if reason is None else reason
-        while self.cancel_callbacks:
-            self._call_back(self.cancel_callbacks.pop(0))
+        self.mark_cancelled(reason)
         if self.task is not None:
             # `call_soon` runs after the task's first step, which is already scheduled. A task that is cancelled before
             # its first step never runs its `finally` blocks.
             self.task.get_loop().call_soon(self._cancel_task)
+
+    def mark_cancelled(self, reason: str | None = None) -> None:
+        """Tell the handler, and the callbacks of the request, that the request is cancelled."""
+        self.cancelled = True
+        self.cancel_reason = self.cancel_reason if reason is None else reason
+        while self.cancel_callbacks:
+            self._call_back(self.cancel_callbacks.pop(0))
 
     def _cancel_task(self) -> None:
         # After the end of this call, its task may serve another call.
@@ -335,6 +342,9 @@ class Call(Struct, eq=False):
             from dragoman.server.request.recording import recorded_question
 
             asking = partial(recorded_question, recorder, self)
+        limit = self.time_limit
+        if limit is not None:
+            limit.pause()
         try:
             return await asking(method, params, timeout)
         except (RpcError, TransportError) as error:
@@ -342,6 +352,9 @@ class Call(Struct, eq=False):
                 self.client_errors = []
             self.client_errors.append((method, error))
             raise
+        finally:
+            if limit is not None and limit is self.time_limit:
+                limit.resume()
 
     def client_error(self, error: BaseException) -> str | None:
         """Return the text to send for an error of a request to the client; None for any other error."""

@@ -34,9 +34,9 @@ class Local:
 
     reach: Literal["machine"] = "machine"
 
-    def __init__(self, folder: Path | None = None, *, durable: bool = False, max_bytes: int = MAX_BYTES) -> None:
-        self._given = folder
-        self._folder = LocalFolder(folder, durable=durable, max_bytes=max_bytes)
+    def __init__(self, folder: Path | str | None = None, *, durable: bool = False, max_bytes: int = MAX_BYTES) -> None:
+        self._given = None if folder is None else Path(folder)
+        self._folder = LocalFolder(self._given, durable=durable, max_bytes=max_bytes)
 
     def __repr__(self) -> str:
         return f"<Local store in {self._given or state_folder()}>"

@@ -26,6 +26,14 @@ async def test_the_store_of_one_machine_passes_the_check(tmp_path):
     assert not list((folder / "bells").iterdir())
 
 
+async def test_the_folder_may_be_given_as_text(tmp_path):
+    store = Local(f"{tmp_path}/store")
+    await store.state("values").set("key", b"value")
+    await store.close()
+    assert (tmp_path / "store" / "store-1.sqlite").exists()
+    assert (await Local(tmp_path / "store").state("values").get("key")).value == b"value"
+
+
 async def test_files_that_belong_to_the_database_are_private_while_it_is_open(tmp_path):
     store = Local(tmp_path / "store")
     await store.state("namespace").set("key", b"value")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
 
 import msgspec
 
-from dragoman.errors import InternalError, InvalidParams, StoreFull
+from dragoman.errors import InternalError, InvalidParams, StoreFull, StoreUnavailable
+from dragoman.runtime.backoff import backoff
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.stores.contract import Store, TaskPhase, TaskRecord, Tasks
 
@@ -17,6 +19,9 @@ UNKNOWN = "There is no such task, or it has expired"
 MAX_RECORD_BYTES = 16 * 1024 * 1024
 MAX_ATTEMPTS = 100
 """How often a change is attempted while other processes change the same task."""
+WAY_BACK = (0.1, 1.0)
+"""The first and the longest wait for a store that cannot be reached."""
+T = TypeVar("T")
 Edit = Callable[[StoredTask], TaskPhase | None]
 """Changes a task, and returns its new phase; None if there is nothing to change."""
 
@@ -90,6 +95,16 @@ class TaskBook:
         if record.expires_at is None:
             return None
         return asyncio.get_running_loop().time() + max(0.0, record.expires_at - await self.now())
+
+    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the store, again and again while it cannot be reached, and return its answer."""
+        attempt = 0
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailable:
+                await asyncio.sleep(backoff(attempt, *WAY_BACK))
+                attempt += 1
 
     def watch(self, id: str) -> AsyncGenerator[None, None]:
         """Yield once at first, and after each change of a task."""

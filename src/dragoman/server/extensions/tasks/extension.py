@@ -30,7 +30,6 @@ from dragoman.protocol.official.tasks import (
     LIST,
     RESULT,
     SECOND,
-    STATUS_CHANGED,
     UPDATE,
     Generation,
     TaskSupporting,
@@ -78,7 +77,7 @@ class TasksExtension(ServerExtension):
         self._options: dict[str, TaskOptions] = {}
         self._runners: dict[asyncio.AbstractEventLoop, TaskRunner] = {}
         self._feeds: dict[asyncio.AbstractEventLoop, TaskFeed] = {}
-        self._requests = TaskRequests(lambda: self._book, self._stop_tool)
+        self._requests = TaskRequests(lambda: self._book, self._stop_tool, self._follow)
 
     def bind(self, server: Server) -> None:
         """Keep the server, whose tools run and whose store keeps the tasks."""
@@ -149,6 +148,11 @@ class TasksExtension(ServerExtension):
         for loop, runner in list(self._runners.items()):
             call_in_loop(loop, runner.stop, id)
 
+    def _follow(self, ctx: Context, entry: TaskEntry) -> None:
+        feed = self._feeds.get(asyncio.get_running_loop())
+        if feed is not None:
+            feed.follow(ctx, entry)
+
     def _shortest_lease(self) -> float:
         return min((options.lease for options in self._options.values()), default=LEASE)
 
@@ -199,23 +203,24 @@ class TasksExtension(ServerExtension):
     ) -> Outcome:
         """Make a task of a call, and return the result that answers the call; the task runs at once."""
         runner = await self._runner_here()
+        generation = generation_of(ctx) or 2
         task = StoredTask(
-            generation=generation_of(ctx) or 2,
+            generation=generation,
             tool=tool.name,
             signature=_signature(tool),
             principal=ctx.principal,
             ttl=_granted_ttl(options, wanted),
             poll=options.poll,
             call=DetachedCall.of(ctx),
+            progress_token=ctx._call.request.progress_token if generation == 1 else None,
         )
         lease = None if runner is None else options.lease
         entry = await self._book.create(task, owner=owner_of(ctx), lease=lease)
-        is_first = task.generation == 1
-        answer: Outcome = CreateTaskResult(entry.plain()) if is_first else entry.created()
+        answer: Outcome = CreateTaskResult(entry.plain()) if generation == 1 else entry.created()
+        if generation == 1:
+            self._follow(ctx, entry)
         if runner is not None:
-            # MAY (2025-11-25): a server notifies the client of the status of a task without being asked.
-            listeners = (partial(_notify, ctx), _progress_of(ctx)) if is_first else ()
-            runner.start(entry, _runnable(tool, options), *listeners)
+            runner.start(entry, _runnable(tool, options))
         return answer
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
@@ -252,23 +257,3 @@ def _runnable(tool: Tool[..., Any], options: TaskOptions) -> RunnableTool:
 
 def _signature(tool: Tool[..., Any]) -> str:
     return hashlib.sha256(_sorted.encode(tool.definition.input_schema)).hexdigest()[:16]
-
-
-def _notify(ctx: Context, entry: TaskEntry) -> None:
-    ctx._call.channel.notify_session(STATUS_CHANGED, entry.plain())
-
-
-def _progress_of(ctx: Context) -> OnProgress | None:
-    """Return what sends the progress of a task under the token of its first request; None if it has no token."""
-    call, token = ctx._call, ctx._call.request.progress_token
-    if token is None:
-        return None
-    sent: list[float] = []  # progress increases, also if the tool runs again
-
-    def send(progress: float, total: float | None, message: str | None) -> None:
-        if not sent or progress > sent[-1]:
-            sent[:] = [progress]
-            params = types.ProgressNotificationParams(token, progress, total, message)
-            call.channel.notify_session("notifications/progress", params)
-
-    return send

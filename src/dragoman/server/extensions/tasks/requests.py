@@ -33,15 +33,20 @@ from dragoman.types.tasks import ListTasksResult, TaskRequestParams, UpdateTaskR
 
 PAGE = 100
 QUESTION_SECONDS = 600.0
+Follow = Callable[[Context, TaskEntry], object]
 ANONYMOUS, LOCAL = "anonymous", "local"
 
 
 class TaskRequests:
-    """The handlers of requests about tasks; `stop_tool` cancels the tool of a task that has ended."""
+    """The handlers of requests about tasks.
 
-    def __init__(self, find_book: Callable[[], TaskBook], stop_tool: Callable[[str], object]) -> None:
+    `stop_tool` cancels the tool of a task that has ended. `follow` notifies a client of 2025-11-25 of a task.
+    """
+
+    def __init__(self, find_book: Callable[[], TaskBook], stop_tool: Callable[[str], object], follow: Follow) -> None:
         self._find_book = find_book
         self._stop_tool = stop_tool
+        self._follow = follow
         self._asking: set[tuple[int, str, str]] = set()
         """The questions that clients of 2025-11-25 have not answered: the session, the id of the task, and the key."""
 
@@ -115,6 +120,7 @@ class TaskRequests:
             InvalidParams: the caller has no such task, or the task has expired.
         """
         entry = await self.find(ctx, params.task_id)
+        self._follow(ctx, entry)
         expiry = asyncio.timeout_at(await self._book.expiry(entry.record))
         questions: set[asyncio.Task[None]] = set()
         try:
@@ -149,6 +155,7 @@ class TaskRequests:
             method, params = _question(entry, key, ctx.client.version)
             answer = await ctx.request(method, params, timeout=QUESTION_SECONDS)
             await self._answer(entry, {key: Raw(encode(answer))})
+            self._follow(ctx, entry)
         except RpcError as error:
             await self._book.change(entry, partial(_refuse, error, key))
         except TransportError:

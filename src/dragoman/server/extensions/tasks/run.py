@@ -7,8 +7,12 @@ A run has these states:
     over       the outcome is written, or the task was given back, or another process has ended or claimed the task
 
 The run writes with the fencing token of its claim. A refused write means that another process has ended or claimed the
-task. The handler is then cancelled, and nothing of the run is kept. A step of the handler is written before it begins,
-so that a process that was paused runs no step of a task that it lost.
+task. The handler is then cancelled, and nothing of the run is kept.
+
+A step is written before it begins. A process may be paused between the write and the answer of the store, and another
+process may claim the task meanwhile. So a step begins only while the lease lasts by the clock of this process, or after
+the store has renewed it. A paused process thus begins no step of a task that it lost; the step that ran when the
+process was paused goes on to its next await.
 
 If the store cannot be reached the handler goes on, and each write waits until the store is back.
 
@@ -21,6 +25,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -30,9 +35,8 @@ from dragoman import types
 from dragoman.errors import InternalError, RpcError, StoreError, StoreUnavailable, ValidationError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.official.tasks import related
-from dragoman.runtime.backoff import backoff
 from dragoman.runtime.tasks import call_in_loop, cancel_and_wait
-from dragoman.server.extensions.tasks.book import TaskBook, encoded
+from dragoman.server.extensions.tasks.book import WAY_BACK, TaskBook, encoded
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.stores.contract import TaskPhase
 
@@ -47,13 +51,9 @@ STATUS_SECONDS = 0.5
 """The shortest time between two writes of a status message."""
 GUARD_SECONDS = 0.1
 """The age at which a run begins to renew its lease and to watch its task; a shorter run ends without that."""
-WAY_BACK = (0.1, 1.0)
-"""The first and the longest wait for a store that cannot be reached."""
 MAY_HAVE_RUN = "The process that ran the task was lost; the tool may have run"
 STOPPED = "The server was stopped while the tool ran; the tool may have run"
 
-OnChange = Callable[[TaskEntry], object]
-"""Called with the task after each change that this process writes."""
 RunTool = Callable[["DetachedCall", str, "OnProgress", "OnStep"], Awaitable[types.Result | types.Json]]
 """Runs the tool of a call as the task of an id."""
 Reason = Literal["lost", "drained"]
@@ -75,16 +75,14 @@ class TaskRun:
         *,
         lease: float,
         can_repeat: bool,
-        on_change: OnChange | None = None,
-        on_progress: OnProgress | None = None,
     ) -> None:
         self.id = entry.id
         self._book = book
         self._record, self._task = entry
         self._lease = lease
+        self._held_until = asyncio.get_running_loop().time() + lease
+        """The time of this loop until which no other process can claim the task."""
         self._can_repeat = can_repeat
-        self._on_change = on_change
-        self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._writing = asyncio.Lock()
         self._handling: asyncio.Task[types.Result | types.Json] | None = None
@@ -92,8 +90,8 @@ class TaskRun:
         self._stopped: Reason | None = None
         self._helping: list[asyncio.Task[None]] = []
         """The tasks that renew the lease, watch the task, and write status messages."""
-        self._message: str | None = None
-        """The newest status message that is not written yet."""
+        self._has_news = False
+        """Whether there is a status message or progress that is not written yet."""
         self._is_telling = False
 
     def __repr__(self) -> str:
@@ -151,7 +149,7 @@ class TaskRun:
 
     async def _settle(self, outcome: types.Result | types.Json | RpcError) -> None:
         task = self._task
-        task.step, task.message, self._message = None, self._message or task.message, None
+        task.step = None
         phase: TaskPhase = "finished"
         try:
             if isinstance(outcome, types.InputRequiredResult):
@@ -176,7 +174,7 @@ class TaskRun:
         if self._stopped == "lost":
             return
         if self._can_repeat:
-            await self._book.tasks.release(self.id, self._record.token)
+            await self._book.insist(partial(self._book.tasks.release, self.id, self._record.token))
         else:
             self._task.fail(InternalError(STOPPED))
             await self._write("finished")
@@ -184,13 +182,7 @@ class TaskRun:
     async def _write(self, phase: TaskPhase | None = None) -> bool:
         """Write the task, and tell whether the task is still ours; while the store is away, wait for it."""
         async with self._writing:
-            attempt = 0
-            while True:
-                try:
-                    return await self._try_to_write(phase)
-                except StoreUnavailable:
-                    await asyncio.sleep(backoff(attempt, *WAY_BACK))
-                    attempt += 1
+            return await self._book.insist(partial(self._try_to_write, phase))
 
     async def _try_to_write(self, phase: TaskPhase | None) -> bool:
         tasks, token = self._book.tasks, self._record.token
@@ -204,8 +196,6 @@ class TaskRun:
         if record is None:
             return await self._find_again(phase)
         self._record = record
-        if self._on_change is not None:
-            self._on_change(TaskEntry(record, self._task))
         return True
 
     async def _find_again(self, phase: TaskPhase | None) -> bool:
@@ -230,40 +220,41 @@ class TaskRun:
     async def _note_step(self, name: str, raw: Raw | None) -> None:
         """Write that a step begins, or that it is done; the handler of a lost task goes no further."""
         self._task.step = name if raw is None else None
-        if not await self._write():
+        is_ours = await self._write()
+        while is_ours and raw is None and self._loop.time() >= self._held_until:
+            is_ours = await self._book.insist(self._renew_once) or self._lose()
+        if not is_ours:
             await self._loop.create_future()  # until the handler is cancelled
 
     def _note_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        if self._on_progress is not None:
-            self._on_progress(progress, total, message)
-        if message is not None:
-            call_in_loop(self._loop, self._note_message, message)
+        call_in_loop(self._loop, self._note_news, progress, total, message)
 
-    def _note_message(self, message: str) -> None:
-        self._message = message.encode(errors="replace").decode()  # a lone surrogate would spoil each later write
-        if not self._is_telling:
-            self._is_telling = True
-            self._helping.append(self._loop.create_task(self._write_messages()))
+    def _note_news(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._handling is not None and self._task.note(progress, total, message):
+            self._has_news = True
+            if not self._is_telling:
+                self._is_telling = True
+                self._helping.append(self._loop.create_task(self._write_news()))
 
-    async def _write_messages(self) -> None:
-        """Write the first status message at once, and then the newest one from time to time."""
+    async def _write_news(self) -> None:
+        """Write the first status message and progress at once, and then the newest ones from time to time."""
         while True:
-            if self._message is not None and self._handling is not None:
-                self._task.message, self._message = self._message, None
+            if self._has_news and self._handling is not None:
+                self._has_news = False
                 await self._write()
             await asyncio.sleep(STATUS_SECONDS)
 
+    async def _renew_once(self) -> bool:
+        asked_at = self._loop.time()
+        is_held = await self._book.tasks.renew(self.id, self._record.token, self._lease)
+        if is_held:
+            self._held_until = asked_at + self._lease
+        return is_held
+
     async def _renew(self) -> None:
-        pause = self._lease / 3
         while True:
-            await asyncio.sleep(pause)
-            try:
-                is_held = await self._book.tasks.renew(self.id, self._record.token, self._lease)
-            except StoreUnavailable:
-                pause = min(self._lease / 3, WAY_BACK[1])
-                continue
-            pause = self._lease / 3
-            if not is_held:
+            await asyncio.sleep(self._lease / 3)
+            if not await self._book.insist(self._renew_once):
                 _logger.warning("The task %s is not this process's any more; its tool is cancelled", self.id)
                 return self.stop("lost")
 

@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from dragoman.errors import InternalError, StoreError, StoreUnavailable
+from dragoman.errors import InternalError, InvalidParams, StoreError, StoreUnavailable
 from dragoman.runtime.backoff import backoff
-from dragoman.runtime.tasks import cancel_and_wait, retrieve_exception
-from dragoman.server.extensions.tasks.book import TaskBook, encoded
+from dragoman.runtime.tasks import cancel_and_wait
+from dragoman.server.extensions.tasks.book import WAY_BACK, TaskBook, encoded
 from dragoman.server.extensions.tasks.options import LEASE
-from dragoman.server.extensions.tasks.run import MAY_HAVE_RUN, WAY_BACK, OnChange, RunTool, TaskRun
+from dragoman.server.extensions.tasks.run import MAY_HAVE_RUN, RunTool, TaskRun
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.stores.contract import TaskPhase, TaskRecord
-
-if TYPE_CHECKING:
-    from dragoman.server.request.detached import OnProgress
 
 T = TypeVar("T")
 MAX_RUNS = 1000
@@ -72,22 +70,9 @@ class TaskRunner:
         """Whether this process may run one more task."""
         return not self._is_closing and len(self._runs) < MAX_RUNS
 
-    def start(
-        self,
-        entry: TaskEntry,
-        tool: RunnableTool,
-        on_change: OnChange | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> None:
+    def start(self, entry: TaskEntry, tool: RunnableTool) -> None:
         """Run a task that this process has claimed."""
-        run = TaskRun(
-            self._book,
-            entry,
-            lease=tool.lease,
-            can_repeat=tool.retries > 0,
-            on_change=on_change,
-            on_progress=on_progress,
-        )
+        run = TaskRun(self._book, entry, lease=tool.lease, can_repeat=tool.retries > 0)
         self._runs[entry.id] = run
         serving = self._loop.create_task(self._serve(run))
         self._serving.add(serving)
@@ -158,21 +143,31 @@ class TaskRunner:
         return bool(foreign)
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await some work to its end also if the runner closes: a claimed task that nobody runs counts as lost."""
+        """Await some work to its end, for some seconds also if the runner closes.
+
+        A claimed task that nobody runs counts as lost.
+        """
         working = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
-            await asyncio.wait([working])
-            retrieve_exception(working)
+            await asyncio.wait([working], timeout=GIVE_BACK_SECONDS)
+            await cancel_and_wait(working)
             raise
 
     async def _give_back(self, record: TaskRecord) -> None:
         """Give back a task that another release or other keys wrote; one that was lost stays lost."""
+        tasks = self._book.tasks
         if record.was_lost:
-            await self._book.tasks.renew(record.id, record.token, FOREIGN_SECONDS)
+            await self._until_the_lease_ends(partial(tasks.renew, record.id, record.token, FOREIGN_SECONDS))
         else:
-            await self._book.tasks.release(record.id, record.token)
+            await self._until_the_lease_ends(partial(tasks.release, record.id, record.token))
+
+    async def _until_the_lease_ends(self, ask: Callable[[], Awaitable[object]]) -> None:
+        """Ask the store about a claimed task while the claim lasts, because nobody else can."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEASE):
+                await self._book.insist(ask)
 
     async def _claim(self, foreign: list[TaskRecord]) -> bool:
         """Claim a task, and run it or end it; tell whether there was one. A task of others is added to `foreign`."""
@@ -182,27 +177,36 @@ class TaskRunner:
         entry = TaskEntry.read(record)
         if entry is None:
             foreign.append(record)
-            return True
-        tool = self._find_tool(entry.task.tool)
-        problem = _problem(entry, tool)
-        if problem is not None or tool is None:
-            await self._book.change(entry, partial(_fail, problem or ""))
-            return True
-        await self._book.tasks.renew(record.id, record.token, tool.lease)
-        if record.was_lost:
-            entry = await self._count_loss(entry)
-        if entry is not None:
-            self.start(entry, tool)
+        elif (problem := _problem(entry, self._find_tool(entry.task.tool))) is not None:
+            await self._until_the_lease_ends(partial(self._fail, entry, problem))
+        else:
+            entry.task.losses += record.was_lost
+            await self._until_the_lease_ends(partial(self._take, entry))
         return True
 
-    async def _count_loss(self, entry: TaskEntry) -> TaskEntry | None:
-        """Write that the process of a task was lost, before the task runs again; None if the task has ended."""
+    async def _fail(self, entry: TaskEntry, problem: str) -> None:
+        with suppress(InvalidParams):  # the task has expired
+            found = await self._book.find(entry.id, entry.task.principal)
+            await self._book.change(found, partial(_fail, problem))
+
+    async def _take(self, entry: TaskEntry) -> None:
+        """Run a claimed task, unless it has ended; a loss of its process is written before the tool runs again."""
         record, task = entry
-        task.losses += 1
-        task.message = "The process that ran the task was lost; the tool runs again"
-        task.updated_at = await self._book.now()
-        written = await self._book.tasks.update(record.id, encoded(task), revision=record.revision, token=record.token)
-        return None if written is None else TaskEntry(written, task)
+        tool = self._find_tool(task.tool)
+        if tool is None or not await self._book.tasks.renew(record.id, record.token, tool.lease):
+            return
+        if record.was_lost:
+            task.message = "The process that ran the task was lost; the tool runs again"
+            task.updated_at = await self._book.now()
+            written = await self._book.tasks.update(
+                record.id, encoded(task), revision=record.revision, token=record.token
+            )
+            # A refused change may be our own, if the store made it and its answer was lost.
+            found = written or await self._book.tasks.get(record.id)
+            if found is None or found.token != record.token or found.phase != "running":
+                return
+            record = found
+        self.start(TaskEntry(record, task), tool)
 
 
 def _fail(problem: str, task: StoredTask) -> TaskPhase:

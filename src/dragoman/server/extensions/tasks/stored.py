@@ -35,6 +35,14 @@ class AskedInput(Struct):
     request: types.InputRequest
 
 
+class StoredProgress(Struct, array_like=True):
+    """The progress that a tool reported last."""
+
+    progress: float
+    total: float | None
+    message: str | None
+
+
 class StoredTask(Struct, kw_only=True, omit_defaults=True):
     """A task as the store keeps it; JSON encodes and decodes it."""
 
@@ -49,6 +57,10 @@ class StoredTask(Struct, kw_only=True, omit_defaults=True):
     """The call that the task runs; None once the task has ended."""
     status: TaskStatus = "working"
     message: str | None = None
+    progress_token: types.ProgressToken | None = None
+    """The token of the call of 2025-11-25; it is valid until the task has ended."""
+    progress: StoredProgress | None = None
+    """The newest progress, if the call has a token."""
     updated_at: float | None = None
     """The time of the last change; None before the first."""
     asked: dict[str, AskedInput] = field(default_factory=dict)
@@ -65,6 +77,16 @@ class StoredTask(Struct, kw_only=True, omit_defaults=True):
     def is_terminal(self) -> bool:
         """Whether the task has ended."""
         return self.status in TERMINAL
+
+    def note(self, progress: float, total: float | None, message: str | None) -> bool:
+        """Note what the tool reports, and tell whether that changes the task; progress only increases, in all runs."""
+        if message is not None:
+            message = self.message = message.encode(errors="replace").decode()  # a lone surrogate would spoil the write
+        is_further = self.progress is None or progress > self.progress.progress
+        if self.progress_token is not None and is_further:
+            self.progress = StoredProgress(progress, total, message)
+            return True
+        return message is not None
 
     def ask(self, requests: Mapping[str, types.InputRequest]) -> None:
         """Let the task wait for answers to questions; `requests` has the keys of the recording."""
