@@ -141,8 +141,8 @@ class ClientSession:
         except DragomanError as error:
             _logger.warning("The connection to the server cannot be made again: %s", error)
 
-    def _start_task(self, work: Coroutine[Any, Any, Any]) -> None:
-        keep_until_done(asyncio.get_running_loop().create_task(work), self._background)
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return keep_until_done(asyncio.get_running_loop().create_task(work), self._background)
 
     async def _prepare(self, connection: ServerConnection, is_reconnected: bool) -> None:  # noqa: FBT001
         """Renew the subscriptions and the log level on a new connection."""
@@ -340,7 +340,7 @@ class ClientSession:
         connection = await self.start()
         await connection.notify(method, connection.with_envelope(params))
 
-    def send_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def send_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> asyncio.Task[None]:
         """Send a request in the background, and log its failure."""
 
         async def sending() -> None:
@@ -349,7 +349,7 @@ class ClientSession:
             except DragomanError as error:
                 _logger.info("A request that nobody waits for failed: %s", error)
 
-        self._start_task(sending())
+        return self._start_task(sending())
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Request log messages of this level and above."""

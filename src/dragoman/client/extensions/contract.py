@@ -7,7 +7,9 @@ types, serves requests, receives notifications, and reads the fields that were a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +148,11 @@ class ReceivedRequest:
         """
         return decode_object(self._params)
 
+    @property
+    def size(self) -> int:
+        """The bytes of the parameters."""
+        return len(self._params)
+
 
 class ExtensionClient:
     """The client that an extension acts for.
@@ -181,6 +188,16 @@ class ExtensionClient:
         """The capabilities of the server; empty before the client connects."""
         latest = self._session.connections.latest
         return types.ServerCapabilities() if latest is None else latest.capabilities
+
+    @property
+    def own_capabilities(self) -> types.ClientCapabilities:
+        """The capabilities of this client's handlers and roots, and those that its author gave."""
+        return self._session.handlers.capabilities()
+
+    @property
+    def max_server_requests(self) -> int:
+        """How many requests of the server may be under way at a time."""
+        return int(self._session.max_server_requests)
 
     @property
     def is_stopped(self) -> bool:
@@ -232,9 +249,16 @@ class ExtensionClient:
         """Subscribe to notifications of the extension, as the client's `listen` does."""
         return await self._session.subscriptions.listen(**fields)
 
-    def run_later(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def run_later(self, work: Callable[[], Coroutine[Any, Any, object]]) -> asyncio.Task[None]:
         """Run work in the background until the client is stopped; its errors are logged."""
-        self._session.send_quietly(work)
+        return self._session.send_quietly(work)
+
+    @contextmanager
+    def paused_clocks(self) -> Iterator[None]:
+        """Pause the time-outs of this client's requests for the block, as while a handler works."""
+        latest = self._session.connections.latest
+        with nullcontext() if latest is None else latest.paused_clocks():
+            yield
 
     @property
     def acknowledged(self) -> types.SubscriptionFilter:
