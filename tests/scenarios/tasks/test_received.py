@@ -217,6 +217,18 @@ async def test_the_tasks_of_a_server_are_bounded(monkeypatch):
         assert (await server.error("elicitation/create", **ELICITATION, task={}))["code"] == -32603
 
 
+async def test_the_oldest_task_whose_result_was_read_makes_room_for_a_new_one(monkeypatch):
+    monkeypatch.setattr(received, "MAX_RECEIVED_TASKS", 3)
+    async with asking(on_sampling=lambda request: "hello") as (server, _):
+        unread, first, second = [await server.make("sampling/createMessage") for _ in range(3)]
+        for id in (second, first):
+            await server.result("tasks/result", taskId=id)
+        third = await server.make("sampling/createMessage")
+        listed = (await server.result("tasks/list"))["tasks"]
+        assert [task["taskId"] for task in listed] == [unread, second, third]
+        assert (await server.error("tasks/result", taskId=first))["code"] == -32602
+
+
 async def test_many_waits_for_results_leave_room_for_other_requests_about_tasks():
     person = Person()
     async with asking(on_elicitation=person) as (server, _):

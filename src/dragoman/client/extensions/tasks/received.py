@@ -7,8 +7,9 @@ A task is `working` until its handler returns (`completed`) or raises (`failed`)
 or the client is stopped (`cancelled`). These three are final. A task outlives the connection that brought it. The
 client forgets a task and its outcome when the time to live has passed, and cancels a handler that still runs then.
 
-These tasks are bounded in number and in bytes. A task that exceeds a bound is refused with an error. Rejected: to
-forget the oldest ended task instead. The client has told the server how long it keeps that task.
+These tasks are bounded in number and in bytes. To make room, the client forgets the oldest task whose result the server
+has read. If there is none, it refuses a further task. Rejected: to forget a task whose result was not read, because the
+client has told the server how long it keeps the task.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class ReceivedTask:
         """The bytes that the task holds: those of the parameters, later those of the result."""
         self.status: TaskStatus = "working"
         self.outcome: Raw | RpcError | None = None
+        self.was_read = False
+        """Whether the server has read the outcome."""
         self.ended = asyncio.Event()
         self.runner: asyncio.Task[Any] | None = None
         self.expires_at = time.monotonic() + ttl_ms / 1000
@@ -124,11 +127,17 @@ class ReceivedTasks:
 
     def _require_room(self, size: int) -> None:
         self._forget_expired()
-        held = [task.size for task in self._tasks.values()]
         running = sum(not task.has_ended for task in self._tasks.values())
-        is_full = len(held) >= MAX_RECEIVED_TASKS or running >= self._client.max_server_requests
-        if is_full or (held and sum(held) + size > MAX_PARAMS_BYTES):
-            raise InternalError(f"The client has {len(held)} tasks of the server, {running} at work; try again later")
+        read = [task.id for task in self._tasks.values() if task.was_read]
+        while read and not self._has_room(size):
+            del self._tasks[read.pop(0)]
+        if running >= self._client.max_server_requests or not self._has_room(size):
+            message = f"The client has {len(self._tasks)} tasks of the server, {running} at work; try again later"
+            raise InternalError(message)
+
+    def _has_room(self, size: int) -> bool:
+        held = [task.size for task in self._tasks.values()]
+        return not held or (len(held) < MAX_RECEIVED_TASKS and sum(held) + size <= MAX_PARAMS_BYTES)
 
     def _forget_expired(self) -> None:
         now = time.monotonic()
@@ -167,6 +176,7 @@ class ReceivedTasks:
         """Wait until a task has ended, and return the result that the request would have had."""
         task = self._find(params.task_id)
         await task.ended.wait()
+        task.was_read = True
         if isinstance(task.outcome, RpcError):
             raise task.outcome
         assert task.outcome is not None
