@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 MAX_ROUNDS = 10
+PARTING_SECONDS = 1.0
 _CANNOT_ASK = re.compile(r"server-(?:initiated|to-client) requests?\b", re.IGNORECASE)
 """The words that SDKs use in the error of a handler that cannot send its request to the client."""
 _logger = logging.getLogger("dragoman.client")
@@ -94,6 +95,8 @@ class ClientSession:
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop that the connection belongs to."""
         self._background: set[asyncio.Task[Any]] = set()
+        self.parting: set[asyncio.Task[Any]] = set()
+        """The background tasks for which `stop` waits: they tell the server to end work."""
         self._connected_at = 0.0
         self._brief_connections = 0
         """How many connections in a row ended soon after they were made."""
@@ -188,6 +191,7 @@ class ClientSession:
         """Drop the connection, tasks, stream and deliveries of an event loop that has ended."""
         self.connections.abandon()
         self._background.clear()
+        self.parting.clear()
         self.subscriptions.renew_stream()
         self.notifications.deliveries = Deliveries(shares_loop=self.notifications.deliveries.shares_loop)
 
@@ -370,6 +374,8 @@ class ClientSession:
 
     async def stop(self) -> None:
         """End the connection, the subscriptions and the deliveries."""
+        if self.parting and self.connections.current is not None:
+            await asyncio.wait(list(self.parting), timeout=PARTING_SECONDS)
         await self.subscriptions.stream.close()
         for task in list(self._background):
             task.cancel()

@@ -23,6 +23,7 @@ from dragoman.client.options import RequestOptions
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.methods import Method as Method
 from dragoman.protocol.subscriptions import SubscriptionField as SubscriptionField
+from dragoman.runtime.tasks import keep_until_done
 
 if TYPE_CHECKING:
     from dragoman.client.session import ClientSession
@@ -226,8 +227,11 @@ class ExtensionClient:
         return msgspec.json.decode(raw, type=types.Json)
 
     def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a request without waiting for its result, such as one that cancels the work of a call."""
-        self._session.send_quietly(partial(self.send, method, params))
+        """Send a request without waiting for its result, such as one that cancels the work of a call.
+
+        A client that is stopped sends the request before, and waits for the result for at most a second.
+        """
+        keep_until_done(self._session.send_quietly(partial(self.send, method, params)), self._session.parting)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification.
