@@ -240,18 +240,16 @@ class AsyncChat:
             RoundLimit: the model still called tools in the last allowed round.
             DragomanError: another turn is running; or a resource, a prompt or the tools cannot be fetched.
         """
-        async with (
-            self._turns.begin() as turn,
-            self._observers.awaited(),
-            aclosing(self._rounds(text, attachments)) as chunks,
-        ):
+        async with self._turns.begin() as turn, self._observers.awaited():
             try:
-                async for chunk in chunks:
-                    yield chunk
-            except (GeneratorExit, asyncio.CancelledError):
-                turn.is_abandoned = True
-                raise
-            finally:
+                async with aclosing(self._rounds(text, attachments)) as chunks:
+                    try:
+                        async for chunk in chunks:
+                            yield chunk
+                    except (GeneratorExit, asyncio.CancelledError):
+                        turn.is_abandoned = True
+                        raise
+            finally:  # only after the rounds are closed do the calls that were under way have their results
                 self._settle()
 
     async def _rounds(self, text: str | None, attachments: Attachments) -> AsyncGenerator[Chunk, None]:
