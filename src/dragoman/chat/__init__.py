@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dragoman.chat.models.any_llm import AnyLlm as AnyLlm
     from dragoman.chat.options import ChatOptions as ChatOptions
     from dragoman.chat.policy import Policy as Policy
+    from dragoman.chat.replies import ChatToolProgress as ChatToolProgress
     from dragoman.chat.replies import ChatToolResult as ChatToolResult
     from dragoman.chat.replies import Chunk as Chunk
     from dragoman.chat.replies import PendingCall as PendingCall
@@ -35,7 +36,7 @@ else:
             "messages": "Delta Media Message Model ModelOptions Part Text ToolCall ToolCallDelta ToolSpec Usage",
             "models.any_llm": "AnyLlm",
             "options": "ChatOptions",
-            "replies": "Chunk PendingCall Reply Step ChatToolResult",
+            "replies": "ChatToolProgress Chunk PendingCall Reply Step ChatToolResult",
             "policy": "Policy",
         },
     )

@@ -27,7 +27,7 @@ from dragoman.chat.models.selection import ChatModels
 from dragoman.chat.options import ChatOptions, check
 from dragoman.chat.replies import ChatToolResult, Chunk, PendingCall, Reply, Step
 from dragoman.chat.sampler import sample
-from dragoman.chat.tool_calls import ToolCalls, all_ended, outcome, settle
+from dragoman.chat.tool_calls import CallProgress, ToolCalls, outcome, settle
 from dragoman.chat.tools import AsyncToolSource, ChatTool, Toolbox
 from dragoman.chat.turns import Observers, Turns
 from dragoman.client.answer.approval import Approval
@@ -240,18 +240,16 @@ class AsyncChat:
             RoundLimit: the model still called tools in the last allowed round.
             DragomanError: another turn is running; or a resource, a prompt or the tools cannot be fetched.
         """
-        async with (
-            self._turns.begin() as turn,
-            self._observers.awaited(),
-            aclosing(self._rounds(text, attachments)) as chunks,
-        ):
+        async with self._turns.begin() as turn, self._observers.awaited():
             try:
-                async for chunk in chunks:
-                    yield chunk
-            except (GeneratorExit, asyncio.CancelledError):
-                turn.is_abandoned = True
-                raise
-            finally:
+                async with aclosing(self._rounds(text, attachments)) as chunks:
+                    try:
+                        async for chunk in chunks:
+                            yield chunk
+                    except (GeneratorExit, asyncio.CancelledError):
+                        turn.is_abandoned = True
+                        raise
+            finally:  # only after the rounds are closed do the calls that were under way have their results
                 self._settle()
 
     async def _rounds(self, text: str | None, attachments: Attachments) -> AsyncGenerator[Chunk, None]:
@@ -263,7 +261,9 @@ class AsyncChat:
             if not self._pending:
                 return
             yield Chunk(tool_calls=[pending.call for pending in self._pending])
-            yield Chunk(tool_results=await self._call_all(asks=True))
+            async with aclosing(self._call_all(asks=True)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
         raise RoundLimit(
             f"The model called tools for {self._max_rounds} rounds without coming to an answer; ask() lets it go on,"
             " and max_rounds allows more"
@@ -302,7 +302,9 @@ class AsyncChat:
         waiting = [pending for pending in self._pending if pending.waits]
         if waiting:
             return Step("waiting", pending=waiting)
-        return Step("tools", tool_results=await self._call_all(asks=False))
+        async with aclosing(self._call_all(asks=False)) as chunks:
+            results = [result async for chunk in chunks for result in chunk.tool_results]
+        return Step("tools", tool_results=results)
 
     @property
     def pending_tool_calls(self) -> list[PendingCall]:
@@ -389,23 +391,31 @@ class AsyncChat:
         for pending in self._pending:
             await self._calls.judge(pending, self._tools)
 
-    async def _call_all(self, *, asks: bool) -> list[ChatToolResult]:
-        """Make all pending calls at the same time, and add their results in the order of the calls."""
-        calls = self._pending
+    async def _call_all(self, *, asks: bool) -> AsyncGenerator[Chunk, None]:
+        """Make all pending calls at the same time, and add their results in the order of the calls.
+
+        The chunks have the progress of the calls, and the last chunk has the results.
+        """
+        calls, progress = self._pending, CallProgress()
 
         def notify(call: ToolCall) -> None:
             self._observers.notify(self.on_tool_call, call)
 
-        tasks = [asyncio.create_task(self._calls.make(pending, notify, asks=asks)) for pending in calls]
+        tasks = [
+            asyncio.create_task(self._calls.make(pending, notify, progress.receiver(pending), asks=asks))
+            for pending in calls
+        ]
         try:
-            await all_ended(tasks)
+            async with aclosing(progress.until_ended(tasks)) as reports:
+                async for report in reports:
+                    yield Chunk(tool_progress=report)
         finally:
             results = [outcome(pending, task) for pending, task in zip(calls, tasks, strict=True)]
             self._pending = []
             self._add(*(result.message for result in results))
         for result in results:
             self._observers.notify(self.on_tool_result, result)
-        return results
+        yield Chunk(tool_results=results)
 
     async def _wait_for_turn(self) -> None:
         """Wait for the end of a cancelled turn."""

@@ -30,12 +30,23 @@ class ChatToolResult(Struct, frozen=True):
         return self.message.is_error
 
 
+class ChatToolProgress(Struct, frozen=True):
+    """The progress of a tool call, as the server reports it; a tool that runs as a task reports its status message."""
+
+    call: ToolCall
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
 class Chunk(Struct, frozen=True):
-    """A piece of a turn: text, tool calls that begin, or results of tool calls."""
+    """A piece of a turn: text, tool calls that begin, progress of tool calls, or results of tool calls."""
 
     text: str = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
     tool_results: list[ChatToolResult] = field(default_factory=list)
+    tool_progress: list[ChatToolProgress] = field(default_factory=list)
+    """The latest progress of the calls that have reported since the last chunk."""
 
 
 class Reply(Struct, frozen=True):

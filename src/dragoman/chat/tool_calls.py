@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
 from dragoman.chat.content import MAX_RESULT_CHARACTERS, result_parts
 from dragoman.chat.messages import Message, Text, ToolCall
 from dragoman.chat.options import ChatOptions
 from dragoman.chat.policy import Policy
-from dragoman.chat.replies import ChatToolResult, PendingCall
+from dragoman.chat.replies import ChatToolProgress, ChatToolResult, PendingCall
 from dragoman.chat.tools import ChatTool, ResourceLinks
 from dragoman.client.answer.approval import CANCELLED, Approval, decide
+from dragoman.client.answer.callbacks import call_handler
+from dragoman.client.options import OnProgress
 from dragoman.errors import DragomanError, ToolError
 
 NOT_MADE = "The call was given up before it was made"
@@ -57,7 +59,9 @@ class ToolCalls:
             pending.is_allowed = verdict == "allow" or judged.is_approved
             pending.approval = approval
 
-    async def make(self, pending: PendingCall, notify: Callable[[ToolCall], None], *, asks: bool) -> ChatToolResult:
+    async def make(
+        self, pending: PendingCall, notify: Callable[[ToolCall], None], on_progress: OnProgress, *, asks: bool
+    ) -> ChatToolResult:
         """Make a call, if it may be made, and return its outcome; with `asks`, `on_approval` decides if needed."""
         try:
             approval = await self._approved(pending, asks=asks)
@@ -65,7 +69,9 @@ class ToolCalls:
             pending.is_begun = True
             known = pending.tool
             assert known is not None
-            result = await known.tool.call(approval.arguments, raise_on_error=False, timeout=self._timeout)
+            result = await known.tool.call(
+                approval.arguments, raise_on_error=False, timeout=self._timeout, on_progress=on_progress
+            )
             parts = result_parts(await self.links.receive(known, result, self._timeout), self._max_characters)
         except ToolError as error:
             return failed(pending.call, str(error))
@@ -96,17 +102,43 @@ class ToolCalls:
         return approval
 
 
-async def all_ended(tasks: Sequence[asyncio.Task[ChatToolResult]]) -> None:
-    """Wait for all tasks; a cancellation cancels them, and is raised after they have ended."""
-    if not tasks:
-        return
-    try:
-        await asyncio.wait(tasks)
-    except asyncio.CancelledError:
+class CallProgress:
+    """The progress of calls that are made at the same time; of each call only the latest is kept until it is read."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, ChatToolProgress] = {}
+        self._changed = asyncio.Event()
+
+    def receiver(self, pending: PendingCall) -> OnProgress:
+        """Return the function that receives the progress of a call; the client's `on_progress` receives it too."""
+
+        async def receive(progress: float, total: float | None, message: str | None) -> None:
+            self._latest[pending.call.id] = ChatToolProgress(pending.call, progress, total, message)
+            self._changed.set()
+            others = None if pending.tool is None else pending.tool.tool.on_progress
+            if others is not None:
+                await call_handler(others, progress, total, message)
+
+        return receive
+
+    async def until_ended(
+        self, tasks: Sequence[asyncio.Task[ChatToolResult]]
+    ) -> AsyncGenerator[list[ChatToolProgress], None]:
+        """Yield progress until all tasks have ended; whoever is cancelled or closes this waits until they are."""
         for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        raise
+            task.add_done_callback(lambda _: self._changed.set())
+        try:
+            while not all(task.done() for task in tasks):
+                await self._changed.wait()
+                self._changed.clear()
+                found, self._latest = list(self._latest.values()), {}
+                if found:
+                    yield found
+        finally:
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
 
 
 def outcome(pending: PendingCall, task: asyncio.Task[ChatToolResult]) -> ChatToolResult:

@@ -24,8 +24,8 @@ from dragoman.cli.terminal import Terminal
 from dragoman.runtime.terminal import printable_line
 
 VERBS = (
-    *("run", "worker", "list", "call", "read", "prompt", "complete", "skill", "chat", "doctor", "init", "auth"),
-    *("tap", "bridge", "version"),
+    *("run", "worker", "list", "call", "tasks", "read", "prompt", "complete", "skill", "chat", "doctor", "init"),
+    *("auth", "tap", "bridge", "version"),
 )
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")

@@ -28,7 +28,7 @@ from dragoman.client.bound import (
 )
 from dragoman.client.client import AsyncClient, ToolLike
 from dragoman.client.connect.endpoint import Target
-from dragoman.client.options import CallOptions, ClientOptions, reusable
+from dragoman.client.options import CallOptions, ClientOptions, OnProgress, reusable
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured
 from dragoman.runtime.callables import blocking, coroutine_of
@@ -361,6 +361,11 @@ class BoundTool(_BlockingTwin[AsyncBoundTool], ToolView):
     def is_trusted(self) -> bool:
         """Whether the client trusts the server's annotations of the tool."""
         return self._twin.is_trusted
+
+    @property
+    def on_progress(self) -> OnProgress | None:
+        """The function of the client that receives the progress of calls without an `on_progress` of their own."""
+        return self._twin.on_progress
 
     def is_same_as(self, other: BoundTool) -> bool:
         """Tell whether another object is the same tool of the same client."""

@@ -11,7 +11,7 @@ from dragoman.protocol.uritemplate import UriTemplate
 
 if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient
-    from dragoman.client.options import CallOptions
+    from dragoman.client.options import CallOptions, OnProgress
 
 D = TypeVar("D", bound=types.Tool | types.Prompt | types.Resource | types.ResourceTemplate)
 
@@ -149,6 +149,11 @@ class AsyncBoundTool(Bound[types.Tool], ToolView):
     def is_trusted(self) -> bool:
         """Whether the client trusts the server's annotations of the tool."""
         return self._client.trusted
+
+    @property
+    def on_progress(self) -> OnProgress | None:
+        """The function of the client that receives the progress of calls without an `on_progress` of their own."""
+        return self._client.on_progress
 
     def is_same_as(self, other: AsyncBoundTool) -> bool:
         """Tell whether another object is the same tool of the same client."""

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 MAX_ROUNDS = 10
+PARTING_SECONDS = 1.0
 _CANNOT_ASK = re.compile(r"server-(?:initiated|to-client) requests?\b", re.IGNORECASE)
 """The words that SDKs use in the error of a handler that cannot send its request to the client."""
 _logger = logging.getLogger("dragoman.client")
@@ -98,6 +99,8 @@ class ClientSession:
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop that the connection belongs to."""
         self._background: set[asyncio.Task[Any]] = set()
+        self.parting: set[asyncio.Task[Any]] = set()
+        """The background tasks for which `stop` waits: they tell the server to end work."""
         self._connected_at = 0.0
         self._brief_connections = 0
         """How many connections in a row ended soon after they were made."""
@@ -145,8 +148,8 @@ class ClientSession:
         except DragomanError as error:
             _logger.warning("The connection to the server cannot be made again: %s", error)
 
-    def _start_task(self, work: Coroutine[Any, Any, Any]) -> None:
-        keep_until_done(asyncio.get_running_loop().create_task(work), self._background)
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return keep_until_done(asyncio.get_running_loop().create_task(work), self._background)
 
     async def _prepare(self, connection: ServerConnection, is_reconnected: bool) -> None:  # noqa: FBT001
         """Renew the subscriptions and the log level on a new connection."""
@@ -192,6 +195,7 @@ class ClientSession:
         """Drop the connection, tasks, stream and deliveries of an event loop that has ended."""
         self.connections.abandon()
         self._background.clear()
+        self.parting.clear()
         self.subscriptions.renew_stream()
         self.notifications.deliveries = Deliveries(shares_loop=self.notifications.deliveries.shares_loop)
 
@@ -345,7 +349,7 @@ class ClientSession:
         connection = await self.start()
         await connection.notify(method, connection.with_envelope(params))
 
-    def send_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def send_quietly(self, send: Callable[[], Coroutine[Any, Any, Any]]) -> asyncio.Task[None]:
         """Send a request in the background, and log its failure."""
 
         async def sending() -> None:
@@ -354,7 +358,7 @@ class ClientSession:
             except DragomanError as error:
                 _logger.info("A request that nobody waits for failed: %s", error)
 
-        self._start_task(sending())
+        return self._start_task(sending())
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Request log messages of this level and above."""
@@ -375,6 +379,8 @@ class ClientSession:
 
     async def stop(self) -> None:
         """End the connection, the subscriptions and the deliveries."""
+        if self.parting and self.connections.current is not None:
+            await asyncio.wait(list(self.parting), timeout=PARTING_SECONDS)
         await self.subscriptions.stream.close()
         for task in list(self._background):
             task.cancel()

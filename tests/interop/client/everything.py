@@ -33,7 +33,7 @@ async def connects(visit: Visit) -> Any:
         *("get-structured-content", "get-sum", "get-tiny-image", "gzip-file-as-resource", "toggle-simulated-logging"),
         *("toggle-subscriber-updates", "trigger-long-running-operation", "get-roots-list"),
         *("trigger-elicitation-request", "trigger-url-elicitation", "trigger-sampling-request"),
-        "simulate-research-query",
+        *("simulate-research-query", "trigger-sampling-request-async", "trigger-elicitation-request-async"),
     ]
 )
 async def tools(visit: Visit) -> Any:

@@ -57,6 +57,7 @@ class Visit:
             on_sampling=self._think,
             on_elicitation=self._ask,
             roots=[root],
+            tasks=True,
             **options,
         )
 

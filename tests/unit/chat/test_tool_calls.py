@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dragoman.chat.messages import Message, Text, ToolCall
-from dragoman.chat.tool_calls import NOT_MADE, all_ended, settle
+from dragoman.chat.tool_calls import NOT_MADE, CallProgress, settle
 from scenarios.chat_checks import assert_valid
 from scenarios.http_peer import scenario
 
@@ -42,6 +42,10 @@ def test_what_has_no_result_gets_one_where_it_belongs(messages, missing):
     assert settle(kept) == []
 
 
+async def reports(tasks):
+    return [progress async for progress in CallProgress().until_ended(tasks)]
+
+
 @scenario
 async def test_whoever_is_cancelled_waits_until_all_are_given_up():
     ended = []
@@ -54,7 +58,7 @@ async def test_whoever_is_cancelled_waits_until_all_are_given_up():
             ended.append(number)
 
     tasks = [asyncio.create_task(work(number)) for number in range(3)]
-    waiting = asyncio.create_task(all_ended(tasks))
+    waiting = asyncio.create_task(reports(tasks))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -66,5 +70,5 @@ async def test_whoever_is_cancelled_waits_until_all_are_given_up():
 @scenario
 async def test_nothing_to_wait_for_is_no_wait():
     async with asyncio.timeout(10) as clock:
-        await all_ended([])
+        assert await reports([]) == []
     assert not clock.expired()

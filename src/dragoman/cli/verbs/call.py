@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from dragoman.client.hear.notifications import LogMessage
+    from dragoman.client.results import CallResult
 
 
 @click.command("call", short_help="Call a tool.")
@@ -33,7 +34,6 @@ async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | N
 
     KEY=VALUE is read as the tool's schema says, KEY:=JSON as JSON; @FILE and - (stdin) give a JSON object.
     """
-    from dragoman.cli.display import Display
     from dragoman.cli.elicitation import TerminalElicitation
 
     (target, name), rest = split_words(words)
@@ -48,6 +48,7 @@ async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | N
         "on_elicitation": TerminalElicitation(terminal, progress.close),
         "on_log": show_log,
         "log_level": "debug" if settings.verbose else "info",
+        "tasks": True,
     }
     resolved = await resolve_target(terminal, target)
     async with connected(terminal, resolved, **handlers) as client:
@@ -57,7 +58,16 @@ async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | N
             result = await tool.call(typed, on_progress=progress.report, raise_on_error=False)
         finally:
             progress.close()
-    if result.is_error and not settings.json:
+    return show_result(terminal, resolved, name, result, save_to)
+
+
+def show_result(
+    terminal: Terminal, resolved: ResolvedTarget, name: str, result: CallResult, save_to: str | None
+) -> int:
+    """Write the result of a tool, or report its failure; return the exit code."""
+    from dragoman.cli.display import Display
+
+    if result.is_error and not terminal.settings.json:
         from dragoman.server.dispatch.runner import INTERNAL_ERROR  # the protocol has no other mark of a crash
 
         text = " ".join(result.text.split()) or "it did not say why"
@@ -100,6 +110,13 @@ class ProgressView:
             self._open(shown)
         else:
             self._bar.update(self._task, **shown)
+
+    def report_status(self, message: str) -> None:
+        """Show the status message of a task."""
+        if not is_terminal(sys.stderr):
+            self._terminal.report(f"status: {printable_line(' '.join(message.split()))}")
+        else:
+            self.report(0, None, message)
 
     def _open(self, shown: dict[str, Any]) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

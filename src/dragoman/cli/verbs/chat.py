@@ -102,7 +102,7 @@ def _open(terminal: Terminal, resolved: ResolvedTarget, stack: ExitStack) -> Cli
     from dragoman.client.blocking import Client
 
     options = asyncio.run(client_options(terminal.settings, resolved))
-    options["on_elicitation"] = TerminalElicitation(terminal)
+    options |= {"on_elicitation": TerminalElicitation(terminal), "tasks": True}
     client: Client = make_client(Client, resolved, options)
     stack.callback(client.stop)
     try:
@@ -221,6 +221,9 @@ def _answer(terminal: Terminal, chat: Chat, question: str) -> None:
 def _show(terminal: Terminal, chunk: Chunk) -> None:
     for call in chunk.tool_calls:
         terminal.report(f"  {_excerpt(f'{call.name} {call.arguments}')}", "dim")
+    for reported in chunk.tool_progress:
+        if reported.message:
+            terminal.report(f"  … {_excerpt(f'{reported.call.name}: {reported.message}')}", "dim")
     for result in chunk.tool_results:
         terminal.report(f"  {'✗' if result.is_error else '='} {_excerpt(result.text)}", "dim")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dragoman.cli.command import connecting, in_event_loop, show_logs
+from dragoman.cli.doctor.findings import Findings
 from dragoman.cli.exit_codes import FAILED, OK, one_line
 from dragoman.cli.targets import (
     ResolvedTarget,
@@ -21,7 +22,6 @@ from dragoman.cli.targets import (
     target_of_entry,
 )
 from dragoman.cli.terminal import Terminal
-from dragoman.cli.verbs.doctor_findings import Findings
 from dragoman.errors import AuthRequired, ConfigError, ConnectError, DragomanError, ServerCrashed, Timeout
 from dragoman.protocol.urls import redacted
 
@@ -125,7 +125,7 @@ async def _examine(terminal: Terminal, resolved: ResolvedTarget, findings: Findi
 async def _examine_refusal(resolved: ResolvedTarget, error: AuthRequired, findings: Findings) -> None:
     findings.failed("connection", one_line(error))
     if resolved.url is not None:
-        from dragoman.cli.verbs.doctor_login import examine_login
+        from dragoman.cli.doctor.login import examine_login
 
         await examine_login(resolved.url, error, findings)
 
@@ -182,7 +182,7 @@ async def _examine_lists(client: AsyncClient, findings: Findings) -> None:
 
 
 async def _examine_tools(client: AsyncClient, findings: Findings) -> None:
-    from dragoman.cli.verbs.doctor_tools import problems
+    from dragoman.cli.doctor.tools import problems
 
     try:
         tools = await client.tools()

@@ -16,10 +16,18 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.client.answer.callbacks import MAX_CONCURRENT, AnsweredBy, Handler, HandlerSlots, as_function
+from dragoman.client.answer.callbacks import (
+    MAX_CONCURRENT,
+    AnsweredBy,
+    Handler,
+    HandlerSlots,
+    as_function,
+    call_handler,
+)
 from dragoman.client.answer.elicitation import Elicitation, ElicitationHandler
 from dragoman.client.answer.roots import Roots
 from dragoman.client.answer.sampling import Sampling, SamplingHandler
+from dragoman.config import is_async
 from dragoman.errors import InvalidParams, MethodNotFound
 
 HANDLER_OPTIONS = ("on_sampling", "on_elicitation", "on_request", "capabilities")
@@ -141,13 +149,20 @@ class Handlers:
         if method in self._requests:
             return partial(self._call, self._requests[method], decode_object, params)
         if method in self._served:
-            return partial(self._call, *self._served[method], params)
+            return partial(self._serve, *self._served[method], params)
         raise MethodNotFound(f"This client does not serve {method[:MAX_QUOTED_CHARACTERS]}")
 
     async def _call(self, function: Handler, decode: Callable[[bytes | Raw], Any], params: bytes | Raw) -> Any:
         decoded = decode(params)
         async with self._slots.acquire() as slot:
             result = await slot.call(function, decoded)
+        return {} if result is None else result
+
+    async def _serve(self, function: Handler, decode: Callable[[bytes | Raw], Any], params: bytes | Raw) -> Any:
+        """Call the function of an extension; an async one takes no slot, because it may wait for another request."""
+        if not is_async(function):
+            return await self._call(function, decode, params)
+        result = await call_handler(function, decode(params))
         return {} if result is None else result
 
 

@@ -173,7 +173,7 @@ class ServerConnection:
         self._loop = asyncio.get_running_loop()
         self._began_at = self._loop.time()
         self._clocks = Clocks(self._loop)
-        self.server_requests = ServerRequests(owner, self._peer, link, self._start, self._paused_clocks)
+        self.server_requests = ServerRequests(owner, self._peer, link, self._start, self.paused_clocks)
 
     @property
     def is_alive(self) -> bool:
@@ -306,7 +306,7 @@ class ServerConnection:
         if options.on_id is not None:
             options.on_id(id)
         named_by = self._table.named_by.get(method)
-        return Outgoing(data, method, id, params, headers, pending.is_answered, self._paused_clocks, named_by), pending
+        return Outgoing(data, method, id, params, headers, pending.is_answered, self.paused_clocks, named_by), pending
 
     def _meta(self, method: str, id: types.RequestId, options: RequestOptions) -> Raw | dict[str, Any]:
         given = options.meta or {}
@@ -405,7 +405,7 @@ class ServerConnection:
                 self.server_requests.send(data)
 
     @contextmanager
-    def _paused_clocks(self) -> Iterator[None]:
+    def paused_clocks(self) -> Iterator[None]:
         """Pause every clock until the last block that paused them ends."""
         self._pauses += 1
         if not self._is_flooded:

@@ -7,7 +7,9 @@ types, serves requests, receives notifications, and reads the fields that were a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from dragoman.client.options import RequestOptions
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.methods import Method as Method
 from dragoman.protocol.subscriptions import SubscriptionField as SubscriptionField
+from dragoman.runtime.tasks import keep_until_done
 
 if TYPE_CHECKING:
     from dragoman.client.session import ClientSession
@@ -146,6 +149,11 @@ class ReceivedRequest:
         """
         return decode_object(self._params)
 
+    @property
+    def size(self) -> int:
+        """The bytes of the parameters."""
+        return len(self._params)
+
 
 class ExtensionClient:
     """The client that an extension acts for.
@@ -183,6 +191,16 @@ class ExtensionClient:
         return types.ServerCapabilities() if latest is None else latest.capabilities
 
     @property
+    def own_capabilities(self) -> types.ClientCapabilities:
+        """The capabilities of this client's handlers and roots, and those that its author gave."""
+        return self._session.handlers.capabilities()
+
+    @property
+    def max_server_requests(self) -> int:
+        """How many requests of the server may be under way at a time."""
+        return int(self._session.max_server_requests)
+
+    @property
     def is_stopped(self) -> bool:
         """Whether the client was stopped."""
         return self._session.connections.status == "stopped"
@@ -209,8 +227,11 @@ class ExtensionClient:
         return msgspec.json.decode(raw, type=types.Json)
 
     def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a request without waiting for its result, such as one that cancels the work of a call."""
-        self._session.send_quietly(partial(self.send, method, params))
+        """Send a request without waiting for its result, such as one that cancels the work of a call.
+
+        A client that is stopped sends the request before, and waits for the result for at most a second.
+        """
+        keep_until_done(self._session.send_quietly(partial(self.send, method, params)), self._session.parting)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification.
@@ -232,9 +253,16 @@ class ExtensionClient:
         """Subscribe to notifications of the extension, as the client's `listen` does."""
         return await self._session.subscriptions.listen(**fields)
 
-    def run_later(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def run_later(self, work: Callable[[], Coroutine[Any, Any, object]]) -> asyncio.Task[None]:
         """Run work in the background until the client is stopped; its errors are logged."""
-        self._session.send_quietly(work)
+        return self._session.send_quietly(work)
+
+    @contextmanager
+    def paused_clocks(self) -> Iterator[None]:
+        """Pause the time-outs of this client's requests for the block, as while a handler works."""
+        latest = self._session.connections.latest
+        with nullcontext() if latest is None else latest.paused_clocks():
+            yield
 
     @property
     def acknowledged(self) -> types.SubscriptionFilter:

@@ -1,7 +1,8 @@
 """`ClientTasks`: tasks of a server, in both generations, for a client with `tasks=True`.
 
 The result of a call may be a task. The extension then follows the task to its end, and the call has the result that the
-task had. In 2025-11-25 the client asks for tasks: with each call of a tool that says that it runs as one.
+task had. In 2025-11-25 the client asks for tasks: with each call of a tool that says that it runs as one. There the
+server may also ask for tasks, with its requests to the client's handlers.
 """
 
 from __future__ import annotations
@@ -14,8 +15,16 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from dragoman import types
-from dragoman.client.extensions.contract import ClientExtension, ExtendedRequest, ExtensionClient, ExtensionHandler
-from dragoman.client.extensions.tasks.followed import FollowedTask, TaskState
+from dragoman.client.extensions.contract import (
+    AnswerNext,
+    ClientExtension,
+    ExtendedRequest,
+    ExtensionClient,
+    ExtensionHandler,
+    ReceivedRequest,
+)
+from dragoman.client.extensions.tasks.followed import FollowedTask, TaskState, generation_of
+from dragoman.client.extensions.tasks.received import ReceivedTasks
 from dragoman.errors import DragomanError
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.methods import declares
@@ -33,6 +42,9 @@ class ClientTasks(ClientExtension):
     client: ExtensionClient
     """The client that the tasks belong to, from `bind` on."""
 
+    received: ReceivedTasks
+    """The tasks that the server made of its requests to this client, from `bind` on."""
+
     def __init__(self) -> None:
         self._subscribed: Counter[str] = Counter()
         self.followed: WeakValueDictionary[str, FollowedTask] = WeakValueDictionary()
@@ -40,12 +52,12 @@ class ClientTasks(ClientExtension):
     def bind(self, client: ExtensionClient) -> ClientTasks:
         """Return the extension of one client."""
         bound = ClientTasks()
-        bound.client = client
+        bound.client, bound.received = client, ReceivedTasks(client)
         return bound
 
     def capability_settings(self, row: ExtensionRow) -> types.Json:  # noqa: ARG002
-        """Declare tasks of 2025-11-25 without the requests of servers, which this client answers without a task."""
-        return {}
+        """Declare tasks of 2025-11-25, with the requests of servers that this client answers as tasks."""
+        return self.received.capability()
 
     def params(self, request: ExtendedRequest) -> Mapping[str, Any]:
         """Ask for a task, if the tool of a call says that it runs as one (2025-11-25)."""
@@ -126,6 +138,15 @@ class ClientTasks(ClientExtension):
         except BaseException:
             task.cancel_later()
             raise
+
+    async def around_answer(self, request: ReceivedRequest, call_next: AnswerNext) -> object:
+        """Answer a request of the server with a task, if it asks for one (2025-11-25)."""
+        task = self.received.create(request, call_next) if generation_of(self.client) == 1 else None
+        return await call_next() if task is None else task
+
+    def requests(self) -> Mapping[str, ExtensionHandler]:
+        """Answer the requests of the server about the tasks that it made (2025-11-25)."""
+        return self.received.requests()
 
     def notifications(self) -> Mapping[str, ExtensionHandler]:
         """Receive the notifications of both generations."""

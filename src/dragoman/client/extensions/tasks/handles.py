@@ -141,8 +141,10 @@ class AsyncTask(TaskView):
             await self._followed.refresh()
         return self
 
-    async def wait(self, timeout: float | None = None) -> Self:
+    async def wait(self, timeout: float | None = None, *, on_status: Callable[[str], object] | None = None) -> Self:
         """Wait until the task has ended; the client's handlers answer its questions.
+
+        `on_status` is called with each status message that the client sees, in the event loop.
 
         Raises:
             Timeout: the task has not ended in time; it continues.
@@ -153,7 +155,7 @@ class AsyncTask(TaskView):
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
-                await self._tasks.own.follow_to_end(self._followed)
+                await self._tasks.own.follow_to_end(self._followed, report=on_status)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -333,13 +335,13 @@ class Task(TaskView):
         self._drive(AsyncTask.refresh)
         return self
 
-    def wait(self, timeout: float | None = None) -> Self:
+    def wait(self, timeout: float | None = None, *, on_status: Callable[[str], object] | None = None) -> Self:
         """Wait until the task has ended, as `AsyncTask.wait` does.
 
         Raises:
             Timeout: the task has not ended in time; it continues.
         """
-        self._drive(AsyncTask.wait, timeout)
+        self._drive(AsyncTask.wait, timeout, on_status=on_status)
         return self
 
     result = blocking(AsyncTask.result)

@@ -3,7 +3,6 @@
 import pytest
 
 from dragoman.client.extensions.tasks.extension import ClientTasks
-from dragoman.protocol.official.tasks import FIRST_OF_CLIENTS
 
 
 @pytest.mark.parametrize(
@@ -17,7 +16,3 @@ from dragoman.protocol.official.tasks import FIRST_OF_CLIENTS
 )
 def test_a_task_of_2025_11_25_is_recognized_in_the_result_of_a_call(method, result, expected):
     assert ClientTasks().result_type(method, result) == expected
-
-
-def test_a_client_declares_no_requests_that_it_answers_without_a_task():
-    assert ClientTasks().capability_settings(FIRST_OF_CLIENTS) == {}

@@ -6,7 +6,7 @@ from dragoman.auth.client.challenges import Challenge, usable_challenge
 from dragoman.auth.client.discovery import discover
 from dragoman.auth.fetcher import OK, Fetcher
 from dragoman.auth.urls import authorization_server_metadata_urls, protected_resource_metadata_urls
-from dragoman.cli.verbs.doctor_findings import Findings
+from dragoman.cli.doctor.findings import Findings
 from dragoman.errors import AuthError, AuthRequired
 from dragoman.protocol.urls import origin_of, redacted
 
