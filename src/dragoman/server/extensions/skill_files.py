@@ -2,7 +2,8 @@
 
 A `SkillFolder` is looked at again at each list. A file keeps its digest if its size, its number and the times of its
 last changes are the same; any other file is read and hashed anew. The modification time alone does not do, because
-programs that copy and unpack files set it. A skill that breaks a rule is refused as a whole; the refusal names the path.
+programs that copy and unpack files set it. A skill that breaks a rule is refused as a whole; the refusal names the
+path.
 
 A symbolic link to a file of the same skill is served as that file. Any other link is refused, because it could lead to
 a file that the author did not mean to publish. A link to a folder is refused too, also beside the skills.
