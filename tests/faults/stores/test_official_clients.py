@@ -1,4 +1,4 @@
-"""The official clients use a fleet of servers, while Redis and the servers fail; they have their own default options."""
+"""The official clients, with their default options, use a fleet of servers, while Redis and the servers fail."""
 
 import asyncio
 import os
