@@ -18,8 +18,9 @@ from typing import Any
 
 from faults.stores.balancing import Balancer
 from interop.processes import client_command
+from ports import free_port
 from redis_proxy import RedisProxy, proxied
-from redis_server import RedisServer, debugging, free_port
+from redis_server import RedisServer, debugging
 
 SCRIPTS = Path(__file__).parents[2] / "interop" / "chaos"
 SESSIONS = 2

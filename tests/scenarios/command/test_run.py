@@ -10,8 +10,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from ports import free_port
 from scenarios.command_line import PING, PLAIN, PONG, RunningCommand, dragoman, words, written
-from scenarios.http_crew import free_port
 
 DEADLINE = 30
 META = {
