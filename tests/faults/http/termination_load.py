@@ -165,7 +165,7 @@ class RawClient:
         if self._reader is None or self._writer is None:
             try:
                 self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
-            except ConnectionRefusedError:
+            except (ConnectionRefusedError, ConnectionResetError):  # a listener that closes resets who is in its queue
                 raise Refused from None
         return self._reader, self._writer
 
@@ -279,6 +279,8 @@ class Terminated:
                 _, writer = await asyncio.open_connection("127.0.0.1", self.port)
             except ConnectionRefusedError:
                 return True
+            except ConnectionResetError:  # the listener closed with this connection in its queue
+                return False
             writer.close()
             return False
 
