@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -238,6 +239,11 @@ class Terminated:
         """The processes that the first one started and that live, the oldest first."""
         children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children")
         return sorted(map(int, children.read_text(encoding="ascii").split()))
+
+    def has_pending_signals(self) -> bool:
+        """Tell whether the first process was sent a signal that it has not received."""
+        status = Path(f"/proc/{self.child.pid}/status").read_text(encoding="ascii")
+        return any(int(pending, 16) for pending in re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", status, re.MULTILINE))
 
     async def ready(self) -> None:
         """Wait until the tool can be called."""
