@@ -33,4 +33,10 @@ async def count(ctx: Context) -> str:
     return "done"
 
 
+@server.tool
+async def ask(ctx: Context) -> bool:
+    """Asks the client."""
+    return (await ctx.elicit("Go on?", bool)).content or False
+
+
 server.run("http", port=port)

@@ -2,18 +2,23 @@
 
 Two processes of the same server share a Redis, and two others the store `Local`. A plain call in a session is measured
 in one process. A change is announced in one process and heard in the other. A stream is cut in one process and resumed
-in the other.
+in the other. A question of one process is answered in the other, and the commands that Redis served meanwhile are
+counted.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -26,7 +31,7 @@ STORES = ("dragoman", "local")
 """The sides: ours is the one with Redis."""
 INTRODUCTION = {
     "protocolVersion": HANDSHAKE,
-    "capabilities": {},
+    "capabilities": {"elicitation": {}},
     "clientInfo": {"name": "bench", "version": "1"},
 }
 
@@ -107,6 +112,24 @@ class Pair:
         read_until(resumed, b'"result"')
         return elapsed
 
+    def ask(self) -> None:
+        """Call a tool in the first process, and answer its question in the second."""
+        stream = self.call(0, "ask")
+        asked = json.loads(read_until(stream, b"elicitation/create").partition(b":")[2])
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"value": True}}}
+        self.post(1, json.dumps(answer), self.session).read()
+        read_until(stream, b'"result"')
+
+
+def served_commands(port: int) -> int:
+    """Return how many commands a Redis server has served."""
+    with socket.create_connection(("127.0.0.1", port), 30) as connection:
+        connection.sendall(b"INFO stats\r\n")
+        found = re.search(rb"total_commands_processed:(\d+)", connection.recv(65536))
+    if found is None:
+        raise SystemExit("Redis does not say how many commands it served")
+    return int(found[1])
+
 
 def read_until(stream: HTTPResponse, text: bytes) -> bytes:
     """Read lines until one has the text, and return that one."""
@@ -146,14 +169,34 @@ def resumptions(effort: Effort, pairs: dict[str, Pair]) -> Row:
     return Row("store_resume", title, "ms", samples, more_is_better=False)
 
 
+def questions(effort: Effort, pairs: dict[str, Pair], port: int) -> Row:
+    """Count the commands to Redis for a call whose question is answered in another process."""
+    pairs["dragoman"].ask()
+
+    def count(side: str) -> float:
+        before = served_commands(port)
+        for _ in range(effort.calls):
+            pairs[side].ask()
+        return (served_commands(port) - before - 1) / effort.calls
+
+    title = "commands to Redis for a call with a question that another process answers"
+    samples = alternate(effort.rounds, STORES[:1], count)
+    return Row("store_questions", title, "commands/call", samples, more_is_better=False)
+
+
 def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
     """Measure what is wanted of stores."""
-    rows = {"store_sessions": sessions, "store_change": changes, "store_resume": resumptions}
+    port = free_port()
+    rows: dict[str, Callable[[Effort, dict[str, Pair]], Row]] = {
+        "store_sessions": sessions,
+        "store_change": changes,
+        "store_resume": resumptions,
+        "store_questions": partial(questions, port=port),
+    }
     chosen = [row for name, row in rows.items() if wanted(name)]
     if not chosen:
         return
     with ExitStack() as stack:
-        port = free_port()
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench"))
         options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
         stack.enter_context(listening([redis_program(), *options], port))

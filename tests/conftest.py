@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from redis_server import redis_server as redis_server
 from scenarios.http_carriers import CARRIERS, carrier
@@ -16,6 +17,10 @@ from telemetry_kit import telemetry as telemetry
 
 # A run that was started in the background inherits an ignored SIGINT, and so would the servers under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hypothesis judges tests by a clock, which on a busy machine says nothing about them.
+settings.register_profile("dragoman", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("dragoman")
 
 DEADLINE = 60
 """The seconds that an asynchronous test may take."""

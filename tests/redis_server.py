@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from ports import free_port
+
 DEADLINE = 20.0
 
 
@@ -37,13 +39,6 @@ def debugging() -> list[str]:
     """Return the options with which a server obeys DEBUG; before Redis 7 it always does."""
     said = subprocess.run([program(), "--version"], capture_output=True, check=True, timeout=DEADLINE).stdout
     return [] if b"v=6." in said else ["--enable-debug-command", "local"]
-
-
-def free_port() -> int:
-    """Return a port of this machine that nobody listens to."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class RedisServer:

@@ -16,7 +16,7 @@ import pytest
 
 from dragoman.cli.verbs.run import parse
 from dragoman.protocol.jsonrpc import Limits
-from scenarios.http_crew import free_port
+from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/deploying.md").read_text(encoding="utf-8")

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from itertools import cycle
@@ -13,6 +12,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+
+from ports import free_port
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/http"
 DEADLINE = 30
@@ -38,11 +39,6 @@ PAGES = {
     "django_asgi.py": "Sums are served at ",
     "flask_mount.py": "Sums are served at /mcp",
 }
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 async def is_open(port: int) -> bool:

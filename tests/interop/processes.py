@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from ports import free_port
+
 HERE = Path(__file__).parent
 ENVIRONMENT = HERE.parents[1] / ".venv" / "peers"
 SERVER = HERE / "featured_server.py"
@@ -36,8 +38,7 @@ class HttpServer:
     """One server as a process, with its workers, and what became of it."""
 
     def __init__(self, name: str, workers: int, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self._complaints = (folder / f"{name}.stderr").open("w+b")
         self.child = subprocess.Popen(

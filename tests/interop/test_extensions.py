@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socket import create_connection, create_server
+from socket import create_connection
 from typing import Any
 
 import pytest
 
 from interop.processes import HERE, client_command
+from ports import free_port
 
 PAGE = HERE.parents[1] / "docs" / "extensions.md"
 STDIO = "from quotes import server; server.run()"
@@ -36,8 +37,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """Serve it over HTTP, and return the address."""
-    with create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     child = subprocess.Popen([sys.executable, "-c", HTTP, str(port)], cwd=folder, stdin=subprocess.DEVNULL)
     try:
         ends = time.monotonic() + DEADLINE

@@ -13,7 +13,7 @@ import pytest
 
 from faults.tasks.crew import until
 from interop.processes import HERE, client_command
-from redis_server import free_port
+from ports import free_port
 from scenarios.command_line import listens
 
 DEADLINE = 60.0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.chat import Message, ToolCall
+from ports import free_port
 from scenarios.chat_server import Town
 
 DEADLINE = 30
@@ -34,8 +35,7 @@ def reach(over: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _running() -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with subprocess.Popen(
         [sys.executable, SERVER, "http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as child:

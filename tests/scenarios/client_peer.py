@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from dragoman.client.connect import handshake
+from dragoman.runtime.portal import portal
 
 DEADLINE = 30
 STATELESS, NEWEST, OLDER, BATCHING, OLDEST = "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"
@@ -51,6 +52,7 @@ def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 
     async def watched(*args: Any, **kwargs: Any) -> None:
         handshake._handshake_servers.clear()
+        portal()  # it stays until the process ends, so a test that is the first to use it leaves its descriptors
         before, others = descriptors(), set(children().split())  # a server that tests share may be among them
         await asyncio.wait_for(test(*args, **kwargs), 3 * DEADLINE)
         await until(

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ports import free_port
+
 TESTS = Path(__file__).resolve().parents[1]
 SERVER = TESTS / "scenarios" / "calling_server.py"
 DEADLINE = 60
@@ -60,8 +62,7 @@ def run(text: str, over: str, url: str = "", **options) -> list[str]:
 @contextlib.contextmanager
 def http_server(file: Path = SERVER) -> Iterator[str]:
     """Run the server over HTTP in a process of its own, and give its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as chosen:
-        port = chosen.getsockname()[1]
+    port = free_port()
     with subprocess.Popen(
         [sys.executable, str(file), "http", str(port)],
         env=environment(),

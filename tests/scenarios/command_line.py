@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from interop.client.peers import command as peer_command
-from scenarios.http_crew import free_port
+from ports import free_port
 
 DEADLINE = 60
 TRAVEL = Path(__file__).resolve().parents[2] / "examples" / "travel.py"

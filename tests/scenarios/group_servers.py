@@ -1,11 +1,11 @@
 """Servers for the tests of groups: one in this process, and processes that work, fail, hang, or come late."""
 
-import socket
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from dragoman import Server
+from ports import free_port
 
 NOTES = """
 import os
@@ -79,8 +79,7 @@ def weather() -> Server:
 
 
 def closed_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+    return f"http://127.0.0.1:{free_port()}/mcp"
 
 
 def names(tools: Iterable[Any]) -> list[str]:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import Any
 import aiohttp
 
 from dragoman.protocol.sse import Event, EventDecoder
+from ports import free_port
 
 DEADLINE = 30
 NEWEST = "2025-11-25"
@@ -156,11 +156,6 @@ async def until(condition: Callable[[], Any]) -> Any:
             if found:
                 return found
             await asyncio.sleep(0.01)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,8 @@ from typing import Any
 
 import aiohttp
 
-from scenarios.http_crew import DEADLINE, SERVER, Client, Stream, free_port, unannounced, until
+from ports import free_port
+from scenarios.http_crew import DEADLINE, SERVER, Client, Stream, unannounced, until
 from scenarios.http_peer import SECRET
 
 TOOLS = """

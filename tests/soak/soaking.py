@@ -17,6 +17,8 @@ from typing import Any
 
 import aiohttp
 
+from ports import free_port
+
 NEWEST, STATELESS = "2025-11-25", "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
 META = {f"{PREFIX}protocolVersion": STATELESS, f"{PREFIX}clientCapabilities": {}, f"{PREFIX}logLevel": "info"}
@@ -116,8 +118,7 @@ class Soaked:
 @contextlib.asynccontextmanager
 async def soaked(folder: Path, idle_seconds: float) -> AsyncIterator[Soaked]:
     """Run the server; it is to end with code 0, and to say nothing but that it gave clients up."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, Path(__file__).with_name("soaked_server.py"), str(port), str(idle_seconds)),
         env=os.environ | {"XDG_STATE_HOME": str(folder)},

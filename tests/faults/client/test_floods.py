@@ -92,8 +92,8 @@ async def forever(request):
 
 
 @contextlib.asynccontextmanager
-async def stopped_quickly(client, within=1.0):
-    """Use a client, and see that it stops quickly."""
+async def stopped_quickly(client):
+    """Use a client, and see that it stops long before the other side would end."""
     try:
         await client.start()
         yield client
@@ -101,7 +101,7 @@ async def stopped_quickly(client, within=1.0):
         began = time.monotonic()
         await client.stop()
         took = time.monotonic() - began
-    assert took < within, took
+    assert took < DEADLINE / 3, took
 
 
 async def counted(client) -> int:
@@ -120,7 +120,7 @@ def call(m): flood({MANY}); time.sleep({DEADLINE})
 """
     process = ProcessTransport(flooding(tmp_path, kind, code), grace=GRACE)
     options = {"on_sampling": forever, "on_elicitation": forever, "roots": ["/"]}
-    async with stopped_quickly(AsyncClient(process, mode="handshake", **options), 2 * GRACE + 1) as client:
+    async with stopped_quickly(AsyncClient(process, mode="handshake", **options)) as client:
         async with Spent().watched() as spent:
             with pytest.raises(Timeout):
                 await asyncio.wait_for(client.call_tool("flood", timeout=0.5), 5)
@@ -136,7 +136,7 @@ async def test_refusals_that_repeat_what_they_refuse_do_not_fill_the_memory(tmp_
 def call(m): flood(2000); time.sleep({DEADLINE})
 """
     process = ProcessTransport(flooding(tmp_path, long, code), grace=GRACE)
-    async with stopped_quickly(AsyncClient(process, mode="handshake"), 2 * GRACE + 1) as client:
+    async with stopped_quickly(AsyncClient(process, mode="handshake")) as client:
         async with Spent().watched() as spent:
             with pytest.raises(Timeout):
                 await client.call_tool("flood", timeout=1)
@@ -155,7 +155,7 @@ def call(m):
 """
     handlers = {"on_sampling": forever, "on_elicitation": forever, "roots": ["/"]}
     process = ProcessTransport(flooding(tmp_path, kind, code), grace=GRACE)
-    async with stopped_quickly(AsyncClient(process, mode="handshake", **handlers), 2 * GRACE + 1) as client:
+    async with stopped_quickly(AsyncClient(process, mode="handshake", **handlers)) as client:
         async with Spent().watched() as spent:
             await client.call_tool("flood", timeout=5)
             expected = 3900 if kind in ("sampling", "elicitation") else 4000
@@ -178,7 +178,7 @@ def call(m): flood(300); text(m, "done")
         await asyncio.Event().wait()
 
     process = ProcessTransport(flooding(tmp_path, "elicitation", code), grace=GRACE)
-    async with stopped_quickly(AsyncClient(process, mode="handshake", on_elicitation=never), 2 * GRACE + 1) as client:
+    async with stopped_quickly(AsyncClient(process, mode="handshake", on_elicitation=never)) as client:
         assert (await client.call_tool("x", timeout=5)).text == "done"
         assert len(asked) == 8
 
@@ -190,7 +190,7 @@ async def test_a_call_that_waits_for_a_person_can_still_be_given_up(tmp_path):
 def call(m): flood(300)
 """
     process = ProcessTransport(flooding(tmp_path, "elicitation", code), grace=GRACE)
-    async with stopped_quickly(AsyncClient(process, mode="handshake", on_elicitation=forever), 2 * GRACE + 1) as client:
+    async with stopped_quickly(AsyncClient(process, mode="handshake", on_elicitation=forever)) as client:
         call = asyncio.create_task(client.call_tool("x"))
         await until(lambda: len(tasks()) >= 100)
         call.cancel()
@@ -207,7 +207,7 @@ async def test_requests_that_are_answered_at_once_do_not_wind_up_the_clock_of_a_
     code = """
 def call(m): threading.Thread(target=again, daemon=True).start()
 def again():
-    for _ in range(200): flood(5), time.sleep(0.01)
+    for _ in range(2000): flood(5), time.sleep(0.01)
 """
     for kind in ("roots", "unknown"):
         process = ProcessTransport(flooding(tmp_path, kind, code), grace=GRACE)
@@ -215,7 +215,7 @@ def again():
             began = time.monotonic()
             with pytest.raises(Timeout):
                 await client.call_tool("x", timeout=0.3)
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 10, "the flood takes twice as long"
 
 
 @pytest.mark.covers("CSR-13")
@@ -230,7 +230,7 @@ def answer(m): flood({MANY}); time.sleep({DEADLINE})
     began = time.monotonic()
     with pytest.raises(Timeout):
         await client.start()
-    assert time.monotonic() - began < 0.5 + 2 * GRACE + 1
+    assert time.monotonic() - began < DEADLINE / 2
 
 
 @pytest.mark.covers("CSR-16")
@@ -245,12 +245,12 @@ def call(m):
 """
     told = {"in the loop": lambda message: time.sleep(0.001), "awaited": lambda message: asyncio.sleep(0.001)}[slow]
     process = ProcessTransport(flooding(tmp_path, log, code), grace=GRACE)
-    client = AsyncClient(process, mode="handshake", on_log=told, timeout=0.3)
-    async with stopped_quickly(client, 2 * GRACE + 1), Spent().watched() as spent:
+    client = AsyncClient(process, mode="handshake", on_log=told, timeout=10)
+    async with stopped_quickly(client), Spent().watched() as spent:
         for name in ("flood", "a", "b"):
             began = time.monotonic()
             assert (await client.call_tool(name)).text == "done"
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 10, "the functions take twice as long"
         assert spent.tasks < 10
         assert spent.memory < 40 * MEGABYTE
 

@@ -16,6 +16,7 @@ from aiohttp import web
 from dragoman import AsyncClient, TransportError
 from dragoman.client.connect import reconnect
 from dragoman.errors import ConnectError, HttpError
+from ports import free_port
 from scenarios.client_peer import NEWEST, STATELESS, Web, discovered, initialized, result, said, scenario, until
 
 PEERS = Path(__file__).parents[3] / ".venv" / "peers"
@@ -39,11 +40,6 @@ THEIRS = """
         return sys.argv[2]
     server.run("streamable-http", port=int(sys.argv[1]))
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 def start(command: list[str], env: dict[str, str]) -> subprocess.Popen[bytes]:

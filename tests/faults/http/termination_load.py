@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -165,7 +166,7 @@ class RawClient:
         if self._reader is None or self._writer is None:
             try:
                 self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
-            except ConnectionRefusedError:
+            except (ConnectionRefusedError, ConnectionResetError):  # a listener that closes resets who is in its queue
                 raise Refused from None
         return self._reader, self._writer
 
@@ -239,6 +240,11 @@ class Terminated:
         children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children")
         return sorted(map(int, children.read_text(encoding="ascii").split()))
 
+    def has_pending_signals(self) -> bool:
+        """Tell whether the first process was sent a signal that it has not received."""
+        status = Path(f"/proc/{self.child.pid}/status").read_text(encoding="ascii")
+        return any(int(pending, 16) for pending in re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", status, re.MULTILINE))
+
     async def ready(self) -> None:
         """Wait until the tool can be called."""
         client = RawClient(self.port)
@@ -279,6 +285,8 @@ class Terminated:
                 _, writer = await asyncio.open_connection("127.0.0.1", self.port)
             except ConnectionRefusedError:
                 return True
+            except ConnectionResetError:  # the listener closed with this connection in its queue
+                return False
             writer.close()
             return False
 

@@ -113,10 +113,7 @@ class LoopbackHosts(Hosts):
 @contextmanager
 def hosts(*names: str) -> Iterator[Hosts]:
     """Yield hosts with these names, and delete them at the end."""
-    reason = why_not()
-    network = Hosts(*names) if reason is None else LoopbackHosts(*names)
-    if reason is not None:
-        print(f"The hosts are processes of this machine: {reason}")  # noqa: T201
+    network = Hosts(*names) if why_not() is None else LoopbackHosts(*names)
     try:
         network.make()
         yield network

@@ -1,4 +1,4 @@
-"""A fleet of servers on one Redis, used by the official clients, and what came of each call."""
+"""A fleet of servers that share a Redis, used by the official clients, and what came of each call."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from faults.stores.balancing import Balancer
 from interop.processes import client_command
+from ports import free_port
 from redis_proxy import RedisProxy, proxied
-from redis_server import RedisServer, free_port
+from redis_server import RedisServer, debugging
 
 SCRIPTS = Path(__file__).parents[2] / "interop" / "chaos"
 SESSIONS = 2
@@ -28,6 +29,7 @@ DEADLINE = 60.0
 CLEAR = (
     "The client did not answer elicitation/create within 3 seconds",
     "The process that served this request is gone; the request may have run",
+    "The events of this request cannot be read while the store is away; the request may have run",
     # words of the clients, about a connection that broke
     "fetch failed",
     "terminated",
@@ -111,13 +113,12 @@ class Toll:
 
 
 class Fleet:
-    """Three servers behind a balancer, the Redis between them, and the clients that use them."""
+    """Three servers behind a balancer, and the clients that use them; `redis_url` is what the servers share."""
 
-    def __init__(self, folder: Path, redis: RedisServer, proxy: RedisProxy) -> None:
+    def __init__(self, folder: Path, redis_url: str) -> None:
         self.folder = folder
-        self.redis = redis
-        self.proxy = proxy
-        self.workers = [Worker(number, proxy.url, folder) for number in (1, 2, 3)]
+        self.redis_url = redis_url
+        self.workers = [Worker(number, redis_url, folder) for number in (1, 2, 3)]
         self.balancer = Balancer(*((worker.address, worker.port) for worker in self.workers))
         self.lines: list[dict[str, Any]] = []
         self._made = 3
@@ -127,7 +128,7 @@ class Fleet:
         """Kill a server, and put a new one into its place."""
         victim.kill()
         self._made += 1
-        successor = Worker(self._made, self.proxy.url, self.folder)
+        successor = Worker(self._made, self.redis_url, self.folder)
         self.workers[self.workers.index(victim)] = successor
         await successor.listening()
         self.balancer.servers = tuple((worker.address, worker.port) for worker in self.workers)
@@ -217,23 +218,39 @@ class Fleet:
                 elsewhere += asked[content["value"]] != address
         return sent, elsewhere
 
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[None]:
+        """Let clients use the servers, and at the end of the block wait until all of their calls have an outcome."""
+        with ExitStack() as stack:
+            stack.callback(lambda: [worker.kill() for worker in self.workers])
+            for worker in self.workers:
+                await worker.listening()
+            listening = await self.balancer.listen()
+            stack.callback(listening.close)
+            url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+            ending = asyncio.Event()
+            async with asyncio.TaskGroup() as clients:
+                for name in ("python", "typescript"):
+                    for number in range(2):
+                        clients.create_task(self.use(name, f"{name}{number}", url, ending))
+                yield
+                ending.set()
+
+
+class RedisFleet(Fleet):
+    """A fleet with one Redis server, and a proxy before it."""
+
+    def __init__(self, folder: Path, redis: RedisServer, proxy: RedisProxy) -> None:
+        super().__init__(folder, proxy.url)
+        self.redis = redis
+        self.proxy = proxy
+
 
 @asynccontextmanager
-async def fleet(folder: Path, *options: str) -> AsyncIterator[Fleet]:
-    """Run a fleet, and at the end of the block end the clients, when all of their calls have an outcome."""
-    async with AsyncExitStack() as stack:
-        redis = stack.enter_context(RedisServer(folder / "redis", "--appendonly", "yes", *options))
-        made = Fleet(folder, redis, await stack.enter_async_context(proxied(redis)))
-        stack.callback(lambda: [worker.kill() for worker in made.workers])
-        for worker in made.workers:
-            await worker.listening()
-        listening = await made.balancer.listen()
-        stack.callback(listening.close)
-        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
-        ending = asyncio.Event()
-        async with asyncio.TaskGroup() as clients:
-            for name in ("python", "typescript"):
-                for number in range(2):
-                    clients.create_task(made.use(name, f"{name}{number}", url, ending))
-            yield made
-            ending.set()
+async def fleet(folder: Path) -> AsyncIterator[RedisFleet]:
+    """Run a fleet on one Redis server, and let clients use it."""
+    with RedisServer(folder / "redis", "--appendonly", "yes", *debugging()) as redis:
+        async with proxied(redis) as proxy:
+            made = RedisFleet(folder, redis, proxy)
+            async with made.used():
+                yield made

@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -18,9 +17,10 @@ import pytest
 import redis_store
 from dragoman.stores import Redis
 from faults.stores import store_load
+from faults.stores.sentinels import sentinels
 from faults.stores.store_load import Report, toll
 from redis_proxy import proxied
-from redis_server import RedisSentinel, RedisServer, debugging
+from redis_server import RedisServer, debugging
 from redis_store import answering, fresh, until
 
 LIMIT = 1.0
@@ -111,49 +111,6 @@ async def test_processes_survive_whatever_happens_to_redis_and_to_one_of_them(tm
     assert 0 < cost.failed < cost.calls / 2, cost
 
 
-class Sentinels:
-    """A master, two replicas, and three Sentinels that watch them."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.stack = stack
-        self.master = stack.enter_context(RedisServer(folder / "master"))
-        options = ["--replicaof", "127.0.0.1", str(self.master.port)]
-        self.replicas = [stack.enter_context(RedisServer(folder / f"replica{n}", *options)) for n in range(2)]
-        self.sentinels = [
-            stack.enter_context(RedisSentinel(folder / f"sentinel{n}", self.master, quorum=2)) for n in range(3)
-        ]
-        ports = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
-        self.url = f"redis+sentinel://{ports}/main/0"
-
-    def named(self) -> list[object]:
-        """Return the port of the master that each Sentinel names."""
-        asked = [redis_store.call(one, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main") for one in self.sentinels]
-        return [int(address[1]) if isinstance(address, list) else None for address in asked]
-
-    @staticmethod
-    def is_replica(server: RedisServer) -> bool:
-        """Tell whether a server is a replica; it closes connections when it becomes one."""
-        try:
-            return b"role:slave" in server.command("INFO", "replication")
-        except OSError:
-            return False
-
-    def is_complete(self) -> bool:
-        """Tell whether every Sentinel knows the replicas and the other Sentinels."""
-        known = [str(redis_store.call(sentinel, "INFO", "sentinel")) for sentinel in self.sentinels]
-        copying = str(redis_store.call(self.master, "INFO", "replication"))
-        return all("slaves=2,sentinels=3" in one for one in known) and copying.count("state=online") == 2
-
-
-@asynccontextmanager
-async def sentinels(folder: Path) -> AsyncIterator[Sentinels]:
-    """Run servers and Sentinels."""
-    with ExitStack() as stack:
-        made = await asyncio.to_thread(Sentinels, folder, stack)
-        await until(made.is_complete)
-        yield made
-
-
 @pytest.mark.e2e
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 async def test_a_replica_takes_over_and_nothing_that_it_had_to_have_is_lost(tmp_path, fault):
@@ -161,9 +118,8 @@ async def test_a_replica_takes_over_and_nothing_that_it_had_to_have_is_lost(tmp_
     async with sentinels(tmp_path) as made:
         loads = [made.stack.enter_context(LoadProcess(made.url, group, replicas=1)) for _ in range(3)]
         await in_use(made.url, group)
-        before = made.master.port
         os.kill(made.master.pid, fault)
-        await until(lambda: len(set(made.named())) == 1 and before not in made.named())
+        await made.promoted(made.master)
         store = Redis(made.url, timeout=LIMIT)
         took = await answering(store)
         if fault == signal.SIGSTOP:  # the old master comes back, and becomes a replica

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from redis_server import free_port
+from ports import free_port
 
 PROGRAM = Path(__file__).parent / "task_server.py"
 DEADLINE = 60.0

@@ -11,8 +11,6 @@ const [NAME, URL_OF_SERVER, SESSIONS, SECONDS] = process.argv.slice(2);
 const MILLISECONDS = 1000 * SECONDS;
 const PAUSE = 100;
 const THOUGHT = 300;
-// By default the client gives up after two attempts, tells `onerror` alone, and lets the call wait for its own time-out.
-const PATIENCE = { initialReconnectionDelay: 500, maxReconnectionDelay: 2000, reconnectionDelayGrowFactor: 1.5, maxRetries: 20 };
 const HUNG = Symbol('hung');
 let count = 0;
 let ending = false;
@@ -76,9 +74,7 @@ async function sessions() {
             return { action: 'accept', content: { value: params.message.replace('Confirm ', '') } };
         });
         try {
-            const options = { reconnectionOptions: PATIENCE };
-            const transport = new StreamableHTTPClientTransport(new URL(URL_OF_SERVER), options);
-            await client.connect(transport, { timeout: MILLISECONDS });
+            await client.connect(new StreamableHTTPClientTransport(new URL(URL_OF_SERVER)), { timeout: MILLISECONDS });
         } catch (error) {
             tell(null, 'unconnected', began, `${error.constructor.name}: ${error.message}`);
             await sleep(PAUSE);

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ports import free_port
+
 HERE = Path(__file__).parent
 ENVIRONMENT = HERE.parents[2] / ".venv" / "peers"
 PACKAGES = HERE.parent / "node_modules" / "@modelcontextprotocol"
@@ -57,8 +59,7 @@ def reachable(server: str, transport: str, root: Path) -> Iterator[Any]:
     if transport == "stdio":
         yield command(server, transport, root)
         return
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with _running(command(server, transport, root), port):
         yield f"http://127.0.0.1:{port}/{'mcp' if transport == 'http' else 'sse'}"
 

@@ -15,13 +15,13 @@ from auth.visiting import REDIRECT, Browser
 from dragoman import AsyncClient
 from dragoman.auth import FileStorage, OAuth
 from interop.client.peers import DEADLINE, ENVIRONMENT, HERE
+from ports import free_port
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a server that lets nobody in without a token."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [str(ENVIRONMENT / "bin" / "python"), str(HERE / "authorizing_server.py"), str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + DEADLINE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from dragoman import AsyncClient, Client, ConnectError, DragomanError, ServerCrashed
 from dragoman.errors import HttpError
 from interop.client.peers import reachable
+from ports import free_port
 
 DEADLINE = 30.0
 MODES = ("auto", "handshake", "stateless")
@@ -90,8 +90,7 @@ def test_a_blocking_client_reports_it_as_well() -> None:
 @pytest.mark.covers("CIN-04")
 @pytest.mark.parametrize("mode", MODES)
 def test_an_address_where_nobody_listens_is_named_with_the_remedy(mode: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
+    url = f"http://127.0.0.1:{free_port()}/mcp"
     error = refusal(url, mode=mode)
     assert isinstance(error, ConnectError)
     assert url in str(error)

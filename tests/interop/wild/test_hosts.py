@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from interop.wild.environments import HERE, HOST, ROOT, node
-from interop.wild.test_wild import free_port, listening
+from interop.wild.test_wild import listening
+from ports import free_port
 
 pytestmark = pytest.mark.e2e
 

@@ -23,6 +23,7 @@ import pytest
 
 from dragoman import Client, DragomanError
 from interop.wild.environments import HERE, PEERS, node, python
+from ports import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -43,11 +44,6 @@ def filled(words: list[str], peer: dict[str, Any], **values: Any) -> list[str]:
         **values,
     }
     return [word.format(**known) for word in words]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from dragoman.cli.verbs.run_reload import snapshot
+from ports import free_port
 from scenarios.command_line import DEADLINE, PING, PONG, RunningCommand, dragoman, environment, words, written
-from scenarios.http_crew import free_port
 
 SERVER = """
     from dragoman import Server

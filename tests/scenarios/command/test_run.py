@@ -10,8 +10,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from ports import free_port
 from scenarios.command_line import PING, PLAIN, PONG, RunningCommand, dragoman, words, written
-from scenarios.http_crew import free_port, unannounced
+from scenarios.http_crew import unannounced
 
 DEADLINE = 30
 META = {

@@ -239,3 +239,39 @@ async def test_a_call_sends_nothing_to_redis(redis_server, mode):
             for _ in range(ROUNDS):
                 assert (await client.call_tool("pid")).text == str(ships.workers[0].child.pid)
         assert commands == []
+
+
+@pytest.mark.covers("WRK-13")
+async def test_what_state_and_questions_send_to_redis_is_what_the_page_about_scaling_says(redis_server):
+    async with (
+        fleet(2, f"Redis({redis_server.url!r})") as ships,
+        AsyncClient(ships.workers[0].url, mode="handshake", on_elicitation=lambda _: {"city": "Rome"}) as client,
+    ):
+        for tool in ("visit", "where"):
+            await client.call_tool(tool)
+        with redis_server.monitored() as commands:
+            for _ in range(ROUNDS):
+                await client.call_tool("visit")
+        assert len(commands) == ROUNDS * 2 * 2, "each of two values is read, and compared and set"
+        with redis_server.monitored() as commands:
+            for _ in range(ROUNDS):
+                assert (await client.call_tool("where")).text == f"Rome {ships.workers[0].child.pid}"
+        assert not any(b"PUBLISH" in command.upper() for command in commands), "no process has to tell another"
+        asker = await ships.begin()
+        await asked_elsewhere(ships, asker)
+        with redis_server.monitored() as commands:
+            for _ in range(ROUNDS):
+                await asked_elsewhere(ships, asker)
+        messages = [command for command in commands if b"PUBLISH" in command.upper()]
+        assert len(messages) == ROUNDS * 2, "a message, and the reply to it"
+
+
+async def asked_elsewhere(ships: Fleet, client: Client) -> None:
+    """Call a tool in the first process, and answer its question in the second."""
+    async with ships.at(client, 0).call("where") as response:
+        stream = Stream(response)
+        (asked,) = await stream.until(lambda messages: messages)
+        message = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"city": "Rome"}}}
+        async with ships.at(client, 1).post(message) as accepted:
+            assert accepted.status == 202
+        await stream.until(lambda messages: "result" in messages[-1])

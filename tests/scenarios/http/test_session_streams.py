@@ -106,6 +106,25 @@ async def test_a_broken_connection_cancels_nothing_and_the_client_gets_exactly_w
     assert nothing.said == []
 
 
+@pytest.mark.covers("SHT-40", "SHT-41")
+@pytest.mark.parametrize(("version", "primes"), [(NEWEST, True), (OLDER, False)])
+async def test_a_resumed_stream_begins_with_the_cursor_of_its_client_where_the_version_has_that(version, primes):
+    gate = Gate()
+    peer = await session(travels(gate), version)
+    exchange = peer.call("steps", token="t")
+    (first,) = await exchange.events(1)
+    exchange.leave()
+    await exchange.end()
+    for _ in range(2):  # a connection that breaks before the next event costs nothing
+        resumed = await peer.listen(last_event_id=first.id)
+        await resumed.until(lambda one: len(one.all_events) >= primes)
+        assert [(event.id, event.data) for event in resumed.all_events] == [(first.id, "")] * primes
+        resumed.leave()
+        await resumed.end()
+    gate.opened.set()
+    assert len((await (await peer.listen(last_event_id=first.id)).end()).said) == 3
+
+
 @pytest.mark.covers("SHT-41")
 async def test_a_stream_that_is_resumed_while_its_post_is_open_is_read_by_the_newer():
     gate = Gate()

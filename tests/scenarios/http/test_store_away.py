@@ -7,11 +7,13 @@ import pytest
 
 from dragoman import Context
 from dragoman.errors import StoreUnavailable
+from dragoman.server.http import resumption
 from dragoman.server.http.service import HttpService
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.workers import Workers
 from dragoman.stores import Memory
 from dragoman.transports.http.asgi import AsgiApp
+from scenarios.http_crew import until
 from scenarios.http_peer import BRISK, STATELESS, HttpPeer, live
 from scenarios.http_travels import Gate, text, travels
 
@@ -164,28 +166,46 @@ async def test_an_end_that_the_store_cannot_record_is_503_and_the_session_has_en
     await harbour.close()
 
 
-@pytest.mark.covers("WRK-13", "WRK-07")
-async def test_a_stream_of_another_worker_is_503_until_the_store_is_back():
-    gate = Gate()
-    harbour = Harbour(gate)
+async def began(harbour: Harbour) -> tuple[HttpPeer, str]:
+    """Begin a call whose client leaves; return the client, and the id of the event that it received."""
     peer = await harbour.begin()
     exchange = peer.call("steps", token="t", id="call")
     (first,) = await exchange.events(1)
     exchange.leave()
     await exchange.end()
     assert (await harbour.at(peer, 1).request("ping")).status == 200
+    return peer, first.id
+
+
+@pytest.mark.covers("WRK-13", "WRK-07")
+async def test_who_resumes_a_stream_of_another_worker_waits_until_the_store_is_back():
+    gate = Gate()
+    harbour = Harbour(gate)
+    peer, cursor = await began(harbour)
     harbour.store.is_away = True
-    refused = await harbour.at(peer, 1).send("GET", headers={"last-event-id": first.id}).end()
-    assert (refused.status, refused.json["error"]["code"]) == (503, -32603)
-    assert refused.json["error"]["message"] == (
-        "The stream began in another process, and the store is away; try again later"
-    )
-    home = await harbour.at(peer, 0).listen(last_event_id=first.id)
+    used = harbour.store.used
+    waiting = harbour.at(peer, 1).send("GET", headers={"last-event-id": cursor})
+    await until(lambda: harbour.store.used > used + 1)
+    harbour.store.is_away = False
+    gate.opened.set()
+    assert text(await waiting.end()) == "there"
+    await harbour.close()
+
+
+@pytest.mark.covers("WRK-13", "WRK-07")
+async def test_a_stream_of_another_worker_ends_with_an_error_if_the_store_stays_away(monkeypatch):
+    monkeypatch.setattr(resumption, "STORE_SECONDS", 0.1)
+    gate = Gate()
+    harbour = Harbour(gate)
+    peer, cursor = await began(harbour)
+    harbour.store.is_away = True
+    refused = await harbour.at(peer, 1).send("GET", headers={"last-event-id": cursor}).end()
+    (event,) = refused.said
+    assert refused.all_events[0].id == cursor
+    assert (refused.status, event["id"], event["error"]["message"]) == (200, "call", resumption.STORE_AWAY)
+    home = await harbour.at(peer, 0).listen(last_event_id=cursor)
     gate.opened.set()
     assert text(await home.end()) == "there"
-    harbour.store.is_away = False
-    again = await (await harbour.at(peer, 1).listen(last_event_id=first.id)).end()
-    assert text(again) == "there"
     await harbour.close()
 
 

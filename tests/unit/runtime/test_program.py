@@ -158,19 +158,26 @@ def test_a_task_that_failed_is_reported(caplog):
 
 
 @SIGNALS
-def test_a_program_that_takes_its_time_without_blocking_the_loop_is_not_interrupted(number, insistence):
-    ended = []
+def test_a_program_that_takes_its_time_without_blocking_the_loop_is_not_interrupted(number, insistence, monkeypatch):
+    ended, turns, pause = [], [], time.sleep
+
+    def turned(grace):
+        turns.append(grace)
+        pause(0.01)
+
+    # The thread that watches the loop sleeps for a grace after each turn that it saw.
+    monkeypatch.setattr(time, "sleep", turned)
 
     async def program():
         signal.raise_signal(number)
         try:
             await asyncio.sleep(DEADLINE)
         finally:
-            for _ in range(40):
+            while len(turns) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             ended.append(True)
 
-    run(program(), grace=0.1)
+    run(program(), grace=DEADLINE)
     assert ended == [True]
     insistence[0].join(DEADLINE)
     assert not insistence[0].is_alive()

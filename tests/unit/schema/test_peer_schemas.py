@@ -45,9 +45,9 @@ BOMBS = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a_schema_that_takes_for_ever_is_known_at_once(kind):
-    began = time.monotonic()
+    began = time.process_time()
     assert not PeerSchema(BOMBS[kind][0], None).is_within_bound(BOMBS[kind][1])
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 TREE = {"properties": {"left": {"$ref": "#"}, "right": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}

@@ -1,10 +1,12 @@
 """The skills of a server, with their files: from folders, from objects, and from functions.
 
-A `SkillFolder` is looked at again at each list. A file whose modification time and size are the same keeps its digest;
-any other file is read and hashed anew. A skill that breaks a rule is refused as a whole; the refusal names the path.
+A `SkillFolder` is looked at again at each list. A file keeps its digest if its size, its number and the times of its
+last changes are the same; any other file is read and hashed anew. The modification time alone does not do, because
+programs that copy and unpack files set it. A skill that breaks a rule is refused as a whole; the refusal names the
+path.
 
 A symbolic link to a file of the same skill is served as that file. Any other link is refused, because it could lead to
-a file that the author did not mean to publish.
+a file that the author did not mean to publish. A link to a folder is refused too, also beside the skills.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ class ServedFile(Struct, frozen=True):
     digest: str
     data: bytes | None = None
     path: str = ""
-    stamp: tuple[int, int, int] = (0, 0, 0)
-    """The modification time, the size and the number of the file on disk."""
+    stamp: tuple[int, ...] = ()
+    """The times of the last changes, the size and the number of the file on disk."""
 
 
 class ServedSkill(Struct, frozen=True):
@@ -192,6 +194,9 @@ class SkillFolder:
             if "" not in skills:
                 yield DefinitionError(f"{self._path} is no skill: it has no {DOCUMENT}")
             return
+        for path in (path for path, is_folder in tree if not is_folder and (self._path / path).is_dir()):
+            if not any(path.startswith(f"{one}/") for one in skills):
+                yield DefinitionError(f"{self._path / path} is a link to a folder: copy the folder instead")
         if "" in skills:
             yield DefinitionError(f"{self._path} is a skill itself: register it with server.add_skill")
         if not skills:
@@ -230,7 +235,8 @@ class SkillFolder:
         return facts
 
     def _file(self, path: str, facts: os.stat_result) -> ServedFile:
-        stamp, known = (facts.st_mtime_ns, facts.st_size, facts.st_ino), self._files.get(path)
+        stamp = facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size, facts.st_ino
+        known = self._files.get(path)
         if known is None or known.stamp != stamp:
             data = (self._path / path).read_bytes()
             known = self._files[path] = ServedFile(len(data), digest_of(data), path=str(self._path / path), stamp=stamp)

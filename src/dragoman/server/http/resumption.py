@@ -16,8 +16,11 @@ the owner still has their events in memory if a client resumes them elsewhere.
 If the owner does not reply, the log may still have the last event. If it has not, the client receives an error: the
 request may have run, and nobody knows its result.
 
+While the store is away, the client waits for `STORE_SECONDS`, and then receives such an error.
+
 Rejected: events in the messages between processes. They would queue without a bound for a client that reads slowly, and
-a process that is gone could not send them.
+a process that is gone could not send them. Rejected: the status 503 while the store is away. Official clients give up a
+stream after two such statuses, about three seconds, and one of them then lets its request wait without a word.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -42,18 +45,24 @@ from dragoman.transports.http.exchange import Exchange
 if TYPE_CHECKING:
     from dragoman.server.http.streams import EventStream
 
+T = TypeVar("T")
 WRITE_SECONDS = 0.1
 """The seconds after which events that a client reads are written to the log."""
 CHECK_SECONDS = 3.0
 """The seconds between two checks that the owner of a followed stream is alive."""
 REPLAY_SECONDS = 2.0
 """The seconds that a process waits for the last events of a standalone stream of another process."""
+STORE_SECONDS = 10.0
+"""The seconds that a client which resumes a stream waits for a store that is away."""
+STORE_PAUSE = 0.25
+"""The seconds between two attempts to use a store that is away."""
 CLOSE_SECONDS = 1.0
 """The seconds that the last events have to reach the log when the owner ends."""
 MAX_ID_CHARACTERS = 256
 """The name of a stream has no request id if the encoded id is longer than this."""
 OWNER_LOST = "The process that served this request is gone; the request may have run"
 NOT_KEPT = "The events of this request are not kept any more; the request may have run"
+STORE_AWAY = "The events of this request cannot be read while the store is away; the request may have run"
 NOT_PASSED_ON = "The events of this request cannot be read here; the request may have run"
 _NAME = re.compile(r"([0-9A-Za-z]+)-[0-9]+(?:\.([0-9A-Za-z_-]*))?")
 
@@ -203,8 +212,10 @@ class FollowedStream:
         *,
         ask: AskOwner,
         refuse: Callable[[str], bytes],
+        on_failure: Callable[[Exception], None],
     ) -> None:
         self._refuse = refuse
+        self._on_failure = on_failure
         self._log = log
         self._sequence = sequence
         self._ask = ask
@@ -227,54 +238,56 @@ class FollowedStream:
         self._grew.set()
 
     async def serve(self, exchange: Exchange) -> None:
-        """Send the events of the stream of a request to a client, to the last one or to an error.
-
-        Raises:
-            StoreUnavailable: the store cannot be reached, and nothing was sent.
-        """
-        owner = await self._asked(exchange)
-        events = await self._read()
+        """Send the events of the stream of a request to a client, to the last one or to an error."""
         try:
-            await exchange.stream(events, last=self._is_complete)
-            while not (self._is_complete or self.is_over):
-                if owner is None or not owner.is_known:
-                    await self._send_error(exchange, OWNER_LOST if owner is None else NOT_KEPT)
-                elif owner.is_taken or (owner.is_finished and self._sequence >= owner.sequence):
-                    self.release()
-                elif await self._has_grown(CHECK_SECONDS):
-                    await exchange.stream(await self._read(), last=self._is_complete)
-                else:
-                    due, owner = owner.sequence, await self._ask(is_check=True)
-                    await exchange.stream(await self._read(), last=self._is_complete)
-                    has_stream = owner is not None and owner.is_known and not owner.is_taken
-                    if has_stream and self._sequence < due:
-                        await self._send_error(exchange, NOT_PASSED_ON)
+            await self._follow(exchange)
         except StoreUnavailable:
-            pass  # the client comes back, and then learns from the status that the store is away
+            if not self.is_over:
+                await exchange.stream(sse.encode(self._refuse(STORE_AWAY)), last=True)
         finally:
             exchange.on_gone = exchange.on_ending = None
         await exchange.stream(b"", last=True)
 
+    async def _follow(self, exchange: Exchange) -> None:
+        owner = await self._asked(exchange)
+        await exchange.stream(await self._read(), last=self._is_complete)
+        while not (self._is_complete or self.is_over):
+            if owner is None or not owner.is_known:
+                await self._send_error(exchange, OWNER_LOST if owner is None else NOT_KEPT)
+            elif owner.is_taken or (owner.is_finished and self._sequence >= owner.sequence):
+                self.release()
+            elif await self._has_grown(CHECK_SECONDS):
+                await exchange.stream(await self._read(), last=self._is_complete)
+            else:
+                due, owner = owner.sequence, await self._patiently(lambda: self._ask(is_check=True))
+                await exchange.stream(await self._read(), last=self._is_complete)
+                has_stream = owner is not None and owner.is_known and not owner.is_taken
+                if has_stream and self._sequence < due:
+                    await self._send_error(exchange, NOT_PASSED_ON)
+
     async def replay(self, exchange: Exchange) -> None:
         """Send the events of a standalone stream that the client missed; more of them do not follow.
 
-        Raises:
-            StoreUnavailable: the store cannot be reached, and nothing was sent.
+        If the store stays away, the following ends: the client comes back later.
         """
-        owner = await self._asked(exchange)
-        events = await self._read()
-        newest = 0 if owner is None else owner.sequence
-        if self._sequence < newest and await self._has_grown(REPLAY_SECONDS):
-            with suppress(StoreUnavailable):
+        try:
+            owner = await self._asked(exchange)
+            events = await self._read()
+            newest = 0 if owner is None else owner.sequence
+            if self._sequence < newest and await self._has_grown(REPLAY_SECONDS):
                 events += await self._read()
-        await exchange.stream(events)
+        except StoreUnavailable:
+            self.release()
+        else:
+            await exchange.stream(events)
 
     async def _asked(self, exchange: Exchange) -> StreamState | None:
         """Ask the owner for the stream; stop asking when the client is gone, or this process or the session ends."""
         exchange.on_gone = exchange.on_ending = self.release
         if exchange.gone:  # `on_gone` is called only once, and that was before this call
             self.release()
-        asking, over = asyncio.ensure_future(self._ask(is_check=False)), asyncio.ensure_future(self._over.wait())
+        asking = asyncio.ensure_future(self._patiently(lambda: self._ask(is_check=False)))
+        over = asyncio.ensure_future(self._over.wait())
         try:
             await asyncio.wait([asking, over], return_when=asyncio.FIRST_COMPLETED)
             return asking.result() if asking.done() else None
@@ -282,9 +295,26 @@ class FollowedStream:
             asking.cancel()
             over.cancel()
 
+    async def _patiently(self, use: Callable[[], Awaitable[T]]) -> T:
+        """Use the store, and try again for a while if it is away.
+
+        Raises:
+            StoreUnavailable: the store stays away, or the following has ended.
+        """
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + STORE_SECONDS
+        while True:
+            try:
+                return await use()
+            except StoreUnavailable as error:
+                self._on_failure(error)
+                if self.is_over or loop.time() >= ends_at:
+                    raise
+            await asyncio.sleep(STORE_PAUSE)
+
     async def _send_error(self, exchange: Exchange, reason: str) -> None:
         """Answer the request with an error, because no more events come, unless the client has the last event."""
-        newest = await self._log.after(max(0, self._sequence - 1))
+        newest = await self._patiently(lambda: self._log.after(max(0, self._sequence - 1)))
         self._is_complete = True
         if not any(_decoder.decode(data).is_complete for _, data in newest):
             await exchange.stream(sse.encode(self._refuse(reason)), last=True)
@@ -302,7 +332,7 @@ class FollowedStream:
         """Return the events that the client has not received."""
         self._grew.clear()
         found: list[bytes] = []
-        for _, data in await self._log.after(self._sequence):
+        for _, data in await self._patiently(lambda: self._log.after(self._sequence)):
             record = _decoder.decode(data)
             found += record.events[max(0, self._sequence + 1 - record.first) :]
             self._sequence = record.first + len(record.events) - 1

@@ -29,10 +29,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, StoreUnavailable, TransportError
-from dragoman.protocol import eras, jsonrpc
+from dragoman.errors import InternalError, TransportError
+from dragoman.protocol import eras, jsonrpc, sse
 from dragoman.protocol.peer import Answered, Event, Peer, RequestCancelled, Unmatched
-from dragoman.protocol.sse import EventId
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
@@ -40,7 +39,7 @@ from dragoman.server.dispatch.runner import refusal
 from dragoman.server.http.channels import SessionChannel
 from dragoman.server.http.refusal import HttpRefusal
 from dragoman.server.http.resumption import FollowedStream, StreamLog, StreamName
-from dragoman.server.http.streams import EventStream, Retention, SessionStreams
+from dragoman.server.http.streams import RETRY_MILLISECONDS, EventStream, Retention, SessionStreams
 from dragoman.server.http.workers import (
     ClientMessageReceived,
     SessionStateChanged,
@@ -179,12 +178,12 @@ class HttpSession:
         """Serve the standalone stream, or the stream that a client resumes after an event.
 
         Raises:
-            HttpRefusal: the event is not one of a stream, or the stream is another process's and the store is away.
+            HttpRefusal: the event is not one of a stream.
         """
         if last_event_id is None:
             await self._serve_own(exchange, self.open_standalone(), None)
             return
-        event = EventId.decode(last_event_id)
+        event = sse.EventId.decode(last_event_id)
         stream = None if event is None else self._streams.get(event.stream)
         name = None if event is None else StreamName.decode(event.stream)
         if event is not None and stream is not None:
@@ -193,12 +192,9 @@ class HttpSession:
             # The status is not 404, because the client would conclude that its session has ended.
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The stream of this Last-Event-ID is not kept here")
         else:
-            try:
-                await self._serve_followed(exchange, name, event)
-            except StoreUnavailable as error:
-                self._workers.warn(error)
-                reason = "The stream began in another process, and the store is away; try again later"
-                raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, InternalError(reason)) from None
+            if self.peer.version.primes_streams:
+                exchange.opening = lambda: sse.priming_event(last_event_id, RETRY_MILLISECONDS)
+            await self._serve_followed(exchange, name, event)
 
     async def _serve_own(
         self, exchange: Exchange, stream: EventStream, after: int | None, opening: bytes = b""
@@ -211,7 +207,7 @@ class HttpSession:
         await released
         await exchange.stream(b"", last=True)
 
-    async def _serve_followed(self, exchange: Exchange, name: StreamName, event: EventId) -> None:
+    async def _serve_followed(self, exchange: Exchange, name: StreamName, event: sse.EventId) -> None:
         reader, stream = next(self._readers), event.stream
 
         async def ask(*, is_check: bool) -> StreamState | None:
@@ -226,6 +222,7 @@ class HttpSession:
             event.sequence,
             ask=ask,
             refuse=lambda reason: refusal(self._server, InternalError(reason), name.request_id),
+            on_failure=self._workers.warn,
         )
         try:
             if not name.is_standalone:

@@ -159,7 +159,7 @@ class EventStream:
             self.detach()
         self._written = self.sequence if after is None else min(after, self.sequence)
         self._sequence_at_start = self._written
-        if self.sends_priming_event and after is None:
+        if self.sends_priming_event:
             exchange.opening = self.priming_event
         if self.shared is not None:
             self.shared.follower = None
@@ -171,7 +171,10 @@ class EventStream:
             self.detach()
 
     def priming_event(self) -> bytes:
-        """Return the first event of a response; its id lets a client resume the stream before the first message."""
+        """Return the first event of a response; its id lets a client resume the stream before the first message.
+
+        A client that resumes a stream receives its own cursor: some clients forget it when they open a stream.
+        """
         return sse.priming_event(f"{self.name}-{self._sequence_at_start}", RETRY_MILLISECONDS)
 
     def detach(self) -> None:

@@ -218,7 +218,12 @@ class HttpClient:
             ConnectError: there was no connection.
             TransportError: the connection broke.
         """
+        # A server ends a stream mostly when it shuts down. If a later request used the connection, the server could
+        # close it at that moment, and nobody could tell whether the request was served.
+        headers = CIMultiDict(headers, Connection="close")
         response = await self.send("GET", headers, idle=LISTEN_SECONDS)
+        if response.connection is not None and response.connection.protocol is not None:
+            response.connection.protocol.force_close()
         try:
             if not is_stream(response):
                 return HttpResponse(response.status, response.headers, await self._read_refusal(response))

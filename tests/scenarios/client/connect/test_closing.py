@@ -4,6 +4,7 @@ import asyncio
 import gc
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -259,9 +260,14 @@ def test_a_client_whose_loop_has_ended_is_used_and_closed_in_the_next(target):
 @EVERYWHERE
 async def test_a_client_that_was_dropped_is_closed(target):
     before = asyncio.all_tasks()
-    await connected(target).call_tool("add", {"a": 1, "b": 2})
+    client = connected(target)
+    await client.call_tool("add", {"a": 1, "b": 2})
+    dropped = weakref.ref(client)
+    del client
     async with asyncio.timeout(DEADLINE):
-        while asyncio.all_tasks() - before:
+        while dropped() is not None:  # a collection is slow in a process with many tests, so there are few
+            await asyncio.sleep(0)
             gc.collect()
+        while asyncio.all_tasks() - before:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     assert asyncio.all_tasks() == before

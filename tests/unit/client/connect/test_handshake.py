@@ -300,7 +300,8 @@ async def test_an_endpoint_that_is_known_to_want_a_handshake_is_not_probed():
 async def test_all_steps_of_connecting_share_one_time():
     class Slow(Link):
         async def send(self, message):
-            await asyncio.sleep(0.2)
+            # The last step alone would be in time.
+            await asyncio.sleep(0.9 if OLDER in str(message) else 0.1)
             await super().send(message)
 
     def reluctant(link, message):
@@ -311,11 +312,9 @@ async def test_all_steps_of_connecting_share_one_time():
         return initialized(message)
 
     server = Server(reluctant)
-    server.link = lambda: Slow(server.seen, is_http=True, opens=lambda: asyncio.sleep(0.2))
-    began = asyncio.get_running_loop().time()
-    with pytest.raises(Timeout, match=r"did not answer initialize within 0\.5 seconds"):
-        await server.connector(key=None, timeout=0.5).connect()
-    assert asyncio.get_running_loop().time() - began < 1
+    server.link = lambda: Slow(server.seen, is_http=True, opens=lambda: asyncio.sleep(0.1))
+    with pytest.raises(Timeout, match="did not answer initialize within 1 second"):
+        await server.connector(key=None, timeout=1).connect()
 
 
 class Login(Link):

@@ -244,6 +244,16 @@ def link_to(target: str) -> Callable[[Path], None]:
     return make
 
 
+def linked(place: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        write(folder, "good")
+        write(folder.parent, "elsewhere/bad")
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).symlink_to(folder.parent / "elsewhere" / "bad")
+
+    return make
+
+
 def pipe(folder: Path) -> None:
     os.mkfifo(write(folder, "bad") / "pipe")
 
@@ -278,6 +288,8 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "a link out": (link_to("../../secret.md"), "/bad: bad/link.md is a link that leads out of the skill"),
     "a link to a folder": (link_to("sub"), "/bad: bad/link.md is neither a file nor a folder"),
     "a link to a folder outside": (link_to("/etc"), "/bad: bad/link.md is a link that leads out of the skill"),
+    "a skill that is a link": (linked("bad"), "/bad is a link to a folder: copy the folder instead"),
+    "a skill that is a link, further below": (linked("acme/bad"), "/acme/bad is a link to a folder"),
     "a broken link": (link_to("nowhere.md"), "/bad: .*nowhere|/bad: .*link.md"),
     "a pipe": (pipe, "/bad: bad/pipe is neither a file nor a folder"),
     "a name that is no text": (unnamed, "/bad: the name of the file .* is no text"),
@@ -304,6 +316,35 @@ def test_a_link_inside_a_skill_is_served_as_the_file(tmp_path: Path):
     server = Server()
     server.add_skills(tmp_path)
     assert read(server, "skill://pdf/b.md")["text"] == "a"
+
+
+@pytest.mark.covers("SKL-02")
+def test_a_file_that_changed_is_hashed_anew_although_its_modification_time_and_its_size_are_the_same(tmp_path: Path):
+    path = write(tmp_path, "pdf", files={"a.md": b"old"}) / "a.md"
+    server = Server()
+    server.add_skills(tmp_path)
+    before, known = entries(server)["pdf"], path.stat()
+    while path.stat().st_ctime_ns == known.st_ctime_ns:  # the clock of the file system has ticks
+        path.write_bytes(b"new")
+        os.utime(path, ns=(known.st_atime_ns, known.st_mtime_ns))
+    changed = path.stat()
+    assert (changed.st_mtime_ns, changed.st_size, changed.st_ino) == (known.st_mtime_ns, known.st_size, known.st_ino)
+    assert entries(server)["pdf"] != before
+
+
+@pytest.mark.covers("SKL-05")
+def test_a_skill_that_becomes_a_link_is_left_out_and_the_reason_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    write(tmp_path / "skills", "good")
+    place = write(tmp_path / "skills", "pdf")
+    server = Server()
+    server.add_skills(tmp_path / "skills")
+    assert list(entries(server)) == ["good", "pdf"]
+    place.rename(tmp_path / "pdf")
+    place.symlink_to(tmp_path / "pdf")
+    assert list(entries(server)) == ["good"]
+    assert "skills/pdf is a link to a folder: copy the folder instead" in caplog.text
 
 
 @pytest.mark.covers("SKL-05")

@@ -111,7 +111,8 @@ class Follower:
     def __init__(self, log: Log, after: int = 0, *owner: StreamState | None) -> None:
         self.owner = list(owner)
         self.asked: list[bool] = []
-        self.stream = FollowedStream(log, after, ask=self._ask, refuse=refused)
+        self.failures: list[Exception] = []
+        self.stream = FollowedStream(log, after, ask=self._ask, refuse=refused, on_failure=self.failures.append)
         self.reader = Reader()
         self.reader.on_ending = None
 
@@ -371,8 +372,35 @@ async def test_a_client_that_left_while_the_owner_was_asked_is_not_served():
     assert await follower.serve() == []
 
 
+@pytest.fixture
+def hasty(monkeypatch):
+    monkeypatch.setattr(resumption, "STORE_SECONDS", 0.02)
+    monkeypatch.setattr(resumption, "STORE_PAUSE", 0.01)
+
+
 @scenario
-async def test_a_store_that_is_away_is_told_before_anything_is_sent_and_ends_the_stream_afterwards():
+async def test_who_resumes_while_the_store_is_away_waits_until_it_is_back(monkeypatch):
+    monkeypatch.setattr(resumption, "STORE_PAUSE", 0.01)
+    owner = Owner()
+    owner.stream.add(b"1")
+    await owner.written()
+    owner.log.is_away = True
+    follower = Follower(owner.log, 0, ALIVE)
+    serving = asyncio.create_task(follower.serve())
+    await until(lambda: len(follower.failures) > 2)
+    owner.log.is_away = False
+    await until(lambda: follower.reader.parts)
+    owner.log.is_away = True
+    follower.stream.grow()
+    failed = len(follower.failures)
+    await until(lambda: len(follower.failures) > failed)
+    owner.log.is_away = False
+    owner.stream.add(b"2", last=True)
+    assert await serving == [1, 2]
+
+
+@scenario
+async def test_a_store_that_stays_away_ends_the_stream_with_an_error(hasty):
     owner = Owner()
     owner.stream.add(b"1")
     await owner.written()
@@ -381,9 +409,31 @@ async def test_a_store_that_is_away_is_told_before_anything_is_sent_and_ends_the
     await until(lambda: follower.reader.parts)
     owner.log.is_away = True
     follower.stream.grow()
-    assert await serving == [1]
-    with pytest.raises(StoreUnavailable):
-        await Follower(owner.log, 0, ALIVE).serve()
+    sent, error = await serving
+    assert (sent, error["error"]["message"]) == (1, resumption.STORE_AWAY)
+    (error,) = await Follower(owner.log, 0, ALIVE).serve()
+    assert error["error"]["message"] == resumption.STORE_AWAY
+
+
+@scenario
+async def test_a_follower_that_waits_for_the_store_ends_with_its_client():
+    log = Log()
+    log.is_away = True
+    follower = Follower(log, 0, ALIVE)
+    serving = asyncio.create_task(follower.serve())
+    await until(lambda: follower.failures)
+    follower.reader.on_gone()
+    assert await serving == []
+
+
+@scenario
+async def test_a_client_whose_standalone_stream_cannot_be_read_comes_back_later(hasty):
+    log = Log()
+    log.is_away = True
+    follower = Follower(log, 0, ALIVE)
+    await asyncio.wait_for(follower.stream.replay(follower.reader), DEADLINE)
+    assert follower.stream.is_over
+    assert follower.reader.parts == []
 
 
 @scenario

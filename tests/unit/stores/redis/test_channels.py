@@ -10,8 +10,9 @@ from dragoman.errors import StoreUnavailable
 from dragoman.stores import Redis
 from dragoman.stores.redis.address import RedisAddress
 from dragoman.stores.redis.channels import RedisChannels
+from ports import free_port
 from redis_proxy import proxied
-from redis_server import RedisServer, free_port
+from redis_server import RedisServer
 from redis_store import fresh, until
 
 

@@ -12,8 +12,9 @@ from dragoman.stores import Redis
 from dragoman.stores.redis import connection as connections
 from dragoman.stores.redis.address import RedisAddress
 from dragoman.stores.redis.connection import connect
+from ports import free_port
 from redis_proxy import proxied
-from redis_server import RedisSentinel, RedisServer, free_port
+from redis_server import RedisSentinel, RedisServer
 from redis_store import fresh, until
 
 

@@ -9,8 +9,8 @@ from dragoman.errors import StoreUnavailable
 from dragoman.stores import Redis
 from dragoman.stores.contract import LOG_SECONDS
 from dragoman.stores.redis import log as logs
+from ports import free_port
 from redis_proxy import proxied
-from redis_server import free_port
 from redis_store import fresh
 
 

@@ -13,8 +13,9 @@ from dragoman.stores.redis.address import RedisAddress
 from dragoman.stores.redis.connection import RedisConnection
 from dragoman.stores.redis.pipeline import Pipeline
 from dragoman.stores.redis.scripts import Script
+from ports import free_port
 from redis_proxy import proxied
-from redis_server import RedisServer, free_port
+from redis_server import RedisServer
 from redis_store import fresh, until
 
 LIMIT = 0.3

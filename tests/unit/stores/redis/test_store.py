@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from dragoman.errors import StoreUnavailable
 from dragoman.stores import Redis
 from dragoman.testing import check_store
 from redis_server import RedisServer
-from redis_store import fresh
+from redis_store import fresh, use_everything
 
 
 async def test_redis_keeps_the_contract_of_stores(redis_server):
@@ -29,7 +30,7 @@ def test_redis_serves_the_loops_of_uvloop_too(redis_server):
     store = Redis(redis_server.url)
 
     async def use() -> None:
-        await redis_store.use_everything(store)
+        await use_everything(store)
         await store.close()
 
     uvloop.run(use())
@@ -140,7 +141,7 @@ async def test_a_user_with_few_rights_is_enough(tmp_path):
     with RedisServer(tmp_path) as server:
         assert redis_store.call(server, "ACL", "SETUSER", "shop", "on", ">secret", *RIGHTS.split()) == b"OK"
         store = Redis(server.url.replace("//", "//shop:secret@"), replicas=0)
-        await redis_store.use_everything(store)
+        await use_everything(store)
         await store.close()
 
 
@@ -164,3 +165,14 @@ async def test_a_socket_of_this_machine_and_another_database_are_used(tmp_path, 
         assert await other.state("names").get("key") is None
         for one in (store, other):
             await one.close()
+
+
+async def test_the_keys_of_one_command_share_a_hash_tag(redis_server):
+    store = Redis(redis_server.url)
+    await store.now()
+    with redis_server.monitored() as commands:
+        await use_everything(store)
+    await store.close()
+    tags = [set(re.findall(rb"dragoman:\{([^}]*)\}", command)) for command in commands]
+    assert any(tags)
+    assert all(len(tag) <= 1 for tag in tags)

@@ -1,7 +1,6 @@
 import asyncio
 import gzip
 import json
-import socket
 
 import aiohttp
 import pytest
@@ -10,6 +9,7 @@ from dragoman.errors import ConnectError, HttpError, TransportError
 from dragoman.runtime.network import Network
 from dragoman.transports.web import http
 from dragoman.transports.web.http import HttpClient
+from ports import free_port
 from scenarios.http_peer import scenario
 from scenarios.http_posts import ANSWER, HEADERS, Receiver, always, post
 from scenarios.raw_http import END, answering, chunk, event, reply, stream
@@ -202,8 +202,7 @@ async def test_redirects_in_circles_end():
 @pytest.mark.covers("CHT-17")
 @scenario
 async def test_where_nobody_listens_there_is_no_connection():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     client = HttpClient(f"http://user:secret@127.0.0.1:{port}/mcp?key=secret")
     await client.open()
     with pytest.raises(ConnectError, match=rf"127.0.0.1:{port}/mcp: .*is the server running") as caught:

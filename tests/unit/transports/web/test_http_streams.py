@@ -70,6 +70,28 @@ async def test_a_connection_is_used_again_when_its_stream_ends_after_the_answer(
 
 @pytest.mark.covers("CHT-19")
 @scenario
+async def test_the_connection_of_a_get_stream_is_used_for_nothing_else():
+    opened = asyncio.Event()
+
+    async def script(request, writer):
+        opened.clear()
+        writer.write(stream_head())
+        await writer.drain()
+        await asyncio.wait_for(opened.wait(), DEADLINE)
+        return END
+
+    async with answering(script) as server:
+        client = HttpClient(server.url)
+        await client.open()
+        for _ in range(3):
+            await client.listen(HEADERS, Receiver(), opened=opened.set, decoder=EventDecoder(2**20))
+        await client.close()
+    assert [request.headers["connection"] for request in server.requests] == ["close"] * 3
+    assert server.connections == 3
+
+
+@pytest.mark.covers("CHT-19")
+@scenario
 async def test_a_connection_whose_stream_does_not_end_is_closed_soon(monkeypatch):
     monkeypatch.setattr(http, "LINGER_SECONDS", 0.02)
     closed = asyncio.Event()
