@@ -26,7 +26,7 @@ from typing import Any
 from dragoman import AsyncClient
 from dragoman.errors import ConnectError
 from faults.http.termination_server import RUNS
-from scenarios.http_crew import until
+from scenarios.http_crew import unannounced, until
 
 DEADLINE = 30.0
 NEWEST, STATELESS = "2025-11-25", "2026-07-28"
@@ -232,7 +232,7 @@ class Terminated:
     @property
     def stderr(self) -> str:
         """What the processes wrote, without the notes that a worker was replaced after it ended as it was told to."""
-        lines = (self.folder / "stderr").read_text(encoding="utf-8").splitlines()
+        lines = unannounced((self.folder / "stderr").read_text(encoding="utf-8")).splitlines()
         return "\n".join(line for line in lines if not line.endswith("ended with code 0; another takes its place"))
 
     def workers(self) -> list[int]:
