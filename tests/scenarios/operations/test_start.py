@@ -14,8 +14,9 @@ import pytest
 
 from dragoman import AsyncClient, Server
 from dragoman.errors import DefinitionError
+from ports import free_port
 from scenarios.command_line import AtTerminal, dragoman, serving, words, written
-from scenarios.http_crew import DEADLINE, SERVER, Client, crew, free_port, until
+from scenarios.http_crew import DEADLINE, SERVER, Client, crew, until
 
 ONE = """
     from dragoman import Server
