@@ -71,6 +71,8 @@ class _Uvicorn(uvicorn.Server):
         super().__init__(config)
         self._app = app
         self._announce = announce
+        self.drains_while_listening = False
+        """Whether the shutdown has begun and the server still listens; event streams end then too."""
         self._is_ending = False
         self._parent = parent
         """The process that supervises this one, if any."""
@@ -89,6 +91,7 @@ class _Uvicorn(uvicorn.Server):
         deadline = loop.time() + GRACE_SECONDS
         self._app.served.is_draining = True
         if self._app.served.listens_while_draining:
+            self.drains_while_listening = True
             await self._wait_for_connections(GRACE_SECONDS, set(self._connections()))
         for accepted in self._stop_listening(sockets or []):
             with suppress(OSError):

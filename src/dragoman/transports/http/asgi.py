@@ -198,6 +198,8 @@ class AsgiExchange(Exchange):
         server = getattr(getsignal(SIGTERM), "__self__", None)
         if getattr(server, "should_exit", False) is not True:
             return False
+        if getattr(server, "drains_while_listening", False):  # of `run_http`: every response closes its connection
+            return True
         return not any(listening.is_serving() for listening in getattr(server, "servers", ()))
 
     def _close_header(self) -> tuple[Header, ...]:
