@@ -98,6 +98,16 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
     _key_ring: KeyRing | None = None
     _notification_offer: eras.Offer | None = None
     """The offer that opens notifications of clients; None if no extension handles a notification."""
+    debug: bool
+    """Whether clients receive the text and the place of an exception; for development only."""
+    settings: ServerSettings
+    """The configuration of this server, merged over the defaults of the process."""
+    audit: Audit | None
+    """Where the server writes one record for each request."""
+    offer: eras.Offer
+    """The versions and methods that the server serves."""
+    _offer_inputs: tuple[Any, ...] = ()
+    """The inputs of the current offer; `_derive` makes a new offer only if they changed."""
     around_methods: frozenset[str] = frozenset()
     """The methods of requests that extensions surround, or that depend on who may see a definition."""
     _is_checked = False
@@ -138,19 +148,16 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         self.instructions = instructions
         self.server_context: Any = server_context
         self.debug = debug
-        """Whether clients receive the text and the place of an exception; for development only."""
         self._strict_arguments = strict_arguments
         self.limits = checked_limits(max_message_bytes)
         self._configuration = checked_configuration(configuration)
         self.settings = self._merged(self._configuration)
-        """The configuration of this server, merged over the defaults of the process."""
         Registration.__init__(self, Registry(self._require_servable, self._derive))
         Notifying.__init__(self)
         self._background: set[Any] = set()
         self._secret = secret
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
         self.audit = _audit_of(audit)
-        """Where the server writes one record for each request."""
         self._declaration = Declaration(capabilities)
         if lifespan is not None:
             self.lifespan(lifespan)
@@ -159,10 +166,6 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         self.cache_hints = checked_cache_hints(ttl_ms, cache_scope)
         self._require_pinned_version(self.settings)
         self._deriving = Lock()
-        self._offer_inputs: tuple[Any, ...] = ()
-        """The inputs of the current offer; `_derive` makes a new offer only if they changed."""
-        self.offer: eras.Offer
-        """The versions and methods that the server serves."""
         if self.installed is not None:
             self.installed.bind(self)
         self.registry.page_size = page_size
