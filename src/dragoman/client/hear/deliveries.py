@@ -199,9 +199,11 @@ class Deliveries:
         call = self._call_in_loop if is_async(queue.function) else self._call_in_thread
         began = time.monotonic()
         try:
-            while queue.calls:
+            while True:
+                queue.pass_markers()  # a request may have added its marker while this task let others run
+                if not queue.calls:
+                    break
                 await call(queue)
-                queue.pass_markers()
                 if time.monotonic() - began > YIELD_SECONDS:
                     await asyncio.sleep(0)
                     began = time.monotonic()

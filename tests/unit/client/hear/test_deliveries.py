@@ -387,3 +387,20 @@ def test_plain_handlers_of_a_blocking_client_run_outside_its_loop():
         client.call_tool("count", {"to": 1}, on_progress=lambda *_: threads.append(threading.current_thread().name))
     assert threads != ["dragoman portal"]
     assert len(threads) == 1
+
+
+@scenario
+async def test_a_request_that_waits_while_a_slow_callback_lets_others_run_harms_nothing(caplog):
+    deliveries, waiting, heard = Deliveries(), [], []
+
+    async def slow(number):
+        heard.append(number)
+        time.sleep(2 * module.YIELD_SECONDS)  # so long that other tasks run before the next call
+        waiting.append(asyncio.get_running_loop().create_task(deliveries.delivered()))
+
+    deliveries.put(slow, 1)
+    (queue,) = deliveries.queues.values()
+    await queue.task
+    await asyncio.gather(*waiting)
+    assert heard == [1]
+    assert not caplog.records
