@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 import time
+from contextvars import copy_context
 
 import pytest
 
@@ -391,12 +392,12 @@ def test_plain_handlers_of_a_blocking_client_run_outside_its_loop():
 
 @scenario
 async def test_a_request_that_waits_while_a_slow_callback_lets_others_run_harms_nothing(caplog):
-    deliveries, waiting, heard = Deliveries(), [], []
+    deliveries, waiting, heard, outside = Deliveries(), [], [], copy_context()
 
     async def slow(number):
         heard.append(number)
-        time.sleep(2 * module.YIELD_SECONDS)  # so long that other tasks run before the next call
-        waiting.append(asyncio.get_running_loop().create_task(deliveries.delivered()))
+        time.sleep(2 * module.YIELD_SECONDS)  # noqa: ASYNC251 - so long that other tasks run before the next call
+        waiting.append(asyncio.get_running_loop().create_task(deliveries.delivered(), context=outside))
 
     deliveries.put(slow, 1)
     (queue,) = deliveries.queues.values()
