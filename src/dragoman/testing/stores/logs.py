@@ -75,8 +75,9 @@ async def _log_bounds(probe: Probe) -> None:
 def _check_newest(numbers: list[int], last: int, at_most: int, at_least: int = KEPT_EVENTS) -> None:
     assert len(numbers) <= at_most, f"a log must drop its oldest events: {len(numbers)} of {last} are kept"
     assert len(numbers) >= at_least, f"a log must keep its newest events: {len(numbers)} of {last} are kept"
-    newest = list(range(last - len(numbers) + 1, last + 1))
-    assert numbers == newest, "a log must drop the oldest events, and no others"
+    # A variable, because pytest would explain the difference of two long lists for a minute.
+    are_newest = numbers == list(range(last - len(numbers) + 1, last + 1))
+    assert are_newest, "a log must drop the oldest events, and no others"
 
 
 LOG_CHECKS = (_log_order, _log_names, _log_bounds)
