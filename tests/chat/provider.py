@@ -160,7 +160,9 @@ class Provider:
         await response.write_eof()
 
 
-def pieces(text, size=4):
+def pieces(text):
+    """Return a text in small pieces, and a long text in about a thousand, because each piece costs a client much."""
+    size = max(4, len(text) // 1000)
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
