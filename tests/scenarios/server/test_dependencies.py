@@ -3,6 +3,8 @@
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 import textwrap
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -320,6 +322,62 @@ def test_a_task_in_another_process_has_the_lifespan_and_the_dependencies_of_that
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(DEADLINE) == 0
     assert (tmp_path / "left").read_text() == str(worker.pid)
+
+
+ENDED = """
+    import asyncio, sys
+    from typing import Annotated
+    from dragoman import Depends, Lifespan, Server
+
+    def say(text):
+        print(text, file=sys.stderr, flush=True)
+
+    async def opened():
+        yield "open"
+        say("the lifespan ends")
+
+    async def session(database: Annotated[str, Lifespan()]):
+        try:
+            yield database
+        finally:
+            await asyncio.sleep(0.05)
+            say("cleaned up")
+
+    server = Server("shop", lifespan=opened)
+
+    @server.tool(tags={"public"}, timeout=60)
+    async def wait(session: Annotated[str, Depends(session)]):
+        say("began")
+        await asyncio.Event().wait()
+"""
+
+
+@pytest.mark.covers("DEP-01")
+@pytest.mark.parametrize(
+    "run", ["server.run(include_tags='public')", "asyncio.run(server.run_async('stdio', handle_signals=True))"]
+)
+def test_a_signal_over_stdio_lets_requests_clean_up_before_the_lifespan_ends(tmp_path, run):
+    (tmp_path / "shop.py").write_text(f"{textwrap.dedent(ENDED)}\n{run}\n")
+    prefix = "io.modelcontextprotocol/"
+    meta = {f"{prefix}protocolVersion": STATELESS, f"{prefix}clientCapabilities": {}}
+    params = {"name": "wait", "arguments": {}, "_meta": meta}
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    with subprocess.Popen(
+        [sys.executable, "shop.py"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(f"{message}\n")
+        process.stdin.flush()
+        assert process.stderr.readline() == "began\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE) == 0
+        assert process.stderr.read().split("\n") == ["cleaned up", "the lifespan ends", ""]
 
 
 @pytest.mark.covers("DEP-02")
