@@ -208,6 +208,48 @@ async def test_on_a_connection_the_answer_is_sent_before_the_clean_up(visits, mo
     assert visits.happened == ["closed", "closed"]
 
 
+@pytest.mark.covers("DEP-08")
+@pytest.mark.parametrize("version", [NEWEST, STATELESS])
+@pytest.mark.parametrize("waits_in_a_task", [False, True])
+async def test_a_dependency_is_left_in_the_task_that_entered_it_also_within_middleware(
+    visits, version, waits_in_a_task
+):
+    tasks: list[Any] = []
+    may_close = asyncio.Event()
+
+    @visits.server.middleware
+    async def limit(ctx, call_next):
+        result = await (asyncio.create_task(call_next()) if waits_in_a_task else call_next())
+        visits.happened.append(ctx.method)
+        return result
+
+    async def scoped() -> AsyncIterator[str]:
+        tasks.append(asyncio.current_task())
+        yield "made"
+        await may_close.wait()
+        tasks.append(asyncio.current_task())
+
+    @visits.server.tool
+    async def say(text: Annotated[str, Depends(scoped)]) -> str:
+        return text
+
+    if waits_in_a_task:
+        may_close.set()
+    async with AsyncClient(visits.server, protocol_version=version) as client:
+        assert (await client.call_tool("say")).text == "made"
+        assert len(tasks) == (2 if waits_in_a_task else 1)  # plain middleware leaves the clean-up to the carrier
+        may_close.set()
+    app = visits.server.asgi()
+    peer = HttpPeer(app, version)
+    if version == NEWEST:
+        await peer.initialize()
+    assert (await peer.request("tools/call", {"name": "say", "arguments": {}})).json["result"]["content"]
+    await app.close()
+    assert tasks[0] is tasks[1] is not None
+    assert tasks[2] is tasks[3] is not None
+    assert "tools/call" in visits.happened
+
+
 @pytest.mark.covers("DEP-09")
 async def test_a_client_that_leaves_over_http_lets_the_dependencies_be_cleaned_up(visits):
     waits = asyncio.Event()
