@@ -389,6 +389,7 @@ class Registration:
         """
         from dragoman.server.dispatch.exposed import prompt_tools, resource_tools
 
+        tags = tags if isinstance(tags, str) else list(tags)  # a generator can be read only once, and each tool reads
         tools = [*(resource_tools(tags=tags) if resources else ()), *(prompt_tools(tags=tags) if prompts else ())]
         self.registry.extend(tools=tools)
 

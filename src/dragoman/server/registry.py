@@ -225,6 +225,7 @@ class Registry:
         for name in self.disabled:
             table = {key: one for key, one in list(getattr(self, name).items()) if is_selected(one)}
             setattr(chosen, name, table)
+            chosen.disabled[name] = {key: one for key, one in self.registered(name).items() if key not in table}
         for method, listing in self.listings.items():
             chosen.listings[method].page_size = listing.page_size
         return chosen

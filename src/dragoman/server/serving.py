@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -21,9 +21,11 @@ from dragoman.server.dispatch.tags import Tags, with_tags
 from dragoman.server.request.call import NO_CHANNEL, Session
 
 if TYPE_CHECKING:
+    from dragoman.server.duplex import DuplexConnection
     from dragoman.server.http.head import Guard
     from dragoman.server.request.http_request import Auth, SingleAuth
     from dragoman.server.server import Server
+    from dragoman.transports.contract import Sink
     from dragoman.transports.http.asgi import AsgiApp
     from dragoman.transports.http.exchange import ServedPath
 
@@ -75,6 +77,8 @@ _MINIMUMS = {"workers": 1, "port": 0, "max_sessions": 1, "max_event_bytes": 0, "
 _UNLIMITED = ("max_sessions", "max_subscriptions")
 """The options that may be None, which means no limit."""
 _MAX_PORT = 65_535
+STOP_SECONDS = 2.0
+"""The seconds that cancelled requests have to clean up before the server ends."""
 
 
 class FileLoading:
@@ -159,6 +163,7 @@ def _announce(server: Server, options: HttpOptions) -> Callable[[Any], None]:
 class SoleService:
     """A server that is all that an event loop serves: the end of serving closes its store, too.
 
+    The requests that were cancelled with their connection clean up first, because they may need the lifespan.
     `options` may have `include_tags` and `exclude_tags`. Over HTTP and in memory a loop may serve several clients and
     servers. The processes over HTTP close the store when they leave the bus.
     """
@@ -166,14 +171,26 @@ class SoleService:
     def __init__(self, server: Server, options: Mapping[str, Any]) -> None:
         self._server = server
         self._served = with_tags(server, options.get("include_tags"), options.get("exclude_tags"))
-        self.connect = self._served.connect
+        self._connections: list[DuplexConnection] = []
+
+    def connect(self, sink: Sink) -> DuplexConnection:
+        """Return a connection that sends to `sink`."""
+        connection = self._served.connect(sink)
+        self._connections.append(connection)
+        return connection
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Serve, and close the store afterwards, if the server used it."""
         try:
             async with self._served.serving():
-                yield
+                try:
+                    yield
+                finally:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(STOP_SECONDS):
+                            for connection in self._connections:
+                                await connection.drain()
         finally:
             if "store" in vars(self._server):  # a store that was never used needs no keys
                 await self._server.store.close()

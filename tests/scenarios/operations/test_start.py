@@ -193,6 +193,33 @@ def test_in_a_loop_of_ones_own_signals_end_the_server_if_it_is_asked_to(tmp_path
             stream.close()
 
 
+@pytest.mark.parametrize("tags", [None, "public"])
+async def test_run_async_can_be_cancelled_while_the_lifespan_begins(tags):
+    happened, began = [], asyncio.Event()
+
+    async def first():
+        happened.append("open")
+        try:
+            yield "first"
+        finally:
+            happened.append("closed")
+
+    async def endless():
+        began.set()
+        await asyncio.Event().wait()
+        yield "never"
+
+    server = Server("slow", lifespan=first)
+    server.lifespan(endless)
+    serving_task = asyncio.create_task(server.run_async("http", port=0, health=True, include_tags=tags))
+    async with asyncio.timeout(DEADLINE):
+        await began.wait()
+        serving_task.cancel()
+        await asyncio.wait([serving_task])
+    assert serving_task.cancelled()
+    assert happened == ["open", "closed"]
+
+
 async def test_run_async_refuses_what_it_cannot_do():
     with pytest.raises(DefinitionError, match="several workers"):
         await Server("a").run_async("http", workers=2)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 import textwrap
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -206,6 +208,48 @@ async def test_on_a_connection_the_answer_is_sent_before_the_clean_up(visits, mo
     assert visits.happened == ["closed", "closed"]
 
 
+@pytest.mark.covers("DEP-08")
+@pytest.mark.parametrize("version", [NEWEST, STATELESS])
+@pytest.mark.parametrize("waits_in_a_task", [False, True])
+async def test_a_dependency_is_left_in_the_task_that_entered_it_also_within_middleware(
+    visits, version, waits_in_a_task
+):
+    tasks: list[Any] = []
+    may_close = asyncio.Event()
+
+    @visits.server.middleware
+    async def limit(ctx, call_next):
+        result = await (asyncio.create_task(call_next()) if waits_in_a_task else call_next())
+        visits.happened.append(ctx.method)
+        return result
+
+    async def scoped() -> AsyncIterator[str]:
+        tasks.append(asyncio.current_task())
+        yield "made"
+        await may_close.wait()
+        tasks.append(asyncio.current_task())
+
+    @visits.server.tool
+    async def say(text: Annotated[str, Depends(scoped)]) -> str:
+        return text
+
+    if waits_in_a_task:
+        may_close.set()
+    async with AsyncClient(visits.server, protocol_version=version) as client:
+        assert (await client.call_tool("say")).text == "made"
+        assert len(tasks) == (2 if waits_in_a_task else 1)  # plain middleware leaves the clean-up to the carrier
+        may_close.set()
+    app = visits.server.asgi()
+    peer = HttpPeer(app, version)
+    if version == NEWEST:
+        await peer.initialize()
+    assert (await peer.request("tools/call", {"name": "say", "arguments": {}})).json["result"]["content"]
+    await app.close()
+    assert tasks[0] is tasks[1] is not None
+    assert tasks[2] is tasks[3] is not None
+    assert "tools/call" in visits.happened
+
+
 @pytest.mark.covers("DEP-09")
 async def test_a_client_that_leaves_over_http_lets_the_dependencies_be_cleaned_up(visits):
     waits = asyncio.Event()
@@ -320,6 +364,62 @@ def test_a_task_in_another_process_has_the_lifespan_and_the_dependencies_of_that
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(DEADLINE) == 0
     assert (tmp_path / "left").read_text() == str(worker.pid)
+
+
+ENDED = """
+    import asyncio, sys
+    from typing import Annotated
+    from dragoman import Depends, Lifespan, Server
+
+    def say(text):
+        print(text, file=sys.stderr, flush=True)
+
+    async def opened():
+        yield "open"
+        say("the lifespan ends")
+
+    async def session(database: Annotated[str, Lifespan()]):
+        try:
+            yield database
+        finally:
+            await asyncio.sleep(0.05)
+            say("cleaned up")
+
+    server = Server("shop", lifespan=opened)
+
+    @server.tool(tags={"public"}, timeout=60)
+    async def wait(session: Annotated[str, Depends(session)]):
+        say("began")
+        await asyncio.Event().wait()
+"""
+
+
+@pytest.mark.covers("DEP-01")
+@pytest.mark.parametrize(
+    "run", ["server.run(include_tags='public')", "asyncio.run(server.run_async('stdio', handle_signals=True))"]
+)
+def test_a_signal_over_stdio_lets_requests_clean_up_before_the_lifespan_ends(tmp_path, run):
+    (tmp_path / "shop.py").write_text(f"{textwrap.dedent(ENDED)}\n{run}\n")
+    prefix = "io.modelcontextprotocol/"
+    meta = {f"{prefix}protocolVersion": STATELESS, f"{prefix}clientCapabilities": {}}
+    params = {"name": "wait", "arguments": {}, "_meta": meta}
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    with subprocess.Popen(
+        [sys.executable, "shop.py"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(f"{message}\n")
+        process.stdin.flush()
+        assert process.stderr.readline() == "began\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE) == 0
+        assert process.stderr.read().split("\n") == ["cleaned up", "the lifespan ends", ""]
 
 
 @pytest.mark.covers("DEP-02")

@@ -179,8 +179,9 @@ class Definition(Generic[Parameters, Returned]):
 
     def _check_selection(self, source: str) -> None:
         """Check the options that decide who may see the definition."""
-        if isinstance(self.tags, str) or not all(isinstance(tag, str) for tag in self.tags):
-            raise DefinitionError(f'The tags of {source} must be several texts, such as {{"admin"}}, not {self.tags!r}')
+        given, self.tags = self.tags, list(self.tags)  # a generator can be read only once
+        if isinstance(given, str) or not all(isinstance(tag, str) for tag in self.tags):
+            raise DefinitionError(f'The tags of {source} must be several texts, such as {{"admin"}}, not {given!r}')
         self.tags = frozenset(self.tags)
         if self.visible is not None and not callable(self.visible):
             raise DefinitionError(f"visible of {source} must be a function of the Context, not {self.visible!r}")

@@ -115,10 +115,14 @@ async def _request(ctx: Context, method: str, params: types.Json) -> Any:
     )
     call = Call(request, outer.session, outer.channel, outer.server, outer.server_context, outer.loop)
     call.scopes, call.claims, call.headers, call.task = outer.scopes, outer.claims, outer.headers, outer.task
+    # A `def` in a thread learns of the cancellation only from its own call.
+    remove_callback = outer.on_cancel(lambda: call.mark_cancelled(outer.cancel_reason))
     try:
         result = await run_detached(call, seals=False)
     except RpcError as error:
         raise ToolError(error.message) from error
+    finally:
+        remove_callback()
     if isinstance(result, types.InputRequiredResult):
         raise ToolError(f"{method} asks the user a question, which this tool cannot do")
     return decoders[row.result].decode(result) if isinstance(result, Raw) else result

@@ -25,7 +25,7 @@ from dragoman.server.define.definition import Definition
 from dragoman.server.define.resources import resource_result
 from dragoman.server.dispatch.runner import sealed_page
 from dragoman.server.listing import paginate, read_cursor
-from dragoman.server.registry import AnyPrompt
+from dragoman.server.registry import AnyPrompt, AnyTemplate
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
 from dragoman.server.wire_objects import wire_object
@@ -202,13 +202,18 @@ def read_resource(server: Server, call: Call) -> Any:
 
 
 def _is_hidden(server: Server, call: Call, uri: str) -> bool:
-    """Tell whether every definition that serves a URI is hidden from the caller, and there is at least one."""
-    if not call.hidden:
+    """Tell whether every definition of a URI is hidden from the caller or not served, and there is at least one."""
+    registry = server.registry
+    disabled, templates = registry.disabled["resources"], registry.disabled["templates"]
+    if not (call.hidden or disabled or templates):
         return False
-    serving = [template for template in list(server.registry.templates.values()) if template.match(uri) is not None]
-    fixed = server.registry.resources.get(uri)
-    every: list[Any] = serving if fixed is None else [fixed, *serving]
-    return bool(every) and all(definition in call.hidden for definition in every)
+    if uri in _shown(registry.resources, call) or _has_match(_shown(registry.templates, call), uri):
+        return False
+    return uri in registry.resources or uri in disabled or _has_match(registry.templates | templates, uri)
+
+
+def _has_match(templates: dict[str, AnyTemplate], uri: str) -> bool:
+    return any(template.match(uri) is not None for template in list(templates.values()))
 
 
 async def _read_by_author(reading: Coroutine[Any, Any, Any], uri: str) -> Any:
@@ -273,7 +278,7 @@ async def listen(server: Server, call: Call) -> Any:
     honoured = honoured_filter(wanted, server.capabilities, fields)
     if server.installed is not None:
         honoured = await server.installed.honour(call, honoured)
-    if call.hidden and honoured.resource_subscriptions:
+    if honoured.resource_subscriptions:
         shown = [uri for uri in honoured.resource_subscriptions if not _is_hidden(server, call, uri)]
         honoured = msgspec.structs.replace(honoured, resource_subscriptions=shown)
     subscription = Subscription(call.request.id, honoured, fields)

@@ -128,7 +128,8 @@ class Lifecycle:
         scope = None if loop is None else self._scopes.get(loop)
         if scope is None and self.lifespans:
             raise DragomanError(
-                "The lifespan of the server has not begun: connect within `async with server.serving()`"
+                "The lifespan of the server has not begun: connect within `async with server.serving()`."
+                " Or it has failed meanwhile, which was reported"
             )
         return {} if scope is None else scope.values
 
@@ -221,10 +222,12 @@ class _Scope:
             self._kept_by.kept.discard(self)
 
     async def stop(self) -> None:
-        """Let the managers end, and wait; a manager that takes too long is cancelled."""
+        """Let the managers end, and wait; a manager that takes too long, or has not begun yet, is cancelled."""
         import asyncio
 
         self.leave.set()
+        if not self.entered.done():
+            self.task.cancel()
         await asyncio.wait([self.task], timeout=LEAVE_SECONDS)
         if not self.task.done():
             import logging

@@ -122,7 +122,10 @@ async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> 
         try:
             served = await inner(ctx)
         finally:
-            call.handler_task = outer
+            own, call.handler_task = call.handler_task, outer
+            # A dependency may hold a task group, which must be left in the task that entered it.
+            if call.dependencies is not None and own is not (outer or call.task):
+                await call.clean_up()
         return served
 
     try:

@@ -42,8 +42,9 @@ def with_tags(server: Server, include_tags: Tags, exclude_tags: Tags) -> Server:
 def _checked(option: str, tags: Tags) -> frozenset[str] | None:
     if tags is None:
         return None
-    several: Any = [tags] if isinstance(tags, str) else tags
-    if not isinstance(several, Iterable) or not all(isinstance(tag, str) for tag in several):
+    given: Any = [tags] if isinstance(tags, str) else tags
+    several = list(given) if isinstance(given, Iterable) else [given]  # a generator can be read only once
+    if not all(isinstance(tag, str) for tag in several):
         raise DefinitionError(f'{option} must be a tag or several, such as {{"public"}}, not {tags!r}')
     return frozenset(several)
 

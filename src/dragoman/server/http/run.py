@@ -24,6 +24,7 @@ import uvicorn
 
 from dragoman.errors import DefinitionError, DragomanError
 from dragoman.runtime.program import end_tasks
+from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.http.asgi import AsgiApp
 
 if TYPE_CHECKING:
@@ -228,7 +229,11 @@ async def serve_http(app: AsgiApp, *, host: str, port: int, announce: Announce |
             await asyncio.shield(task)
         except asyncio.CancelledError:
             server.should_exit = True
-            await task
+            if not server.started:  # nothing is served yet, and the lifespan may take long to begin
+                await cancel_and_wait(task)
+                await app.close(0)
+            else:
+                await task
             raise
 
 

@@ -159,7 +159,7 @@ class Asking:
             DragomanError: the protocol allows no questions in this method, or the run has ended.
         """
         method = self._call.request.method
-        if self._call.cancelled:
+        if self._call.is_handler_cancelled:
             raise Cancelled("The client cancelled the request")
         if self.replays and not method.input_required:
             raise DragomanError(f"A handler of {method.name} cannot ask the client")
@@ -237,7 +237,7 @@ class Asking:
 
     def _stop(self) -> None:
         task = self._call.handler_task or self._call.task
-        if task is not None and not self.is_stopping and not self._call.cancelled and not self._over:
+        if task is not None and not self.is_stopping and not self._call.is_handler_cancelled and not self._over:
             self._stopping = task
             task.cancel()
 
@@ -290,7 +290,7 @@ class Asking:
             RunEnded: the extension ends the run, and the handler is blocking.
             Cancelled: the request was cancelled.
         """
-        if self._call.cancelled:
+        if self._call.is_handler_cancelled:
             raise Cancelled("The client cancelled the request")
         offered = self._call.offered_task
         if self.answer is None and offered is not None and offered.begin is not None:

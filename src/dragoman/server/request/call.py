@@ -227,6 +227,8 @@ class Call(Struct, eq=False):
     failure_label: str | None = None
     """The label that hooks receive for a result with `isError`."""
     cancelled: bool = False
+    is_late: bool = False
+    """Whether the handler was cancelled because its time is over; the request itself goes on, and has a response."""
     cancel_reason: str | None = None
     """The reason that the client gave for the cancellation, if any."""
     cancel_callbacks: list[Callable[[], Any]] | None = None
@@ -295,6 +297,19 @@ class Call(Struct, eq=False):
     def mark_cancelled(self, reason: str | None = None) -> None:
         """Tell the handler, and the callbacks of the request, that the request is cancelled."""
         self.cancelled = True
+        self._tell(reason)
+
+    def mark_late(self, reason: str) -> None:
+        """Tell the handler, and the callbacks of the request, that the time of the handler is over."""
+        self.is_late = True
+        self._tell(reason)
+
+    @property
+    def is_handler_cancelled(self) -> bool:
+        """Whether the handler should end: the request was cancelled, or the time of the handler is over."""
+        return self.cancelled or self.is_late
+
+    def _tell(self, reason: str | None) -> None:
         self.cancel_reason = self.cancel_reason if reason is None else reason
         while self.cancel_callbacks:
             self._call_back(self.cancel_callbacks.pop(0))
@@ -318,7 +333,7 @@ class Call(Struct, eq=False):
         callbacks = self.cancel_callbacks
         callbacks.append(callback)
         # Another thread may cancel the request now. The thread that removes the callback from the list calls it.
-        if self.cancelled:
+        if self.is_handler_cancelled:
             with suppress(ValueError):
                 callbacks.remove(callback)
                 self._call_back(callback)  # `_call_back` raises nothing

@@ -155,8 +155,11 @@ class RequestFacts:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the request was cancelled: by the client, or because the server or the session ends."""
-        return self._call.cancelled
+        """Whether the request was cancelled: by the client, or because the server or the session ends.
+
+        This is also so if the `timeout` of the tool is over.
+        """
+        return self._call.is_handler_cancelled
 
     @property
     def cancel_reason(self) -> str | None:
@@ -187,7 +190,7 @@ class RequestFacts:
         Raises:
             Cancelled: the request was cancelled.
         """
-        if self._call.cancelled:
+        if self._call.is_handler_cancelled:
             raise Cancelled(f"The client cancelled request {self.request_id!r}")
 
     @property
@@ -224,7 +227,7 @@ class RequestFacts:
 
     def _send_progress(self, progress: float, total: float | None, message: str | None) -> bool:
         call, token = self._call, self._call.request.progress_token
-        if token is None or call.ended or call.cancelled:
+        if token is None or call.ended or call.is_handler_cancelled:
             return False
         # MUST: progress strictly increases. JSON has only finite numbers.
         if not isfinite(progress) or (call.progress is not None and progress <= call.progress):
@@ -238,7 +241,7 @@ class RequestFacts:
     def _send_log(self, level: types.LoggingLevel, data: object, logger: str | None) -> bool:
         call, caller = self._call, self._call.request.caller
         threshold = caller.log_level if caller.version.stateless else call.session.log_level
-        if call.ended or call.cancelled or not wants_log(call.server, level, threshold):
+        if call.ended or call.is_handler_cancelled or not wants_log(call.server, level, threshold):
             return False
         params = types.LoggingMessageNotificationParams(level, data, logger)
         call.channel.notify("notifications/message", params)

@@ -4,7 +4,7 @@ A limit has these states:
 
     counting   the handler runs, and a timer is set to the end of its time
     paused     a question waits for the client; this time does not count
-    over       the time is used up: the call is cancelled, for the context and for the task that serves the call
+    over       the time is used up: the context says so, and the task that runs the handler is cancelled
     stopped    the run has ended
 
 A handler that asks may run several times for one request or task. The recording carries the time that earlier runs
@@ -34,15 +34,16 @@ class TimeLimit:
     """The time that the handler of one call has left."""
 
     def __init__(self, call: Call, seconds: float, reason: str) -> None:
-        assert call.task is not None
+        task = call.handler_task or call.task
+        assert task is not None
         self.is_over = False
         self.used = 0.0
         """The seconds that counted until the last pause."""
         self._call = call
         self._seconds = seconds
         self._reason = reason
-        self._task = call.task
-        self._loop = call.task.get_loop()
+        self._task = task
+        self._loop = task.get_loop()
         self._questions = 0
         self._timer: asyncio.TimerHandle | None = None
         self._count()
@@ -73,8 +74,14 @@ class TimeLimit:
         self.stop()
         if not self._call.cancelled:
             self.is_over = True
-            self._call.mark_cancelled(self._reason)
+            self._call.mark_late(self._reason)
             self._task.cancel()
+
+    def end(self) -> None:
+        """Count no further, and withdraw the cancellation of a late handler: its request goes on."""
+        self.stop()
+        if self.is_over:
+            self._task.uncancel()
 
 
 async def within_limit(call: Call, work: Coroutine[Any, Any, Any], seconds: float, tool: str) -> Any:
@@ -88,6 +95,8 @@ async def within_limit(call: Call, work: Coroutine[Any, Any, Any], seconds: floa
     has_state = getattr(call.request.params, "request_state", None) is not None
     before = asking_of(call).recording.seconds if has_state or call.asking is not None else 0.0
     reason = f"The tool {tool!r} took longer than {seconds:g} seconds; it may have done a part of its work"
+    if call.is_late:  # a middleware runs the tool again
+        call.is_late, call.cancel_reason = False, None
     limit = call.time_limit = TimeLimit(call, seconds - before, reason)
     value: Any = None
     try:
@@ -99,9 +108,7 @@ async def within_limit(call: Call, work: Coroutine[Any, Any, Any], seconds: floa
         raise _overdue(call, reason) from error
     finally:
         call.time_limit = None
-        limit.stop()
-        if limit.is_over and call.task is not None:
-            call.task.uncancel()
+        limit.end()
         if call.asking is not None or isinstance(value, InputRequired):
             asking_of(call).recording.seconds = before + limit.used
 

@@ -41,6 +41,8 @@ def announced_facts(server: Server, options: HttpOptions, address: Any) -> dict[
     facts["workers"] = str(options.get("workers", 1))
     auth = options.get("auth")
     facts["auth"] = "none" if auth is None else getattr(auth, "__name__", type(auth).__name__)
+    if isinstance(auth, list | tuple):
+        facts["auth"] = f"{len(auth)} issuers"
     if auth is None and not is_loopback(str(address[0])):
         facts["auth"] = "none: everybody who reaches the address may call"
     if options.get("health"):

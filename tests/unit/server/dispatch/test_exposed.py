@@ -1,10 +1,12 @@
 """Resources and prompts as tools, for hosts that know only tools."""
 
+import asyncio
+import threading
 from base64 import b64encode
 
 import pytest
 
-from dragoman import AsyncClient, Context, Server, ToolError, types
+from dragoman import AsyncClient, BlockingContext, Context, Server, ToolError, types
 from dragoman.auth import Identity
 from dragoman.errors import ToolNotUnique
 from scenarios.http_peer import STATELESS, HttpPeer
@@ -145,3 +147,24 @@ async def test_a_question_of_a_resource_reaches_the_user_where_the_era_allows(ve
         failed = await client.call_tool("read_resource", {"uri": "a://broken"}, raise_on_error=False)
         assert (failed.is_error, failed.text) == (True, "Internal error")
         assert (await client.call_tool("list_resources")).structured["resources"][0]["uri"] == "a://ask"
+
+
+@EVERY_VERSION
+async def test_a_resource_in_a_thread_hears_that_the_call_of_the_tool_is_cancelled(version):
+    began, heard = threading.Event(), threading.Event()
+    server = Server("library")
+
+    @server.resource("book://slow")
+    def slow(ctx: BlockingContext) -> str:
+        ctx.on_cancel(heard.set)
+        began.set()
+        heard.wait(20)
+        return "too late"
+
+    server.expose_as_tools()
+    async with AsyncClient(server, protocol_version=version) as client:
+        reading = asyncio.create_task(client.call_tool("read_resource", {"uri": "book://slow"}))
+        assert await asyncio.to_thread(began.wait, 10)
+        reading.cancel()
+        assert await asyncio.to_thread(heard.wait, 10)
+        await asyncio.wait([reading])

@@ -99,11 +99,9 @@ async def test_who_gives_up_waiting_leaves_nothing_entered():
     waiting = asyncio.create_task(server.serving().__aenter__())
     await turns()
     waiting.cancel()
-    await turns()
-    scope.may_enter.set()
-    await asyncio.wait([waiting])
+    await asyncio.wait([waiting])  # nobody waits until a slow manager is entered
     assert waiting.cancelled()
-    assert scope.happened == ["entered", "leaving", "left"]
+    assert scope.happened == []
 
 
 async def test_what_cannot_be_entered_is_told_to_every_user_and_tried_again_by_the_next():

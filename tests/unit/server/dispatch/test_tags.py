@@ -146,3 +146,32 @@ async def test_a_program_selects_by_tags_over_http(tmp_path):
 def test_an_option_of_http_is_still_refused_over_stdio():
     with pytest.raises(TypeError, match="'port' is one of HTTP"):
         Server().run("stdio", include_tags="a", port=5)  # type: ignore[call-overload]
+
+
+async def test_tags_may_come_from_a_generator():
+    server = Server("shop")
+    server.tool("staff", tags=(tag for tag in ["internal"]))(lambda: "done")
+    server.tool("open", tags=["public"])(lambda: "done")
+    server.expose_as_tools(prompts=False, tags=(tag for tag in ["internal"]))
+    peer = await begun(server.asgi(exclude_tags=(tag for tag in ["internal"])), STATELESS)
+    assert await names(peer, "tools/list") == ["open"]
+    peer = await begun(server.asgi(include_tags=(tag for tag in ["internal"])), STATELESS)
+    assert await names(peer, "tools/list") == ["staff", "list_resources", "read_resource"]
+
+
+@EVERY_VERSION
+async def test_nobody_subscribes_to_a_resource_that_is_left_out_or_disabled(version):
+    server = shop(capabilities={"resources": {"subscribe": True}})
+    server.resource("shop://off", name="off", enabled=False)(lambda: "text")
+    peer = await begun(server.asgi(exclude_tags="internal"), version)
+    uris = ["shop://open", "shop://open/1", "shop://staff", "shop://staff/1", "shop://off", "shop://unknown"]
+    if version == NEWEST:
+        answers = [await peer.request("resources/subscribe", {"uri": uri}) for uri in uris]
+        assert ["result" in answer.json for answer in answers] == [True, True, False, False, False, True]
+        return
+    exchange = peer.start("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+    await exchange.events(1)
+    honoured = exchange.said[0]["params"]["notifications"]
+    assert honoured["resourceSubscriptions"] == ["shop://open", "shop://open/1", "shop://unknown"]
+    exchange.leave()
+    await exchange.end()

@@ -103,7 +103,7 @@ class SomeCall:
     """As much of a call as a capability check needs."""
 
     def __init__(self, capabilities: types.ClientCapabilities) -> None:
-        self.cancelled = False
+        self.is_handler_cancelled = False
         self.asking = None
         self.request = self
         self.caller = eras.Caller(LATEST_HANDSHAKE, capabilities=capabilities)
@@ -125,6 +125,6 @@ def test_a_declared_capability_is_not_missing():
 
 def test_a_request_that_was_given_up_asks_nothing():
     call = SomeCall(types.ClientCapabilities(roots=types.RootsCapability()))
-    call.cancelled = True
+    call.is_handler_cancelled = True
     with pytest.raises(Cancelled):
         asking_of(call).require([ListRoots()])

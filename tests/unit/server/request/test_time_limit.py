@@ -214,6 +214,65 @@ async def test_middleware_goes_on_after_a_tool_was_late_and_a_cancelled_call_is_
     assert [one for one in peer.peer.received if one.get("id") == id] == []
 
 
+@EVERY_CARRIER
+@EVERY_ERA
+async def test_a_late_tool_is_answered_if_middleware_runs_it_in_another_task(server, version, carrier):
+    @server.middleware
+    async def limit(ctx, call_next):
+        return await asyncio.wait_for(call_next(), LONG)
+
+    @server.tool(timeout=SHORT)
+    async def slow() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with task_peer(server, version, carrier, PLAIN) as peer:
+        assert LATE in (await peer.request("tools/call", name="slow", arguments={}))["content"][0]["text"]
+
+
+@EVERY_ERA
+async def test_middleware_may_run_a_late_tool_again_and_each_run_has_its_time(server, version):
+    cancelled = []
+
+    @server.middleware
+    async def retry(ctx, call_next):
+        result = await call_next()
+        return await call_next() if getattr(result, "is_error", None) else result
+
+    @server.tool(timeout=SHORT)
+    async def second(ctx: Context) -> str:
+        cancelled.append((ctx.cancelled, ctx.cancel_reason))
+        if len(cancelled) == 1:
+            await asyncio.Event().wait()
+        ctx.raise_if_cancelled()
+        return "the second run"
+
+    @server.tool(timeout=SHORT)
+    async def never() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with task_peer(server, version, capabilities=PLAIN) as peer:
+        result = await peer.request("tools/call", name="second", arguments={})
+        assert (result["content"][0]["text"], cancelled) == ("the second run", [(False, None), (False, None)])
+        assert LATE in (await peer.request("tools/call", name="never", arguments={}))["content"][0]["text"]
+
+
+@EVERY_ERA
+async def test_a_late_tool_is_recorded_as_failed_and_not_as_cancelled(version):
+    outcomes = []
+    server = Server("limits", store=Memory(), secret="a secret of sixteen", audit=lambda one: outcomes.append(one))
+
+    @server.tool(timeout=SHORT)
+    async def slow() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with task_peer(server, version, capabilities=PLAIN) as peer:
+        await peer.request("tools/call", name="slow", arguments={})
+    assert [one["outcome"] for one in outcomes if one["method"] == "tools/call"] == ["tool_error"]
+
+
 @EVERY_ERA
 @pytest.mark.parametrize("kind", ["async", "def"])
 @pytest.mark.covers("TKS-20")

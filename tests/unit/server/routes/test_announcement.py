@@ -18,6 +18,7 @@ def who(request):
         ({}, ("127.0.0.1", 80), {"workers": "1", "auth": "none"}),
         ({"workers": 4, "auth": who}, ("0.0.0.0", 80), {"workers": "4", "auth": "who"}),
         ({}, ("0.0.0.0", 80), {"auth": "none: everybody who reaches the address may call"}),
+        ({"auth": [who, who]}, ("0.0.0.0", 80), {"auth": "2 issuers"}),
         ({"health": True}, ("::1", 80), {"health": "/healthz /readyz"}),
     ],
 )
