@@ -49,7 +49,8 @@ class Passthrough:
     """A transport to an endpoint; see `dragoman.transports.contract`.
 
     Example:
-        transport = Passthrough(endpoint_of("https://api.example.com/mcp", EndpointOptions(Credentials(), limits=LIMITS)))
+        options = EndpointOptions(Credentials(), limits=LIMITS)
+        transport = Passthrough(endpoint_of("https://api.example.com/mcp", options))
         await transport.open(print, print)
         await transport.send(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{...}}')
     """
