@@ -121,7 +121,7 @@ class HttpTap:
             return await self._exchange(request, body, exchange)
         except (aiohttp.ClientError, TimeoutError) as error:
             cause = error.os_error.strerror if isinstance(error, aiohttp.ClientConnectorError) else None
-            note = f"{self._origin} cannot be reached: {cause or error or type(error).__name__}"
+            note = f"{self._origin} cannot be reached: {cause or str(error) or type(error).__name__}"
             self._writer.write("tap", "note", head={"note": note}, exchange=exchange)
             return web.Response(status=502, text=note)
 

@@ -38,6 +38,7 @@ from dragoman.runtime.tasks import cancel_and_wait, keep_until_done
 from dragoman.transports.contract import Receive
 
 FAILURE_CODE = -32000
+LISTEN = "subscriptions/listen"
 LIMITS = Limits(message_bytes=64 * 1024 * 1024)
 """The limits of a message that passes: the two ends have limits of their own, which are often lower."""
 _NAMED_BY = ProtocolTable.of([SECOND]).named_by
@@ -110,7 +111,7 @@ class Passthrough:
         id, method = decoded.id, decoded.method
         self._pending[id] = method
         if method == "initialize":
-            self._initialize = data
+            self._initialize, self._link.version = data, None  # a probe of the stateless era may precede it
         headers = None
         if method == "tools/call" and self._link.version is not None and self._link.version.mirrors_headers:
             plan, arguments = self._plans.get(params.get("name", "")), params.get("arguments")
@@ -192,9 +193,9 @@ class Passthrough:
         self._closed(error)
 
     async def answered(self) -> None:
-        """Wait until every request over HTTP has its answer."""
-        while self._background:
-            await asyncio.wait(list(self._background))
+        """Wait until every request over HTTP has its answer, except subscriptions, which have none for hours."""
+        while posts := [post for id, post in self._posts.items() if self._pending.get(id) != LISTEN]:
+            await asyncio.wait(posts)
 
     def _received(self, data: bytes) -> Awaitable[None] | None:
         decoded = jsonrpc.decode(data, LIMITS)
