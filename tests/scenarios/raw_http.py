@@ -264,6 +264,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
     # With the protocol named, accepted sockets send at once: asyncio leaves others to Nagle's algorithm.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
+        listening.listen()  # clients may connect before the server accepts
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, **options)
         server = uvicorn.Server(config)
         running = asyncio.create_task(server._serve([listening]))

@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from dragoman.errors import TransportError
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
+from dragoman.compose.passthrough import LIMITS
+from dragoman.errors import ParseError, TransportError
+from dragoman.protocol.jsonrpc import Invalid, decode, decode_batch, encode_error
 from dragoman.protocol.lines import LineDecoder, Oversized
 from dragoman.transports.contract import Sink, Transport
 
@@ -43,7 +44,8 @@ class StdioBridge:
 
     def _received(self, message: bytes) -> None:
         if self._connection is not None:
-            self._connection.sink.send(message)
+            # A line ends a message on stdio. In JSON, line ends stand between tokens only.
+            self._connection.sink.send(message.translate(None, b"\r\n") if b"\n" in message else message)
 
     def _lost(self, error: Exception | None) -> None:
         """Do nothing: the transport answers the requests that wait, and those that follow, with errors."""
@@ -55,7 +57,7 @@ class _BridgedConnection:
     def __init__(self, transport: Transport, sink: Sink) -> None:
         self._transport = transport
         self.sink = sink
-        self._lines = LineDecoder(DEFAULT_LIMITS.message_bytes)
+        self._lines = LineDecoder(LIMITS.message_bytes)
         self._queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._sending = asyncio.get_running_loop().create_task(self._send_all())
 
@@ -69,8 +71,11 @@ class _BridgedConnection:
 
     def _add(self, lines: list[bytes | Oversized]) -> None:
         for line in lines:
-            if not isinstance(line, Oversized):
+            invalid = _invalid(line)
+            if invalid is None and not isinstance(line, Oversized):
                 self._queue.put_nowait(line)
+            elif invalid is not None and invalid.answer:
+                self.sink.send(encode_error(invalid.id, invalid.error, null_id=True))
 
     async def drain(self) -> None:
         """Wait until every line is sent, and every request is answered."""
@@ -89,3 +94,11 @@ class _BridgedConnection:
             with suppress(TransportError):  # a notification that the server did not take has no answer
                 await self._transport.send(line)
             self._queue.task_done()
+
+
+def _invalid(line: bytes | Oversized) -> Invalid | None:
+    """Return why a line is no message; HTTP has no answer to such a line."""
+    if isinstance(line, Oversized):
+        return Invalid(None, ParseError(f"The message has more than {LIMITS.message_bytes} bytes"))
+    decoded = decode_batch(line, LIMITS) or decode(line, LIMITS)
+    return decoded if isinstance(decoded, Invalid) else None

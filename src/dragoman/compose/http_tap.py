@@ -31,6 +31,7 @@ from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_HEADER_BYTES = 64 * 1024
 CONNECT_SECONDS = 30.0
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _OF_ONE_CONNECTION = frozenset(
@@ -69,16 +70,25 @@ class HttpTap:
         """Where the host finds the tap."""
 
     async def __aenter__(self) -> HttpTap:
-        timeout = aiohttp.ClientTimeout(total=None, connect=30)
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
         self._client = aiohttp.ClientSession(
             timeout=timeout,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             connector=aiohttp.TCPConnector(limit=0),
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
         )
         application = web.Application(client_max_size=MAX_BODY_BYTES)
         application.router.add_route("*", "/{path:.*}", self._pass)
-        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=1,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port).start()
         host, port = self._runner.addresses[0][:2]
@@ -109,8 +119,9 @@ class HttpTap:
             return web.Response(status=status)
         try:
             return await self._exchange(request, body, exchange)
-        except aiohttp.ClientConnectorError as error:
-            note = f"{self._origin} cannot be reached: {error.os_error.strerror or error}"
+        except (aiohttp.ClientError, TimeoutError) as error:
+            cause = error.os_error.strerror if isinstance(error, aiohttp.ClientConnectorError) else None
+            note = f"{self._origin} cannot be reached: {cause or str(error) or type(error).__name__}"
             self._writer.write("tap", "note", head={"note": note}, exchange=exchange)
             return web.Response(status=502, text=note)
 

@@ -49,7 +49,8 @@ class Masks:
         # a secret.
         member = rf'(?i:(\\*"(?:{any_name})\\*"\s*:\s*))(?:"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(\\+")(?:(?!\2).)*(?:\2|\Z))'
         self._member = re.compile(member.encode(), re.DOTALL)
-        self._parameter = re.compile(rf'(?i:([?&;]|^)({any_name}|code|state)=)[^&#"\\\s]+'.encode())
+        # In the HTTP of 2024-11-05 the id of a session is a parameter of the URL to which the client posts.
+        self._parameter = re.compile(rf'(?i:([?&;]|^)({any_name}|code|state|session_?id)=)[^&#"\\\s]+'.encode())
 
     def message(self, data: bytes) -> bytes:
         """Return a message, or any text, with its secrets masked."""

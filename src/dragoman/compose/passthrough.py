@@ -28,15 +28,20 @@ from dragoman.client.connect.endpoint import Endpoint
 from dragoman.client.connect.link import Link, Outgoing
 from dragoman.errors import DragomanError, HttpError, RpcError, SessionExpired, TransportError
 from dragoman.protocol import jsonrpc
-from dragoman.protocol.extensions import CORE
+from dragoman.protocol.extensions import ProtocolTable
 from dragoman.protocol.headers import HeaderPlan
-from dragoman.protocol.jsonrpc import ErrorResponse, Notification, Request, ResultResponse
+from dragoman.protocol.jsonrpc import ErrorResponse, Limits, Notification, Request, ResultResponse
+from dragoman.protocol.official.tasks import SECOND
 from dragoman.protocol.peer import CANCELLED
 from dragoman.protocol.versions import VERSIONS, Version
 from dragoman.runtime.tasks import cancel_and_wait, keep_until_done
 from dragoman.transports.contract import Receive
 
 FAILURE_CODE = -32000
+LISTEN = "subscriptions/listen"
+LIMITS = Limits(message_bytes=64 * 1024 * 1024)
+"""The limits of a message that passes: the two ends have limits of their own, which are often lower."""
+_NAMED_BY = ProtocolTable.of([SECOND]).named_by
 _BY_NAME = {version.name: version for version in VERSIONS}
 _FALLBACK_STATUSES = frozenset({400, 404, 405})
 
@@ -45,7 +50,8 @@ class Passthrough:
     """A transport to an endpoint; see `dragoman.transports.contract`.
 
     Example:
-        transport = Passthrough(endpoint_of("https://api.example.com/mcp", EndpointOptions(Credentials())))
+        options = EndpointOptions(Credentials(), limits=LIMITS)
+        transport = Passthrough(endpoint_of("https://api.example.com/mcp", options))
         await transport.open(print, print)
         await transport.send(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{...}}')
     """
@@ -71,7 +77,7 @@ class Passthrough:
 
     async def send(self, message: bytes) -> None:
         """Send a message; over HTTP, the answer to a request comes later."""
-        decoded = jsonrpc.decode(message)
+        decoded = jsonrpc.decode(message, LIMITS)
         outgoing = self._outgoing(message, decoded)
         if not self._link.is_http:
             if outgoing.id is None:
@@ -105,12 +111,12 @@ class Passthrough:
         id, method = decoded.id, decoded.method
         self._pending[id] = method
         if method == "initialize":
-            self._initialize = data
+            self._initialize, self._link.version = data, None  # a probe of the stateless era may precede it
         headers = None
         if method == "tools/call" and self._link.version is not None and self._link.version.mirrors_headers:
             plan, arguments = self._plans.get(params.get("name", "")), params.get("arguments")
             headers = plan.build(arguments) if plan is not None and isinstance(arguments, dict) else None
-        named_by = CORE.named_by.get(method)
+        named_by = _NAMED_BY.get(method)
         return Outgoing(data, method, id, params, headers, lambda: id not in self._pending, named_by=named_by)
 
     async def _post(self, message: Outgoing) -> None:
@@ -187,12 +193,12 @@ class Passthrough:
         self._closed(error)
 
     async def answered(self) -> None:
-        """Wait until every request over HTTP has its answer."""
-        while self._background:
-            await asyncio.wait(list(self._background))
+        """Wait until every request over HTTP has its answer, except subscriptions, which have none for hours."""
+        while posts := [post for id, post in self._posts.items() if self._pending.get(id) != LISTEN]:
+            await asyncio.wait(posts)
 
     def _received(self, data: bytes) -> Awaitable[None] | None:
-        decoded = jsonrpc.decode(data)
+        decoded = jsonrpc.decode(data, LIMITS)
         if isinstance(decoded, ResultResponse | ErrorResponse) and decoded.id is not None:
             method = self._pending.pop(decoded.id, None)
             if isinstance(decoded, ResultResponse) and method is not None:
@@ -230,7 +236,7 @@ async def _passed(received: Awaitable[None] | None) -> None:
 
 
 def _request(data: bytes | None) -> Request:
-    decoded = jsonrpc.decode(data or b"")
+    decoded = jsonrpc.decode(data or b"", LIMITS)
     assert isinstance(decoded, Request)
     return decoded
 

@@ -1,9 +1,10 @@
 """`ProcessTap`: stands between a host and the process of a server, passes every byte, and records the messages.
 
 The tap runs the command of the server as its child. Three threads copy bytes: stdin of the tap to the child, stdout and
-stderr of the child to the tap's. A thread writes what it has read before it records it, so that recording neither
-delays nor changes the conversation. The end of each stream is passed on too: if the host closes stdin, the tap closes
-the child's stdin. The tap ends when the child has ended and its output is copied, with the exit code of the child.
+stderr of the child to the tap's. A thread records a message before it writes the end of the message, so that a request
+stands before its answer in the file. To record is to add to a queue, so it delays nothing. The end of each stream is
+passed on too: if the host closes stdin, the tap closes the child's stdin. The tap ends when the child has ended and its
+output is copied, with the exit code of the child.
 
 An event loop was rejected: stdin may be a file or a terminal, which loops cannot wait for.
 """
@@ -85,9 +86,9 @@ class ProcessTap:
     def _copy(self, sender: Sender, source: int, sink: int) -> None:
         lines = LineDecoder(MAX_LINE_BYTES)
         while chunk := _read(source):
-            _write(sink, chunk)
             for line in lines.receive(chunk):
                 self._record(sender, line)
+            _write(sink, chunk)
         for line in lines.finish():
             self._record(sender, line)
 
@@ -101,8 +102,8 @@ class ProcessTap:
                 sent, is_cut = line + b"\n", False
                 if sender == "server":
                     sent, is_cut = self._faults.apply(sent, number, GARBAGE + b"\n")
-                _write(sink, sent)
                 self._record(sender, line)
+                _write(sink, sent)
                 if is_cut:
                     self._writer.write("tap", "note", head={"note": f"cut in message {number} of the server"})
                     self._child.kill()

@@ -303,16 +303,34 @@ def _connected(path: Path, *, is_reading: bool = False) -> sqlite3.Connection:
 
 
 def _prepare(database: sqlite3.Connection, path: Path, target: str) -> None:
+    """Make a new file a session file, in one transaction: other taps and readers may open the file meanwhile."""
+    database.execute("BEGIN IMMEDIATE")
     is_new = not database.execute("SELECT 1 FROM sqlite_schema").fetchone()
-    if not is_new:
-        _require_format(database, path)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
     if is_new:
-        database.executescript(_TABLES)
+        for statement in _TABLES.split(";"):
+            database.execute(statement)
         database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         facts = {"format": str(FORMAT), "target": target, "begun": f"{time.time():.3f}"}
         database.executemany("INSERT OR IGNORE INTO session VALUES(?, ?)", facts.items())
+    else:
+        _require_format(database, path)
+    database.commit()
+    database.execute("PRAGMA synchronous = NORMAL")
+    _use_log(database)
+
+
+def _use_log(database: sqlite3.Connection) -> None:
+    """Let readers read while a writer writes. SQLite does not wait for others here, so this function does."""
+    deadline = time.monotonic() + CLOSE_SECONDS
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _require_format(database: sqlite3.Connection, path: Path) -> None:

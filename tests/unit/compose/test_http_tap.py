@@ -188,3 +188,39 @@ async def test_a_stream_is_cut_in_the_middle_of_the_event_that_is_named(path):
             async for chunk in response.content.iter_any():
                 received += chunk
     assert received == b"data: [1]\r\n\r\ndata: "
+
+
+async def test_a_server_that_hangs_up_is_a_502_that_says_so(path):
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    with SessionWriter(path) as writer:
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        async with (
+            server,
+            HttpTap(url, writer) as tap,
+            aiohttp.ClientSession() as client,
+            client.post(tap.url, data=b"{}") as response,
+        ):
+            assert response.status == 502
+            assert (await response.text()).endswith("cannot be reached: Server disconnected")
+
+
+async def test_long_headers_and_several_cookies_pass_in_both_directions(path):
+    async def app(scope, receive, send):
+        if scope["type"] == "http":
+            head = [(b"x-token", dict(scope["headers"])[b"x-token"]), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")]
+            await send({"type": "http.response.start", "status": 200, "headers": head})
+            await send({"type": "http.response.body", "body": dict(scope["headers"])[b"cookie"]})
+
+    sent = {"X-Token": "t" * 20_000, "Cookie": "a=1; b=2"}
+    limits = {"max_field_size": 65536, "cookie_jar": aiohttp.DummyCookieJar()}
+    async with (
+        tapped(app, path) as url,
+        aiohttp.ClientSession(**limits) as client,
+        client.get(url, headers=sent) as response,
+    ):
+        assert response.headers["X-Token"] == sent["X-Token"]
+        assert response.headers.getall("Set-Cookie") == ["a=1", "b=2"]
+        assert await response.text() == sent["Cookie"]

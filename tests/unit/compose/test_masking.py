@@ -18,6 +18,8 @@ SECRET = "s3cr3t-value-0001"
         {"text": json.dumps({"api_key": SECRET})},
         {"text": json.dumps({"text": json.dumps({"refresh_token": SECRET})})},
         {"url": f"https://example.com/login?state=x&access_token={SECRET}#end"},
+        {"endpoint": f"/messages/?session_id={SECRET}"},
+        {"endpoint": f"/messages?x=1&sessionId={SECRET}"},
         {"text": f"Authorization: Bearer {SECRET}"},
         {"text": f"eyJhbGciOiJub25lIn0.{SECRET}.{SECRET}"},
         {"PASSWORD": SECRET},

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman import AsyncClient, Context, Server
+from dragoman import AsyncClient, Configuration, Context, Server
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.compose.passthrough import Passthrough
@@ -179,3 +179,46 @@ async def test_a_client_can_use_a_passthrough_as_its_transport():
         passthrough = Passthrough(endpoint_of(url, EndpointOptions(Credentials())))
         async with AsyncClient(passthrough) as client:
             assert (await client.call_tool("greet", {"name": "Ada"})).text == "Hello Ada"
+
+
+async def test_a_client_that_probed_the_stateless_era_in_vain_begins_a_session():
+    seen = []
+
+    async def app(scope, receive, send):
+        if scope["type"] == "http":
+            seen.append(dict(scope["headers"]).get(b"mcp-protocol-version"))
+        await inner(scope, receive, send)
+
+    inner = Server("older", configuration=Configuration(protocol_version=OLDER)).asgi()
+    async with serving(app) as url, Peer(url) as peer:
+        meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": STATELESS}}
+        await peer.send(id=0, method="server/discover", params=meta)
+        assert "error" in await peer.next()
+        assert (await peer.begin())["result"]["protocolVersion"] == OLDER
+    assert seen[:2] == [STATELESS.encode(), None]
+
+
+async def test_the_end_waits_for_answers_and_not_for_subscriptions():
+    server, release = Server("shop"), asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        await release.wait()
+        return "done"
+
+    client = {"io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"}}
+    meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": STATELESS, **client}}
+    meta["_meta"]["io.modelcontextprotocol/clientCapabilities"] = {}
+    async with serving(server.asgi()) as url, Peer(url) as peer:
+        await peer.send(
+            id=1, method="subscriptions/listen", params={"notifications": {"toolsListChanged": True}, **meta}
+        )
+        assert (await peer.next())["method"] == "notifications/subscriptions/acknowledged"
+        await peer.send(id=2, method="tools/call", params={"name": "wait", **meta})
+        ending = asyncio.create_task(peer.transport.answered())
+        done, _ = await asyncio.wait([ending], timeout=0.1)
+        assert not done
+        release.set()
+        assert (await peer.next())["id"] == 2
+        async with asyncio.timeout(DEADLINE):
+            await ending

@@ -100,3 +100,17 @@ def test_faults_meet_the_messages_of_the_server(path, options, received):
     assert finished.stdout == received
     sent = [record.data for record in SessionFile(path).records() if record.sender == "client"]
     assert sent == [b'{"id":1}', b'{"id":2}', b'{"id":3}']
+
+
+def test_a_message_stands_before_its_answer_in_the_file(path):
+    child = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line), sys.stdout.buffer.flush()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(tap(path, child=child), **pipes) as process:
+        for number in range(500):
+            process.stdin.write(b'{"id":%d}\n' % number)
+            process.stdin.flush()
+            assert process.stdout.readline() == b'{"id":%d}\n' % number
+        process.stdin.close()
+        assert process.wait(DEADLINE) == 0
+    messages = [record for record in SessionFile(path).records() if record.kind == "message"]
+    assert [record.sender for record in messages] == ["client", "server"] * 500

@@ -3,6 +3,8 @@
 import json
 import multiprocessing
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -159,3 +161,18 @@ def test_a_newer_format_is_refused(path):
 
 def test_what_begins_like_json_is_a_message():
     assert [kind_of(data) for data in (b" {}", b"[]", b"hello", b"")] == ["message", "message", "text", "text"]
+
+
+def test_taps_that_begin_at_once_share_a_new_file(tmp_path):
+    for number in range(10):
+        path, start = tmp_path / f"{number}.mcpsession", threading.Barrier(8)
+
+        def tap(path=path, start=start):
+            start.wait(30)
+            with SessionWriter(path) as writer:
+                writer.write("client", "message", b"{}")
+
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(tap) for _ in range(8)]:
+                done.result(30)
+        assert sum(1 for _ in SessionFile(path).records()) == 8

@@ -42,10 +42,10 @@ def _transport(terminal: Terminal, target: str) -> Transport:
         raise usage_error(f"{target!r} is neither a URL nor a cassette; a command needs no bridge to stdio.")
     from dragoman.client.connect.credentials import Credentials
     from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
-    from dragoman.compose.passthrough import Passthrough
+    from dragoman.compose.passthrough import LIMITS, Passthrough
 
     headers: dict[str, str] = dict(terminal.settings.header)
     auth: Any = terminal.settings.token
     if auth is None and not any(name.lower() == "authorization" for name in headers):
         auth = command_oauth()
-    return Passthrough(endpoint_of(target, EndpointOptions(Credentials.of(headers or None, auth))))
+    return Passthrough(endpoint_of(target, EndpointOptions(Credentials.of(headers or None, auth), limits=LIMITS)))

@@ -102,6 +102,7 @@ class Audit:
         info = request.caller.info
         if request.method.name == "initialize" and call.session.caller is not None:
             info = call.session.caller.info
+        task = call.offered_task
         raw = getattr(request.params, "arguments", UNSET)
         arguments = None if raw is UNSET else readable(raw)
         fields: dict[str, Any] = {
@@ -116,6 +117,7 @@ class Audit:
             "arguments": arguments if self._has_arguments else None,
             "arguments_digest": None if arguments is None else _digest(call.server, arguments),
             "request_id": _cut(request.id) if isinstance(request.id, str) else request.id,
+            "task": None if task is None or task.id is None else session_digest(task.id),
             "session": None if call.session.id is None else session_digest(call.session.id),
             "trace_id": current_trace_id(),
         }

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from msgspec import UNSET
 
 from dragoman import types
-from dragoman.errors import InsufficientScope, RpcError, ToolError
+from dragoman.errors import InsufficientScope, RpcError, ToolError, TooManyRequests
 from dragoman.server.request.asking import asking_of
 from dragoman.server.request.call import Call
 from dragoman.server.request.facts import readable
@@ -78,7 +78,7 @@ def _conclude(call: Call, failure: BaseException | None) -> Conclusion:
     if call.cancelled or isinstance(failure, CancelledError | GeneratorExit):
         return Conclusion("cancelled")
     if call.refusal is not None:
-        is_refused = call.refusal is call.rejection or isinstance(call.refusal, InsufficientScope)
+        is_refused = call.refusal is call.rejection or isinstance(call.refusal, InsufficientScope | TooManyRequests)
         return Conclusion("refused" if is_refused else "error", call.refusal)
     if failure is not None:
         return Conclusion("error")

@@ -46,7 +46,8 @@ class Concurrency:
     for whom a request counts (see `RequestKey`); a request without a key counts only for `limit`. Further requests wait
     for `wait` seconds, at most `max_waiting` of one caller and at most `max_waiting` of all that the callers let
     through. A request that finds the queue full, or waits too long, raises `TooManyRequests`. `methods` are the methods
-    that are limited, by default `tools/call`. The run of a task counts too. Each process counts for itself.
+    that are limited, by default `tools/call`. The run of a task counts too, and waits for as long as it takes, because
+    its client has an answer already. Each process counts for itself.
 
     A request that asks the client keeps its place in the handshake era. A request that a handler sends to its own
     server needs a place of its own.
@@ -92,10 +93,11 @@ class Concurrency:
             return await call_next()
         async with AsyncExitStack() as passed:
             gates = self._gates_of(ctx)
+            is_task = ctx.task.id is not None
             try:
-                async with asyncio.timeout(self._wait):
+                async with asyncio.timeout(None if is_task else self._wait):
                     for gate in gates:
-                        await gate.enter(self._max_waiting)
+                        await gate.enter(None if is_task else self._max_waiting)
                         passed.callback(gate.leave)
             except TimeoutError:
                 raise TooManyRequests(f"Too many requests at a time: no turn within {self._wait:g} seconds") from None
@@ -121,7 +123,11 @@ class _Gate:
         self._free = asyncio.Semaphore(limit)
         self._waiting = 0
 
-    async def enter(self, max_waiting: int) -> None:
+    async def enter(self, max_waiting: int | None) -> None:
+        """Wait for a place. With None the wait has no bound, and keeps no request out of the queue."""
+        if max_waiting is None:
+            await self._free.acquire()
+            return
         if self._free.locked() and self._waiting >= max_waiting:
             raise TooManyRequests("Too many requests at a time, and too many wait")
         self._waiting += 1

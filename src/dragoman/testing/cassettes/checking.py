@@ -72,7 +72,7 @@ def _compare(entry: TapeEntry, actual: Message, ignore: frozenset[str]) -> None:
             json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).splitlines() for value in (recorded, now)
         )
         difference = "\n".join(difflib.unified_diff(before, after, "recorded", "now", lineterm=""))
-        request = entry.after.message.get("method") if entry.after is not None else "a request"
+        request = entry.request.message.get("method") if entry.request is not None else "a request"
         raise AssertionError(f"The answer to {request} differs:\n{difference}")
 
 

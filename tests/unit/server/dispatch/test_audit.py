@@ -13,6 +13,7 @@ import pytest
 from dragoman import AsyncClient, ConfigError, Configuration, Context, DefinitionError, Server, ToolError
 from dragoman.server import Audit
 from dragoman.server.dispatch.audit import MAX_CHARACTERS
+from dragoman.server.middleware import RateLimit
 
 SECRET = "a secret of sixteen"
 
@@ -220,3 +221,29 @@ def test_the_lines_of_several_processes_do_not_mix(tmp_path):
     assert [program.wait(60) for program in programs] == [0, 0, 0]
     ids = [record["request_id"] for record in lines(path)]
     assert sorted(ids) == sorted(f"{number}-{id}" for number in range(3) for id in range(200))
+
+
+async def test_the_run_of_a_task_has_a_record_that_names_its_task():
+    records: list[dict[str, object]] = []
+    server = Server("kitchen", audit=records.append)
+
+    @server.tool(task=True)
+    async def bake() -> str:
+        return "bread"
+
+    async with AsyncClient(server, tasks=True) as client:
+        task = await client.start_tool("bake")
+        assert (await task.result()).text == "bread"
+    made, ran = [record for record in records if record["method"] == "tools/call"]
+    assert "task" not in made
+    assert ran["task"] != task.id
+    assert made["request_id"] == ran["request_id"]
+
+
+def test_a_request_too_many_is_refused():
+    records: list[dict[str, object]] = []
+    server = made(records.append)
+    server.middleware(RateLimit(1, seconds=60))
+    asked(server, "tools/call", name="buy", arguments={"item": "tea"})
+    asked(server, "tools/call", name="buy", arguments={"item": "tea"})
+    assert [(record["outcome"], record.get("code")) for record in records] == [("ok", None), ("refused", -31029)]

@@ -218,3 +218,24 @@ def test_one_middleware_serves_several_loops_one_after_another():
     for _ in range(2):
         shop._changed = asyncio.Event()
         assert asyncio.run(visited()) == ["a", "a"]
+
+
+@pytest.mark.parametrize("mode", ["handshake", "stateless"])
+async def test_the_run_of_a_task_waits_for_its_turn_for_as_long_as_it_takes(mode):
+    server, inside = Server("kitchen"), []
+    # The calls that make the tasks do not count here, because they would wait behind the runs.
+    runs = Concurrency(per_key=1, by=lambda ctx: "run" if ctx.task.id else None, wait=0.05, max_waiting=0)
+    server.middleware(runs)
+
+    @server.tool(task=True)
+    async def bake(number: int) -> str:
+        inside.append(number)
+        assert len(inside) == 1
+        await asyncio.sleep(0.15)  # longer than a request may wait
+        inside.remove(number)
+        return f"bread {number}"
+
+    async with AsyncClient(server, mode=mode, tasks=True) as client:
+        async with asyncio.timeout(30):
+            results = await asyncio.gather(*(client.call_tool("bake", {"number": number}) for number in range(4)))
+    assert [result.text for result in results] == [f"bread {number}" for number in range(4)]

@@ -131,3 +131,52 @@ def test_a_session_file_with_a_message_that_was_cut_makes_no_cassette(tmp_path):
         writer.write("client", "message", b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
     with pytest.raises(SessionFileError, match="was cut"):
         session_messages(session)
+
+
+@pytest.mark.parametrize("mode", ["handshake", "stateless"])
+async def test_secrets_that_the_client_sends_are_masked_and_played_back(tmp_path, mode):
+    server, path = Server("vault"), tmp_path / "vault.jsonl"
+    schema = {"type": "object", "properties": {"password": {"type": "string"}}}
+
+    @server.tool
+    async def unlock(api_key: str, ctx: Context) -> str:
+        return str(len((await ctx.elicit("Password?", schema)).content["password"]))
+
+    asked = []
+
+    async def answer(request):
+        asked.append(request.message)
+        return {"password": "hunter22"}
+
+    for _ in range(2):
+        with cassette(path, server) as tape:
+            async with AsyncClient(tape, mode=mode, on_elicitation=answer) as client:
+                assert (await client.call_tool("unlock", {"api_key": "k-000000001"})).text == "8"
+    assert asked == ["Password?", "Password?"]
+    assert "hunter22" not in path.read_text()
+    assert "k-000000001" not in path.read_text()
+
+
+@pytest.mark.parametrize("mode", ["handshake", "stateless"])
+async def test_tasks_are_played_back_however_often_the_client_polls(tmp_path, mode):
+    server, path = Server("kitchen"), tmp_path / "kitchen.jsonl"
+
+    @server.tool(task=True)
+    async def bake(what: str, ctx: Context) -> str:
+        await ctx.report_progress(1, 2, "kneading")
+        return f"{what} with {(await ctx.elicit('What?', str)).content}"
+
+    for _ in range(2):
+        with cassette(path, server) as tape:
+            async with AsyncClient(tape, mode=mode, tasks=True, on_elicitation=lambda _: {"value": "salt"}) as client:
+                assert (await client.call_tool("bake", {"what": "bread"})).text == "bread with salt"
+                assert (await client.call_tool("bake", {"what": "pie"})).text == "pie with salt"
+
+
+def test_bodies_of_a_login_are_no_messages_of_a_cassette(tmp_path):
+    path = tmp_path / "shop.mcpsession"
+    with SessionWriter(path) as writer:
+        writer.write("client", "message", b'{"client_name": "x"}')
+        writer.write("server", "message", b'{"issuer": "https://login.example.com"}')
+        writer.write("client", "message", b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+    assert [message["method"] for _, message in session_messages(path)] == ["ping"]

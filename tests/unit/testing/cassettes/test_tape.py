@@ -76,11 +76,73 @@ def test_a_question_of_the_server_waits_for_its_answer():
             ("server", answer(1, "done")),
         ]
     )
-    # The answer to the call may come at once: nobody knows whether it depends on the answer to the question.
-    assert question in tape.play(call(1, "ask"))
+    assert tape.play(call(1, "ask")) == [question]
     assert [message.get("method") for message in tape.play({"jsonrpc": "2.0", "id": "q", "result": {}})] == [
-        "notifications/message"
+        "notifications/message",
+        None,
     ]
+
+
+def test_an_answer_does_not_wait_for_a_question_that_another_request_in_flight_caused():
+    question = {"jsonrpc": "2.0", "id": "q", "method": "roots/list"}
+    tape = Tape(
+        [
+            ("client", call(1, "add")),
+            ("client", call(2, "ask")),
+            ("server", question),
+            ("client", {"jsonrpc": "2.0", "id": "q", "result": {"roots": []}}),
+            ("server", answer(1, "one")),
+            ("server", answer(2, "two")),
+        ]
+    )
+    assert tape.play(call(1, "add")) == [answer(1, "one")]
+    assert tape.play(call(2, "ask")) == [question]
+
+
+def test_polls_have_no_order_and_one_more_of_them_gets_the_last_answer_again():
+    status = {
+        "jsonrpc": "2.0",
+        "method": "notifications/tasks/status",
+        "params": {"taskId": "t", "status": "completed"},
+    }
+    tape = Tape(
+        [
+            ("client", call(1, "bake")),
+            ("server", answer(1, "t")),
+            ("client", request(2, "tasks/get", taskId="t")),
+            ("server", answer(2, "working")),
+            ("client", request(3, "tasks/get", taskId="t")),
+            ("server", answer(3, "asking")),
+            ("client", request(4, "tasks/update", taskId="t")),
+            ("server", answer(4, "thanks")),
+            ("server", status),
+            ("client", request(5, "ping")),
+            ("server", answer(5, "pong")),
+            ("client", call(6, "add")),
+            ("server", answer(6, "six")),
+        ]
+    )
+    tape.play(call(1, "bake"))
+    polls = [tape.play(request(n, "tasks/get", taskId="t")) for n in (12, 13, 14)]
+    assert polls == [[answer(12, "working")], [answer(13, "asking")], [answer(14, "asking")]]
+    assert tape.play(request(15, "tasks/update", taskId="t")) == [answer(15, "thanks"), status]
+    assert tape.play(request(16, "tasks/get", taskId="t")) == [answer(16, "asking"), status]
+    assert tape.play(call(17, "add")) == [answer(17, "six")]
+    assert not tape.missing
+
+
+def test_a_subscription_may_name_other_tasks_and_its_notifications_have_the_id_of_the_request_that_is_played():
+    def listen(id, *tasks):
+        return request(id, "subscriptions/listen", notifications={"taskIds": list(tasks)})
+
+    def changed(id):
+        meta = {"io.modelcontextprotocol/subscriptionId": id}
+        return {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": meta}}
+
+    tape = Tape([("client", listen(1, "a", "b")), ("server", changed(1))])
+    assert tape.play(listen("x", "a")) == [changed("x")]
+    assert tape.play(listen("y", "a", "b")) == []
+    assert not tape.missing
 
 
 def test_a_miss_shows_the_closest_request_of_the_same_method_and_other_versions():
