@@ -21,9 +21,9 @@ class SingleRequests:
 
     _views: ViewService | None = None
 
-    def check(self) -> None:
-        """Check what is registered; `Server` defines it."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # `Server` defines it
+
+        def check(self) -> None: ...
 
     def wsgi(
         self,

@@ -9,23 +9,7 @@ import pytest
 from dragoman import AsyncClient, Context, Server
 from scenarios.command_line import environment
 from scenarios.raw_http import serving
-
-
-def shop():
-    server = Server("shop")
-
-    @server.tool
-    async def greet(name: str, ctx: Context) -> str:
-        await ctx.report_progress(1, 2)
-        return f"Hello {name}"
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        return (await ctx.elicit("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})).content[
-            "name"
-        ]
-
-    return server
+from scenarios.shop_server import shop
 
 
 def bridge(url, *options):
@@ -37,7 +21,7 @@ async def test_a_client_on_stdio_uses_a_server_over_http(mode, tmp_path):
     progress = []
     async with serving(shop().asgi()) as url:
         client = AsyncClient(
-            bridge(url), mode=mode, env=environment(tmp_path), on_elicitation=lambda request: {"name": "Ada"}
+            bridge(url), mode=mode, env=environment(tmp_path), on_elicitation=lambda request: {"value": "Ada"}
         )
         async with client:
             result = await client.call_tool("greet", {"name": "Bo"}, on_progress=lambda *given: progress.append(given))

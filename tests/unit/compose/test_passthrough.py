@@ -11,29 +11,10 @@ from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.compose.passthrough import Passthrough
 from scenarios.raw_http import serving
+from scenarios.shop_server import shop
 
 DEADLINE = 30
 OLDER, STATELESS = "2025-06-18", "2026-07-28"
-
-
-def shop():
-    server = Server("shop")
-
-    @server.tool
-    async def greet(name: str, ctx: Context) -> str:
-        await ctx.report_progress(1, 2)
-        return f"Hello {name}"
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        return (await ctx.elicit("Who?", str)).content
-
-    @server.tool
-    async def wait(ctx: Context) -> str:
-        await asyncio.Event().wait()
-        return ""
-
-    return server
 
 
 class Peer:
@@ -90,7 +71,8 @@ async def test_a_handshake_a_call_with_progress_and_a_question_pass(kind):
         question = await peer.next()
         assert question["method"] == "elicitation/create"
         await peer.send(id=question["id"], result={"action": "accept", "content": {"value": "Ada"}})
-        assert (await peer.next())["id"] == 8
+        answer = await peer.next()
+        assert (answer["id"], answer["result"]["content"][0]["text"]) == (8, "Ada")
 
 
 def stateless(**params):

@@ -69,8 +69,9 @@ class WithLifecycle:
         self._required_lifecycle().lifespans.append(_checked(function))
         return function
 
-    def _required_lifecycle(self) -> Lifecycle:
-        raise NotImplementedError
+    if TYPE_CHECKING:  # `Server` defines it
+
+        def _required_lifecycle(self) -> Lifecycle: ...
 
     def lifespan_values(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[LifespanFunction, object]:
         """Return the values of the lifespans in a loop, by their functions.

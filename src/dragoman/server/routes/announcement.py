@@ -47,6 +47,8 @@ def announced_facts(server: Server, options: HttpOptions, address: Any) -> dict[
         facts["auth"] = "none: everybody who reaches the address may call"
     if options.get("health"):
         facts["health"] = f"{LIVE_PATH} {READY_PATH}"
+    if server.website_url:
+        facts["docs"] = printable_line(server.website_url)
     if server.debug:
         facts["debug"] = "clients see exceptions"
     return facts

@@ -1,6 +1,5 @@
 """What a server records of each request: the outcome that the client receives, whatever carried the request."""
 
-import asyncio
 import json
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from dragoman import Configuration, Context, Server, types
 from dragoman.server import DetachedCall, ExtensionRow, ServerExtension
 from dragoman.stores import Memory
+from scenarios.endless_call import cancel_endless_call
 from telemetry_kit import is_child
 
 TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
@@ -140,20 +140,7 @@ def test_rounds_of_a_client_without_telemetry_are_one_trace(is_forged, telemetry
 
 
 async def test_a_cancelled_request_is_told_apart_from_a_crash(telemetry):
-    server, begun = Server(), asyncio.Event()
-
-    @server.tool
-    async def wait() -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    connection = server.connect(lambda data: None)
-    connection.receive_message(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}')
-    await begun.wait()
-    connection.receive_message(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
-    await connection.drain()
-    connection.close()
+    await cancel_endless_call(Server())
     span = telemetry.span("tools/call wait")
     assert span.attributes["error.type"] == "cancelled"
     assert "rpc.response.status_code" not in span.attributes

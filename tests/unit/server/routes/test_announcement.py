@@ -32,6 +32,12 @@ def test_a_server_for_development_says_so():
     assert announced_facts(Server("a", debug=True), {}, ("127.0.0.1", 1))["debug"] == "clients see exceptions"
 
 
+def test_the_page_of_a_server_is_named_if_it_has_one():
+    described = Server("a", website_url="https://example.com/docs")
+    assert announced_facts(described, {}, ("127.0.0.1", 1))["docs"] == "https://example.com/docs"
+    assert "docs" not in announced_facts(Server("a"), {}, ("127.0.0.1", 1))
+
+
 def test_a_line_has_the_address_and_no_control_characters(capsys):
     announce(Server("a\x1b[2J"), {"path": "tools"}, ("::1", 8000, 0, 0))
     said = capsys.readouterr().err
