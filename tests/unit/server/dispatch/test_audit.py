@@ -214,7 +214,7 @@ def test_the_lines_of_several_processes_do_not_mix(tmp_path):
 async def test_the_run_of_a_task_has_a_record_that_names_its_task():
     records, both = [], asyncio.Event()
 
-    def note(record):
+    async def note(record):
         if record["method"] == "tools/call":
             records.append(record)
         if len(records) == 2:
