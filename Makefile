@@ -53,9 +53,9 @@ bench: $(READY) $(PEERS)
 
 # The documentation as pages that work without a network, in build/docs; a link that leads nowhere fails.
 docs: $(DOCS)
-	$(BIN)/mkdocs build --strict
+	$(BIN)/zensical build --strict
 	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' build/docs --include='*.html'
-	@echo "Open build/docs/index.html, or with search: python3 -m http.server --directory build/docs"
+	@echo "Open build/docs/index.html"
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
