@@ -10,6 +10,49 @@ import griffe
 
 _EXAMPLE = re.compile(r"^Example:\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
 _TWIN = re.compile(r"blocking\((\w+)\.(\w+)\)")
+_OF_SERVER = frozenset(
+    [
+        "lifecycle",
+        "route_table",
+        "middlewares",
+        "middleware_chain",
+        "handlers",
+        "installed",
+        "own_methods",
+        "overrides",
+        "settings",
+        "offer",
+        "around_methods",
+        "key_ring",
+        "lifespan_values",
+        "warn_of_unserved",
+        "require_shared_secret",
+        "has_method",
+        "offer_for_notification",
+        "notified",
+        "report",
+    ]
+)
+_OF_DEFINITIONS = frozenset(
+    [
+        "start",
+        "further_options",
+        "official_options",
+        "require_options_known",
+        "add_options",
+        "without_derived_parts",
+        "begin",
+        "result",
+    ]
+)
+_INTERNAL = {
+    **dict.fromkeys(
+        ("Server", "ServerIdentity", "Registration", "WithRoutes", "SingleRequests", "WithLifecycle", "Notifying"),
+        _OF_SERVER,
+    ),
+    **dict.fromkeys(("Definition", "Tool", "Prompt", "Resource", "ResourceTemplate"), _OF_DEFINITIONS),
+}
+"""The members of classes that other rooms of the package use, and users do not."""
 
 
 class Reading(griffe.Extension):
@@ -26,8 +69,10 @@ class Reading(griffe.Extension):
             mod.exports = [name for name, member in mod.members.items() if member.is_alias and name[0] != "_"]
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Show each `name = blocking(Original.name)` as the method that it is."""
+        """Show each `name = blocking(Original.name)` as the method that it is, and leave out internal members."""
         for class_ in _classes(pkg):
+            for name in _INTERNAL.get(class_.name, ()):
+                class_.members.pop(name, None)
             for name, member in list(class_.members.items()):
                 if isinstance(member, griffe.Attribute) and (found := _TWIN.fullmatch(str(member.value))):
                     original = pkg.modules_collection[class_.resolve(found[1])].all_members[found[2]]

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -17,15 +18,22 @@ from scenarios.http_crew import unannounced
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md")]
-SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SNIPPET = re.compile(r"^( *)```python\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 TUTORIAL = [ROOT / "docs/tutorial" / f"{page}.md" for page in ("server", "client", "chat")]
 STEP = re.compile(
     r'^```(?:python title="(?P<file>[^"]+)"|(?P<kind>sh|text))\n(?P<text>.*?)^```', re.MULTILINE | re.DOTALL
 )
+
+
+def snippets(text: str) -> list[str]:
+    """Return the Python of a page; that of a tab is indented."""
+    return [dedent(snippet) for _, snippet in SNIPPET.findall(text)]
+
+
 SNIPPETS = [
     pytest.param(snippet, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
-    for number, snippet in enumerate(SNIPPET.findall(page.read_text(encoding="utf-8")), 1)
+    for number, snippet in enumerate(snippets(page.read_text(encoding="utf-8")), 1)
 ]
 
 
@@ -76,7 +84,7 @@ def test_the_readme_has_snippets():
 def test_the_lines_of_the_readme_typed_into_its_server_get_three_answers(tmp_path):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     program = tmp_path / "sums.py"
-    program.write_text(next(snippet for snippet in SNIPPET.findall(readme) if "server.run()" in snippet))
+    program.write_text(next(snippet for snippet in snippets(readme) if "server.run()" in snippet))
     lines = re.search(r"^```\n((?:\{.*\}\n)+)```", readme, re.MULTILINE)
     assert lines is not None
     finished = subprocess.run(
