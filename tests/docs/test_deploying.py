@@ -19,7 +19,9 @@ from dragoman.protocol.jsonrpc import Limits
 from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/deploying.md").read_text(encoding="utf-8")
+PAGE = "\n".join(
+    page.read_text(encoding="utf-8") for page in (ROOT / "docs/deploying.md", *sorted(ROOT.glob("docs/deploy/*.md")))
+)
 DEADLINE = 30
 NAME = "mcp.example.com"
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"_meta": {}}}
