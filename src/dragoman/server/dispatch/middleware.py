@@ -37,6 +37,7 @@ from dragoman.errors import ResourceNotFound, ToolError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES
 from dragoman.runtime.callables import invoke
+from dragoman.server.dispatch.observing import is_registered
 from dragoman.server.dispatch.runner import label_of, outcome_of, serve
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
@@ -238,10 +239,10 @@ def _facts(call: Call, error: str | None) -> dict[str, Any]:
         return facts
     # Only registered names become labels: clients could create any number of other names.
     match request.method.name:
-        case "tools/call" if params.name in call.server.registry.tools:
+        case "tools/call" if is_registered(call):
             arguments = {} if params.arguments is UNSET else readable(params.arguments) or {}
             facts |= {"tool_name": params.name, "tool_arguments": arguments}
-        case "prompts/get" if params.name in call.server.registry.prompts:
+        case "prompts/get" if is_registered(call):
             facts["prompt_name"] = params.name
         case "resources/read" if error != ResourceNotFound.label:
             facts["resource_uri"] = params.uri

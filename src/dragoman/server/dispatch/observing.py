@@ -126,11 +126,19 @@ def _trace(call: Call) -> object:
         return meta
 
 
+def is_registered(call: Call) -> bool:
+    """Tell whether the server has the tool or prompt that a request names, itself or in a mounted server."""
+    subject, server = subject_of(call) or "", call.server
+    table = "tools" if call.request.method.name == "tools/call" else "prompts"
+    if subject in getattr(server.registry, table):
+        return True
+    return server.mounts is not None and server.mounts.find(table, subject) is not None
+
+
 def _registered_subject(call: Call) -> str | None:
     """Return the subject of a request, unless the client invented its name."""
-    subject, registry = subject_of(call), call.server.registry
-    names = {"tools/call": registry.tools, "prompts/get": registry.prompts}.get(call.request.method.name)
-    return subject if names is None or subject in names else None
+    is_named = call.request.method.name in ("tools/call", "prompts/get")
+    return None if is_named and not is_registered(call) else subject_of(call)
 
 
 def _complete(operation: Operation, call: Call, conclusion: Conclusion) -> None:
