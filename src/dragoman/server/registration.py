@@ -169,7 +169,7 @@ class Registration:
         Raises:
             MethodAlreadyDefined: the protocol, an extension or this server already has a method of this name.
         """
-        if name in self.handlers or name in METHOD_NAMES:
+        if name in METHOD_NAMES or self.is_defined(name):
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
 
         def register(function: Function) -> Function:
@@ -179,6 +179,11 @@ class Registration:
             return function
 
         return register
+
+    def is_defined(self, method: str) -> bool:
+        """Tell whether this server has a method, or a server that this one is mounted in."""
+        above = (mount.parent for mount in list(self.mounted_in))
+        return method in self.handlers or any(one is not None and one.is_defined(method) for one in above)
 
     def override(self, dependency: Callable[..., object], replacement: Callable[..., object]) -> ExitStack:
         """Replace a dependency or a lifespan by another function, such as in a test.

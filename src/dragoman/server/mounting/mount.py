@@ -150,5 +150,9 @@ def is_open(server: Server, method: str) -> bool:
 
 def own_handler(server: Server, method: str) -> Any:
     """Return the handler of a method that a server has without its mounts; None if it has none."""
-    handler = server.handlers.get(method)
+    return without_mounts(server.handlers.get(method))
+
+
+def without_mounts(handler: Any) -> Any:
+    """Return the handler that a joined handler joins with mounts; any other handler is returned itself."""
     return getattr(handler, "own", handler)

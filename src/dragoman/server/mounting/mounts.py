@@ -15,14 +15,14 @@ import msgspec
 from dragoman import types
 from dragoman.errors import DefinitionError, MethodAlreadyDefined, ToolNotUnique
 from dragoman.protocol.extensions import ExtensionRow, merge_objects, merge_settings
-from dragoman.protocol.methods import Method
+from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.prompts import Prompt
 from dragoman.server.define.resources import Resource
 from dragoman.server.define.tools import TOOL_NAME, Tool
 from dragoman.server.mounting.joined import ByName, ByTask, FirstServer, Handle, Introduction, Joined, JoinedList
 from dragoman.server.mounting.listening import JoinedListening
-from dragoman.server.mounting.mount import TABLES, Mount, is_open, keys
+from dragoman.server.mounting.mount import TABLES, Mount, is_open, keys, without_mounts
 from dragoman.server.mounting.places import LISTS, SUBJECTS, TASK_METHODS
 from dragoman.server.mounting.renaming import Renaming
 
@@ -63,8 +63,7 @@ class Mounts:
         for table in TABLES:
             for inner in keys(server, table):
                 _require_free(mount, table, inner)
-        for method in server.own_methods:
-            self._require_method_free(method, server)
+        self._require_methods_free(server)
         before = self._mounts
         self._mounts, self._server.mounts = (*before, mount), self
         try:
@@ -87,19 +86,21 @@ class Mounts:
                 names = " and ".join(repr(one.server.name) for one in both)
                 raise DefinitionError(f"Nothing tells the names of {names} apart: mount one of them with a prefix")
 
-    def _require_method_free(self, method: Method, server: Server) -> None:
-        others = [one.server for one in self._mounts if one.server is not server]
-        owner = next((one for one in (self._server, *others) if one.has_method(method.name)), None)
-        if owner is not None and not any(one.server is server for one in self._mounts):
-            raise MethodAlreadyDefined(
-                f"The method {method.name!r} is defined by {owner.name!r} and by {server.name!r}; rename one of them"
-            )
+    def _require_methods_free(self, server: Server) -> None:
+        """Refuse a method that another server has too, if nothing in a request says which server is meant."""
+        is_known = any(mount.server is server for mount in self._mounts)
+        for name in () if is_known else server.handlers.keys() - METHOD_NAMES - _KINDS.keys():
+            if name in self._server.handlers:
+                raise MethodAlreadyDefined(
+                    f"The method {name!r} is defined in {self._server.name!r} and in {server.name!r}, and no request says"
+                    " which one it means: rename one of them"
+                )
 
     # What the mounts add.
 
     def handlers(self, current: Mapping[str, Handle]) -> dict[str, Handle]:
         """Return the handlers of the server and its mounts; `current` may be joined already."""
-        own = {name: handler.own if isinstance(handler, Joined) else handler for name, handler in current.items()}
+        own = {name: without_mounts(handler) for name, handler in current.items()}
         names = dict.fromkeys([*own, *(name for mount in self._mounts for name in mount.server.handlers)])
         return {name: self._joined(name, own.get(name)) for name in names}
 

@@ -39,8 +39,8 @@ class Renaming:
 
     def __init__(
         self,
-        prefix: str | None = None,
-        separator: str = "_",
+        prefix: str | None,
+        separator: str,
         rename: Mapping[str, str] | None = None,
         include: Patterns = None,
         exclude: Patterns = None,
