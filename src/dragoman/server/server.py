@@ -408,7 +408,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
             return self.offer
         is_handled = self.installed is not None and method in self.installed.notifications
         if not is_handled and self.mounts is not None:
-            is_handled = any(mount.server.offer_for_notification(method) is not None for mount in self.mounts)
+            is_handled = self.mounts.handles_notification(method)
         return self._notification_offer if is_handled else None
 
     def notified(self, method: str) -> None:

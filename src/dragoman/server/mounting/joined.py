@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.errors import InternalError, InvalidParams, MethodNotFound, RpcError
+from dragoman.errors import InternalError, InvalidParams, RpcError
 from dragoman.protocol.extensions import entries_of
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.lines import without_newlines
@@ -294,10 +294,13 @@ def joined_instructions(server: Server) -> str | None:
 
 
 class FirstServer(Joined):
-    """The handler of a method whose requests name nothing."""
+    """The handler of a method whose requests name nothing, and of notifications of clients."""
 
     async def __call__(self, server: Server, call: Call) -> Any:  # noqa: ARG002
-        """Answer by the first mounted server that has the method."""
-        for mount in self.offering(call):
-            return await pass_on(call, mount, self.method, call.request.raw_params)
-        raise MethodNotFound(f"Method not found: {self.method}", {"method": self.method})
+        """Answer by the first mounted server that has the method; every mounted server gets a notification."""
+        mounts = self.offering(call)
+        for mount in mounts if call.is_notification else mounts[:1]:
+            result = await pass_on(call, mount, self.method, call.request.raw_params)
+            if not call.is_notification:
+                return result
+        return None

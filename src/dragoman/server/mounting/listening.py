@@ -2,7 +2,8 @@
 
 Each server is asked what it honours of the filter, with a channel that keeps its answer (`CapturingChannel`). The
 client then has one subscription to all of it. The notifications of a mounted server reach the clients of its parent by
-its audience. A server that forwards requests, such as a proxy, listens to its target for as long as the client listens.
+its audience. A server that forwards requests, such as a proxy, acknowledges the filter by a notification of its own and
+listens to its target for as long as the client listens; what it notifies meanwhile is passed on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.subscriptions import CORE_FIELDS, Subscription
+from dragoman.protocol.subscriptions import ACKNOWLEDGED, CORE_FIELDS, Subscription
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.server.mounting.joined import Joined, finished
 from dragoman.server.mounting.mount import Mount, is_open, reads
@@ -33,11 +34,11 @@ _CORE_WIRE_NAMES = frozenset(field.encode_name for field in msgspec.structs.fiel
 
 
 class CapturingChannel:
-    """A channel that keeps what a server honours; with `holds`, the subscription goes on until it is cancelled."""
+    """A channel that keeps what a server honours of a filter, instead of serving the subscription."""
 
-    def __init__(self, channel: Channel, *, holds: bool) -> None:
+    def __init__(self, channel: Channel, filter_type: type[types.SubscriptionFilter]) -> None:
         self._channel = channel
-        self._holds = holds
+        self._filter_type = filter_type
         self.honoured: asyncio.Future[types.SubscriptionFilter] = asyncio.get_running_loop().create_future()
 
     def __getattr__(self, name: str) -> Any:
@@ -46,8 +47,14 @@ class CapturingChannel:
     async def listen(self, subscription: Subscription) -> None:
         """Keep the filter of a subscription."""
         self.honoured.set_result(subscription.honoured)
-        if self._holds:
-            await asyncio.get_running_loop().create_future()
+
+    def notify(self, method: str, params: Any) -> None:
+        """Keep the filter that a server acknowledges, and send any other notification."""
+        if method != ACKNOWLEDGED:
+            self._channel.notify(method, params)
+        elif not self.honoured.done():
+            acknowledged = msgspec.json.decode(encode(params))["notifications"]
+            self.honoured.set_result(msgspec.convert(acknowledged, self._filter_type))
 
 
 class JoinedListening(Joined):
@@ -81,7 +88,7 @@ class JoinedListening(Joined):
         wanted = msgspec.structs.replace(wanted, resource_subscriptions=uris or None, **foreign)
         params = msgspec.structs.replace(call.request.params, notifications=wanted)
         request = msgspec.structs.replace(call.request, params=params)
-        channel = CapturingChannel(call.channel, holds=False)
+        channel = CapturingChannel(call.channel, type(wanted))
         await finished(self.own(server, msgspec.structs.replace(call, request=request, channel=channel)))
         return channel.honoured.result()
 
@@ -90,14 +97,14 @@ class JoinedListening(Joined):
     ) -> types.SubscriptionFilter | None:
         """Return what a mounted server honours; None if it is not asked, or does not answer in time."""
         wanted = msgspec.to_builtins(call.request.params.notifications)
-        inner, holds = [*uris], is_open(mount.server, self.method)
-        if not holds and not inner and wanted.keys() <= _CORE_WIRE_NAMES:
+        inner = [*uris]
+        if not is_open(mount.server, self.method) and not inner and wanted.keys() <= _CORE_WIRE_NAMES:
             return None  # a change of its lists reaches every client
         wanted.pop("resourceSubscriptions", None)
         given = {**msgspec.json.decode(call.request.raw_params), "notifications": wanted}
         if inner:
             wanted["resourceSubscriptions"] = inner
-        channel = CapturingChannel(call.channel, holds=holds)
+        channel = CapturingChannel(call.channel, type(call.request.params.notifications))
         passing = run_inner(call, mount, self.method, Raw(encode(given)), cast("Channel", channel))
         held.append(asyncio.create_task(passing))
         answered = (held[-1], channel.honoured)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from dragoman import types
 from dragoman.protocol.subscriptions import RESOURCE_UPDATED
 from dragoman.server.dispatch.handlers import HANDLERS
+from dragoman.server.mounting.client_end import MountedSession
 from dragoman.server.mounting.places import with_uris
 from dragoman.server.mounting.renaming import Renaming
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from dragoman.protocol.eras import Offer
     from dragoman.server.audience import NotificationListener
     from dragoman.server.registry import Registry
-    from dragoman.server.request.call import Call
+    from dragoman.server.request.call import Call, Session
     from dragoman.server.server import Server
 
 URI_TABLES = ("resources", "templates")
@@ -34,6 +35,7 @@ class Mount:
         self._parent = ref(parent)
         self.server = server
         self.renaming = renaming
+        self._sessions: WeakKeyDictionary[Session, MountedSession] = WeakKeyDictionary()
         self.listeners = tuple(MountListener(self, is_elsewhere=one) for one in (False, True))
 
     def __repr__(self) -> str:
@@ -43,6 +45,13 @@ class Mount:
     def parent(self) -> Server | None:
         """The server that this one is mounted in; None if nobody keeps it any more."""
         return self._parent()
+
+    def session(self, session: Session) -> MountedSession:
+        """Return the session of a client for the mounted server: the same object for each request of the session."""
+        found = self._sessions.get(session)
+        if found is None:
+            found = self._sessions[session] = MountedSession(session, self.renaming, self.outer_uri)
+        return found
 
     def outer(self, table: str, key: str) -> str | None:
         """Return the name or URI of a definition in the parent; None if it is left out."""

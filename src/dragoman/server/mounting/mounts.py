@@ -38,6 +38,8 @@ _KINDS: Mapping[str, type[Joined]] = {
     "subscriptions/listen": JoinedListening,
 }
 MAX_NAME = 128
+_NOTIFICATIONS = ("notifications/initialized", "notifications/roots/list_changed")
+"""The notifications of clients that a server may handle without having a handler in its table."""
 _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "resource template"}
 
 
@@ -57,6 +59,10 @@ class Mounts:
         Raises:
             DefinitionError: the server cannot be mounted so; the message says why.
         """
+        if is_open(self._server, "tools/call") and not self._mounts:
+            raise DefinitionError(
+                f"{self._server.name!r} passes every request on: mount it and the other in a third server"
+            )
         mount = Mount(self._server, server, renaming)
         _require_no_cycle(self._server, server)
         self._require_known(mount)
@@ -92,8 +98,8 @@ class Mounts:
         for name in () if is_known else server.handlers.keys() - METHOD_NAMES - _KINDS.keys():
             if name in self._server.handlers:
                 raise MethodAlreadyDefined(
-                    f"The method {name!r} is defined in {self._server.name!r} and in {server.name!r}, and no request says"
-                    " which one it means: rename one of them"
+                    f"The method {name!r} is defined in {self._server.name!r} and in {server.name!r}, and no"
+                    " request says which one it means: rename one of them"
                 )
 
     # What the mounts add.
@@ -101,7 +107,8 @@ class Mounts:
     def handlers(self, current: Mapping[str, Handle]) -> dict[str, Handle]:
         """Return the handlers of the server and its mounts; `current` may be joined already."""
         own = {name: without_mounts(handler) for name, handler in current.items()}
-        names = dict.fromkeys([*own, *(name for mount in self._mounts for name in mount.server.handlers)])
+        theirs = [name for mount in self._mounts for name in mount.server.handlers]
+        names = dict.fromkeys([*own, *theirs, *_NOTIFICATIONS])
         return {name: self._joined(name, own.get(name)) for name in names}
 
     def _joined(self, name: str, own: Handle | None) -> Handle:
@@ -137,6 +144,11 @@ class Mounts:
     def managers(self) -> list[AbstractAsyncContextManager[object]]:
         """Return the contexts in which the mounted servers serve."""
         return [mount.server.serving() for mount in self._mounts]
+
+    def handles_notification(self, method: str) -> bool:
+        """Tell whether a mounted server handles a notification of clients, and the parent has a handler for it."""
+        is_wanted = any(mount.server.offer_for_notification(method) is not None for mount in self._mounts)
+        return is_wanted and method in self._server.handlers
 
     def find(self, table: str, key: str) -> Any:
         """Return the definition of a mounted server by its name or URI in the parent; None if there is none."""

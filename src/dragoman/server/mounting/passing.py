@@ -21,6 +21,7 @@ from dragoman.errors import ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.server.dispatch.runner import run_detached, with_cache_hints
 from dragoman.server.dispatch.tags import TaggedServer
+from dragoman.server.mounting.client_end import MountedChannel
 from dragoman.server.mounting.mount import Mount
 from dragoman.server.mounting.places import result_with_uris
 from dragoman.server.request.asking import Asking
@@ -29,41 +30,8 @@ from dragoman.types.decoding import decoders
 
 _STATE = "the request state of a mounted server"
 """The step in which the recording of a parent keeps the state of a mounted server."""
+_ASKS = "input_required"
 _NOT_FOUND = frozenset({"tool_not_found", "prompt_not_found", ResourceNotFound.label})
-
-
-class MountedSession:
-    """The session of a client, for a mounted server."""
-
-    def __init__(self, session: Session, mount: Mount) -> None:
-        self._session = session
-        self._mount = mount
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def subscribe(self, uri: str) -> None:
-        """Record that the client subscribed to a resource."""
-        self._session.subscribe(self._mount.renaming.uri(uri) or uri)
-
-    def unsubscribe(self, uri: str) -> None:
-        """Record that the client unsubscribed from a resource."""
-        self._session.unsubscribe(self._mount.renaming.uri(uri) or uri)
-
-
-class MountedChannel:
-    """The channel of a client, for a mounted server."""
-
-    def __init__(self, channel: Channel, mount: Mount) -> None:
-        self._channel = channel
-        self._mount = mount
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._channel, name)
-
-    def notify_updated(self, uri: str) -> None:
-        """Notify this client, from any thread, that a resource was updated."""
-        self._channel.notify_updated(self._mount.outer_uri(uri))
 
 
 async def pass_on(outer: Call, mount: Mount, method: str, params: Raw, channel: Channel | None = None) -> Any:
@@ -96,7 +64,7 @@ async def run_inner(
     finally:
         remove_callback()
         outer.failure_label = call.failure_label
-    if asking is not None and isinstance(result, types.InputRequiredResult):
+    if asking is not None:
         result = _carried(asking, result)
     return call, result
 
@@ -114,9 +82,9 @@ def _call(outer: Call, mount: Mount, method: str, params: Raw, channel: Channel 
     row = (mount.offer(outer) or server.offer).find(method, outer.request.caller)
     request = msgspec.structs.replace(outer.request, method=row, params=row.decode_params(params), raw_params=params)
     context = outer.server_context if server.server_context is None else server.server_context
-    session = cast("Session", MountedSession(outer.session, mount))
-    passing = cast("Channel", MountedChannel(channel or outer.channel, mount))
-    call = Call(request, session, passing, server, context, outer.loop)
+    session = mount.session(outer.session)
+    passing = MountedChannel(channel or outer.channel, session)
+    call = Call(request, cast("Session", session), cast("Channel", passing), server, context, outer.loop)
     call.scopes, call.claims, call.headers = outer.scopes, outer.claims, outer.headers
     call.task, call.handler_task, call.values = outer.task, outer.handler_task, outer.values
     call.is_notification = outer.is_notification
@@ -136,8 +104,11 @@ def _with_own_state(asking: Asking, params: Raw) -> Raw:
     return Raw(encode(given))
 
 
-def _carried(asking: Asking, result: types.InputRequiredResult) -> types.InputRequiredResult:
-    """Return the questions of a mounted server, with a state of the parent that carries that of the mounted server."""
+def _carried(asking: Asking, result: Any) -> Any:
+    """Return a result; if it has questions, a state of the parent carries the state of the mounted server."""
+    if isinstance(result, Raw) and decoders[types.Result].decode(result).result_type == _ASKS:
+        result = decoders[types.InputRequiredResult].decode(result)
+    if not isinstance(result, types.InputRequiredResult):
+        return result
     asking.record_step(_STATE, result.request_state)
-    state = asking.input_required().request_state
-    return msgspec.structs.replace(result, request_state=state)
+    return msgspec.structs.replace(result, request_state=asking.input_required().request_state)
