@@ -76,10 +76,7 @@ def weather() -> Server:
     def places(value: str) -> list[str]:
         return [name for name in ("Oslo", "Rome") if name.startswith(value)]
 
-    @server.on_subscribe
-    def subscribed(uri: str) -> None:
-        opened.append(uri)
-
+    server.on_subscribe(opened.append)
     return server
 
 

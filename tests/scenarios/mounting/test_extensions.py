@@ -12,7 +12,7 @@ from dragoman.skills import Skill
 from dragoman.stores import Memory
 from dragoman.testing import WirePeer, connected
 from scenarios.mounted_servers import SECRET
-from scenarios.task_peer import CARRIERS, DECLARED, FIRST, GENERATIONS, ID, SECOND, task_peer
+from scenarios.task_peer import CARRIERS, DECLARED, FIRST, GENERATIONS, SECOND, task_peer
 
 EVERY_ERA = pytest.mark.parametrize("era", ["handshake", "stateless"])
 DEADLINE = 20
@@ -80,7 +80,7 @@ async def test_a_task_of_a_mounted_server_is_served_by_its_parent(version, carri
 async def test_a_client_of_the_parent_drives_a_task_of_a_mounted_server_to_its_end(era):
     outer = server("outer")
     outer.mount(working(), prefix="inner")
-    async with connected(outer, era, on_elicitation=lambda request: {"value": "Ann"}) as client:
+    async with connected(outer, era, tasks=True, on_elicitation=lambda request: {"value": "Ann"}) as client:
         started = await client.start_tool("inner_work")
         result = await asyncio.wait_for(started.result(), DEADLINE)
         assert [result.content[0].text, result.content[1].uri] == ["Ann", "data://inner/report"]
@@ -134,7 +134,7 @@ async def test_skills_of_a_mounted_server_are_listed_loaded_and_verified(era, tm
     (folder / "SKILL.md").write_text("---\nname: pdf\ndescription: Reads PDF.\n---\nRun scripts/run.py.", "utf-8")
     (folder / "scripts/run.py").write_text("print(1)", "utf-8")
     inner.add_skill(folder)
-    outer.add_skill(Skill(name="own", description="Of the parent.", instructions="Do it."))
+    outer.add_skill(Skill("own", "Of the parent.", "Do it."))
     outer.mount(inner, prefix="inner")
     async with connected(outer, era, on_approval=lambda call: True) as client:
         skills = {skill.name: skill for skill in await client.skills()}
@@ -142,9 +142,8 @@ async def test_skills_of_a_mounted_server_are_listed_loaded_and_verified(era, tm
             "own": "skill://own/SKILL.md",
             "pdf": "skill://inner/pdf/SKILL.md",
         }
-        loaded = await client.load_skill(skills["pdf"])
-        assert "Run scripts/run.py." in loaded.instructions
-        assert await loaded.read("scripts/run.py") == "print(1)"
+        assert "Run scripts/run.py." in await skills["pdf"].load()
+        assert await skills["pdf"].read("scripts/run.py") == "print(1)"
     async with WirePeer(outer, era) as peer:
         got = (await peer.request("skills/get", {"uri": "skill://inner/pdf/SKILL.md"}))["result"]["skill"]
         assert {one["uri"] for one in got["resources"]} == {
@@ -164,7 +163,10 @@ class Prices(ServerExtension):
         ExtensionRow(
             id="com.example/prices",
             one_sided=True,
-            methods=(Method(name="prices/all"), Method(name="notifications/prices/seen", sender=("client",))),
+            methods=(
+                Method(name="prices/all", result=types.Result),
+                Method(name="notifications/prices/seen", sender=("client",)),
+            ),
         ),
     )
     seen = None

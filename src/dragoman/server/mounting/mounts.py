@@ -195,13 +195,16 @@ def _require_free(mount: Mount, table: str, inner: str) -> None:
             f"The tool {inner!r} of {mount.server.name!r} would be called {outer!r}, which {problem}: use another"
             f" prefix, or `rename` it; a name has 1 to {MAX_NAME} letters, digits, underscores, hyphens and dots"
         )
-    if mount.inner(table, outer) != inner:
-        raise _clash(mount, table, outer, mount.server, inner)
+    if (other := mount.inner(table, outer)) != inner:
+        raise DefinitionError(
+            f"The {_NOUNS[table]}s {inner!r} and {other!r} of the mounted server {mount.server.name!r} would both be"
+            f" {outer!r} here: change `rename`"
+        )
     if outer in parent.registry.registered(table):
         raise _clash(mount, table, outer, parent, inner)
-    for other in parent.mounts or ():
-        if other is not mount and other.find(table, outer) is not None:
-            raise _clash(mount, table, outer, other.server, inner)
+    for beside in parent.mounts or ():
+        if beside is not mount and beside.find(table, outer) is not None:
+            raise _clash(mount, table, outer, beside.server, inner)
     for above in list(parent.mounted_in):
         _require_free(above, table, outer)
 
