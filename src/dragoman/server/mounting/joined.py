@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.errors import InternalError, InvalidParams, RpcError
+from dragoman.errors import InvalidParams, RpcError
 from dragoman.protocol.extensions import entries_of
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.lines import without_newlines
@@ -123,9 +123,8 @@ class JoinedList(Joined):
         try:
             return await _every(page)
         except RpcError as error:
-            # The lists of the other servers are of use without this one. The middleware of a server may refuse a list.
-            if isinstance(error, InternalError):
-                _logger.warning("%s of the mounted server %r is left out: %s", self.method, mount.server.name, error)
+            # The lists of the other servers are of use without this one.
+            _logger.warning("%s of the mounted server %r is left out: %s", self.method, mount.server.name, error)
             return []
 
     def _entries(self, own: list[Raw], parts: list[tuple[Mount, list[Raw]]]) -> list[Any]:
@@ -137,7 +136,10 @@ class JoinedList(Joined):
             entries += [one for entry in listed if (one := _renamed(mount, entry, key)) is not None]
         if key is None:
             return entries
-        return list({entry[key]: entry for entry in reversed(entries)}.values())[::-1]
+        first: dict[Any, Any] = {}
+        for entry in entries:
+            first.setdefault(entry[key], entry)
+        return list(first.values())
 
     def _page(self, trees: list[types.Json], entries: list[Any], offset: int, size: int | None) -> Raw:
         """Return a page with the strictest cache hints of its parts."""
