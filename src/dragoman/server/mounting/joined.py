@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.errors import InvalidParams, RpcError
+from dragoman.errors import InvalidParams, MethodNotFound, RpcError
 from dragoman.protocol.extensions import entries_of
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.lines import without_newlines
@@ -60,6 +60,10 @@ class Joined:
         version = call.request.caller.version.name
         offers = [(one, one.offer(call)) for one in self.mounts]
         return [one for one, offer in offers if offer is not None and self.method in offer.methods.get(version, ())]
+
+    def not_found(self) -> MethodNotFound:
+        """Return the error for a caller to whom no server offers the method."""
+        return MethodNotFound(f"Method not found: {self.method}", {"method": self.method})
 
 
 def _renamed(mount: Mount, entry: Any, key: str | None) -> Any:
@@ -250,6 +254,8 @@ class ByTask(Joined):
         """Answer by the server that has the task."""
         own_get, mounts = own_handler(server, TASKS_GET), self.offering(call)
         places: list[Mount | None] = [*([] if self.own is None else [None]), *mounts]
+        if not places:
+            raise self.not_found()
         for place in places[:-1]:
             try:
                 if place is None:
@@ -301,6 +307,8 @@ class FirstServer(Joined):
     async def __call__(self, server: Server, call: Call) -> Any:  # noqa: ARG002
         """Answer by the first mounted server that has the method; every mounted server gets a notification."""
         mounts = self.offering(call)
+        if not mounts and not call.is_notification:
+            raise self.not_found()
         for mount in mounts if call.is_notification else mounts[:1]:
             result = await pass_on(call, mount, self.method, call.request.raw_params)
             if not call.is_notification:

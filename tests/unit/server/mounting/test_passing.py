@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman import Context, RpcError, Server
+from dragoman import Configuration, Context, RpcError, Server
 from dragoman.errors import ResourceNotFound
 from dragoman.testing import WirePeer
 from scenarios.forwarding_server import forwarding
@@ -80,15 +80,20 @@ async def test_an_error_of_a_server_that_forwards_has_its_code_and_its_data():
 
 
 async def test_a_mounted_server_that_does_not_serve_the_version_of_a_client_is_left_out():
-    from dragoman import Configuration
-
-    inner, outer = Server("inner", configuration=Configuration(protocol_version="2025-06-18")), shop()
-    inner.tool(name="x")(lambda: "x")
+    inner, outer = Server("inner", configuration=Configuration(protocol_version="2025-11-25")), shop()
+    inner.tool(name="x", task=True)(lambda: "x")
+    inner.method("acme/x")(lambda: {})
     outer.mount(inner, prefix="inner")
-    for version, names in ("2025-06-18", ["buy", "inner_x"]), ("2026-07-28", ["buy"]):
-        async with WirePeer(outer, version) as peer:
+    for version, names in ("2025-11-25", ["buy", "inner_x"]), ("2026-07-28", ["buy"]):
+        async with WirePeer(outer, version, capabilities={"extensions": {"io.modelcontextprotocol/tasks": {}}}) as peer:
             tools = (await peer.request("tools/list"))["result"]["tools"]
             assert [tool["name"] for tool in tools] == names
+            called = await peer.request("acme/x")
+            asked = await peer.request("tasks/get", {"taskId": "x"})
+            if version == "2026-07-28":
+                assert (called["error"]["code"], asked["error"]["code"]) == (-32601, -32601)
+            else:
+                assert (called["result"], asked["error"]["code"]) == ({}, -32602)
 
 
 async def test_an_unknown_completion_is_refused_like_one_of_the_parent():
