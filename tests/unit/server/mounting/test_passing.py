@@ -82,7 +82,7 @@ async def test_an_error_of_a_server_that_forwards_has_its_code_and_its_data():
 async def test_a_mounted_server_that_does_not_serve_the_version_of_a_client_is_left_out():
     inner, outer = Server("inner", configuration=Configuration(protocol_version="2025-11-25")), shop()
     inner.tool(name="x", task=True)(lambda: "x")
-    inner.method("acme/x")(lambda: {})
+    inner.method("acme/x")(dict)
     outer.mount(inner, prefix="inner")
     for version, names in ("2025-11-25", ["buy", "inner_x"]), ("2026-07-28", ["buy"]):
         async with WirePeer(outer, version, capabilities={"extensions": {"io.modelcontextprotocol/tasks": {}}}) as peer:
