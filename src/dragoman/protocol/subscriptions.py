@@ -97,13 +97,13 @@ class Subscription:
         self, id: types.RequestId, honoured: types.SubscriptionFilter, fields: Iterable[SubscriptionField] = CORE_FIELDS
     ) -> None:
         self.id = id
-        self._honoured = honoured
+        self.honoured = honoured
         self._filters = {field.method: _FieldFilter(field, getattr(honoured, field.name)) for field in fields}
         self._waiting: dict[tuple[str, str | None], bytes] = {}
 
     def acknowledgement(self) -> bytes:
         """Return the first message of the subscription."""
-        return self._message(ACKNOWLEDGED, {"notifications": self._honoured})
+        return self._message(ACKNOWLEDGED, {"notifications": self.honoured})
 
     def enqueue(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
         """Queue a notification if the filter includes it, and return whether it does. A full queue drops its oldest.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
+from weakref import WeakSet
 
 from dragoman import types
 from dragoman.config import is_async
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from dragoman.server.extensions.installed import Extensions, InstalledExtensions
     from dragoman.server.extensions.skill_files import Skill
     from dragoman.server.extensions.skills import Skills
+    from dragoman.server.mounting.mount import Mount
+    from dragoman.server.mounting.mounts import Mounts
+    from dragoman.server.mounting.renaming import Patterns
     from dragoman.server.server import Server
 
 E = TypeVar("E", bound="ServerExtension")
@@ -70,6 +74,10 @@ class Registration:
         """The rows of the methods that `server.method` registered; they need no capability."""
         self.overrides: dict[Hashable, Callable[..., object]] = {}
         """The functions that replace dependencies and lifespans, such as in tests."""
+        self.mounts: Mounts | None = None
+        """The servers that are mounted in this one; None if there are none."""
+        self.mounted_in: WeakSet[Mount] = WeakSet()
+        """The mounts of this server in others."""
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
@@ -161,7 +169,7 @@ class Registration:
         Raises:
             MethodAlreadyDefined: the protocol, an extension or this server already has a method of this name.
         """
-        if name in self.handlers or name in METHOD_NAMES:
+        if name in METHOD_NAMES or self.is_defined(name):
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
 
         def register(function: Function) -> Function:
@@ -171,6 +179,11 @@ class Registration:
             return function
 
         return register
+
+    def is_defined(self, method: str) -> bool:
+        """Tell whether this server has a method, or a server that this one is mounted in."""
+        above = (mount.parent for mount in list(self.mounted_in))
+        return method in self.handlers or any(one is not None and one.is_defined(method) for one in above)
 
     def override(self, dependency: Callable[..., object], replacement: Callable[..., object]) -> ExitStack:
         """Replace a dependency or a lifespan by another function, such as in a test.
@@ -374,6 +387,37 @@ class Registration:
         if callable(given):
             return skills.add_function(given, None, description, prefix, fields)
         return lambda function: skills.add_function(function, given, description, prefix, fields)
+
+    def mount(
+        self,
+        server: Server,
+        prefix: str | None = None,
+        *,
+        separator: str = "_",
+        rename: Mapping[str, str] | None = None,
+        include: Patterns = None,
+        exclude: Patterns = None,
+    ) -> None:
+        """Serve what another server has as well, under a prefix: what it has now, and what is registered there later.
+
+        Example:
+            server.mount(weather, prefix="weather")  # its tool `forecast` is `weather_forecast` here
+
+        The requests for it are run by the other server, with its own middleware, dependencies, lifespan and extensions.
+        A URI gets the prefix after its scheme: `data://cities` is `data://weather/cities`. `rename` maps names and URIs
+        of the other server to those that they have here. `include` and `exclude` are names and URIs to serve or to
+        leave out; in them `*` stands for any text.
+
+        Raises:
+            DefinitionError: a name is taken or too long, an option has an invalid value, or the servers form a cycle.
+        """
+        from dragoman.server.mounting.mounts import Mounts
+        from dragoman.server.mounting.renaming import Renaming
+
+        if not isinstance(server, Registration):
+            raise DefinitionError(f"{server!r} cannot be mounted: give a Server")
+        renaming = Renaming(prefix, separator, rename, include, exclude)
+        (self.mounts or Mounts(cast("Server", self))).add(server, renaming)
 
     def expose_as_tools(self, *, resources: bool = True, prompts: bool = True, tags: Iterable[str] = ()) -> None:
         """Register tools that list and read the resources and prompts, for hosts that know only tools.

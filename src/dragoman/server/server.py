@@ -9,6 +9,7 @@ It derives them again after each change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -194,8 +195,12 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
 
     def _required_lifecycle(self) -> Lifecycle:
         if self.lifecycle is None:
-            self.lifecycle = Lifecycle(self, lambda: [] if self.installed is None else self.installed.managers(self))
+            self.lifecycle = Lifecycle(self, self._managers)
         return self.lifecycle
+
+    def _managers(self) -> list[AbstractAsyncContextManager[object]]:
+        managers = [] if self.installed is None else self.installed.managers(self)
+        return managers if self.mounts is None else [*managers, *self.mounts.managers()]
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
@@ -209,6 +214,8 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         if self.installed is not None and not self._is_checked:
             self.installed.check()
             self._is_checked = True
+        for mount in self.mounts or ():
+            mount.server.check()
 
     @property
     def instructions(self) -> str | None:
@@ -256,6 +263,10 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         self.registry.changed()
 
     def _require_servable(self, definition: Definition[..., Any]) -> None:
+        if self.mounts is not None or self.mounted_in:
+            from dragoman.server.mounting.mounts import require_definable
+
+            require_definable(self, definition)
         self.settings.require_definition_carried(definition)
         if isinstance(definition, Tool) and (options := definition.official_options):
             from dragoman.server.extensions.official import extensions_of
@@ -275,10 +286,14 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
             self.installed.require_carried(settings.pinned)
 
     def _derive(self) -> None:
-        """Derive the settings, the middleware chain, the capabilities and the offer.
+        """Derive the settings, the middleware chain, the capabilities and the offer, here and where this is mounted."""
+        self._derive_own()
+        for mount in list(self.mounted_in):
+            if mount.parent is not None:
+                mount.parent.renew()
 
-        A lock guards this method, because any thread may register a definition.
-        """
+    def _derive_own(self) -> None:
+        # Any thread may register a definition.
         with self._deriving:
             self._is_checked = False
             around: frozenset[str] = frozenset() if self.installed is None else self.installed.around_methods
@@ -296,14 +311,18 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
                 derived = self.installed.declared(derived, configured)
             elif configured:
                 derived = msgspec.structs.replace(derived, extensions=configured)
-            inputs = (self._declaration, derived, self.settings.versions, self.own_methods)
+            rows = () if self.installed is None else self.installed.rows
+            if self.mounts is not None:
+                self._required_lifecycle()
+                rows, self.own_methods = self.mounts.rows(rows), self.mounts.methods(self.own_methods)
+                derived, self.handlers = self.mounts.capabilities(derived), self.mounts.handlers(self.handlers)
+            inputs = (self._declaration, derived, self.settings.versions, self.own_methods, rows)
             if inputs == self._offer_inputs:
                 return
             self._capabilities = self._declaration.over(derived)
-            rows = () if self.installed is None else self.installed.rows
             table = ProtocolTable.of(rows, self.own_methods) if rows or self.own_methods else CORE
             self.offer = eras.Offer.of(self._capabilities, self.settings.versions, table)
-            if self.installed is not None and self.installed.notifications:
+            if self.mounts is not None or (self.installed is not None and self.installed.notifications):
                 offer = eras.Offer.of(self._capabilities, self.settings.versions, table, notifications=True)
                 self._notification_offer = offer
             self._offer_inputs = inputs
@@ -388,6 +407,8 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         if self.has_method(method):
             return self.offer
         is_handled = self.installed is not None and method in self.installed.notifications
+        if not is_handled and self.mounts is not None:
+            is_handled = self.mounts.handles_notification(method)
         return self._notification_offer if is_handled else None
 
     def notified(self, method: str) -> None:
@@ -395,6 +416,8 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         if method == "notifications/roots/list_changed":
             for hook in self._roots_hooks:
                 self._run_in_background(hook, method)
+            for mount in self.mounts or ():
+                mount.server.notified(method)
 
     def _run_in_background(self, function: Callable[[], Any], notification: str) -> None:
         import asyncio

@@ -44,7 +44,7 @@ _OTHER_PLACES = COMPOSED - {"not", *CHOICES} | {"patternProperties"}
 """The keywords under which a schema may define properties outside of `properties`."""
 OFFICIAL_OPTIONS = ("ui", "ui_visibility", "task")
 """The options of the extensions of this package; a server installs the extension when a tool has its option."""
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class Tool(Definition[Parameters, Returned]):
@@ -92,7 +92,7 @@ class Tool(Definition[Parameters, Returned]):
         raise TypeError(f"{type(self).__name__} must define a method `call`")
 
     def _compile(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not TOOL_NAME.fullmatch(self.name):
             remedy = "use 1 to 128 letters, digits, underscores, hyphens and dots"
             raise DefinitionError(f"The name {self.name!r} is not allowed: {remedy}")
         self._check_timeout()

@@ -37,6 +37,7 @@ from dragoman.errors import ResourceNotFound, ToolError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES
 from dragoman.runtime.callables import invoke
+from dragoman.server.dispatch.observing import is_mounted
 from dragoman.server.dispatch.runner import label_of, outcome_of, serve
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
@@ -232,16 +233,16 @@ def _facts(call: Call, error: str | None) -> dict[str, Any]:
     request, caller = call.request, call.request.caller
     if request.method.name == "initialize" and call.session.caller is not None:
         caller = call.session.caller
-    info, params = caller.info, request.params
+    info, params, registry = caller.info, request.params, call.server.registry
     facts: dict[str, Any] = {} if info is None else {"client": {"name": info.name, "version": info.version}}
     if call.rejection is not None:
         return facts
     # Only registered names become labels: clients could create any number of other names.
     match request.method.name:
-        case "tools/call" if params.name in call.server.registry.tools:
+        case "tools/call" if params.name in registry.tools or is_mounted(call.server, "tools", params.name):
             arguments = {} if params.arguments is UNSET else readable(params.arguments) or {}
             facts |= {"tool_name": params.name, "tool_arguments": arguments}
-        case "prompts/get" if params.name in call.server.registry.prompts:
+        case "prompts/get" if params.name in registry.prompts or is_mounted(call.server, "prompts", params.name):
             facts["prompt_name"] = params.name
         case "resources/read" if error != ResourceNotFound.label:
             facts["resource_uri"] = params.uri

@@ -26,6 +26,7 @@ from dragoman.telemetry import active_recorder
 from dragoman.types import TRACEPARENT
 
 if TYPE_CHECKING:
+    from dragoman.server.server import Server
     from dragoman.telemetry.recorder import Operation
 
 T = TypeVar("T")
@@ -126,11 +127,18 @@ def _trace(call: Call) -> object:
         return meta
 
 
+def is_mounted(server: Server, table: str, name: str) -> bool:
+    """Tell whether a mounted server is known to have a tool or prompt."""
+    return server.mounts is not None and server.mounts.find(table, name) is not None
+
+
 def _registered_subject(call: Call) -> str | None:
     """Return the subject of a request, unless the client invented its name."""
-    subject, registry = subject_of(call), call.server.registry
-    names = {"tools/call": registry.tools, "prompts/get": registry.prompts}.get(call.request.method.name)
-    return subject if names is None or subject in names else None
+    subject, server = subject_of(call), call.server
+    table = {"tools/call": "tools", "prompts/get": "prompts"}.get(call.request.method.name)
+    if table is None or subject in getattr(server.registry, table):
+        return subject
+    return subject if subject is not None and is_mounted(server, table, subject) else None
 
 
 def _complete(operation: Operation, call: Call, conclusion: Conclusion) -> None:

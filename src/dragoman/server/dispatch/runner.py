@@ -115,6 +115,9 @@ async def _run_detached(call: Call, *, seals: bool) -> Any:
         if call.is_cancelled_by(error):
             raise
         call.refusal = _error_to_send(call, error)
+        if call.refusal is error:
+            raise
+        call.refusal.label = label_of(error)
         raise call.refusal from error
     finally:
         call.ended = True
@@ -282,19 +285,33 @@ def sealed_page(call: Call, listing: Listing) -> Raw:
     return listing.page(request.params.cursor, request.caller.version, partial(_seal, call.server))
 
 
+def encoded_result(call: Call, result: Any) -> Raw:
+    """Return a result as the client of a call receives it; a result that is sealed and encoded already stays itself."""
+    return (
+        result if type(result) is Raw else Raw(jsonrpc.encode(_seal(call.server, result, call.request.caller.version)))
+    )
+
+
 def _seal(server: Server, result: Any, version: Version) -> Any:
     """Return a result in the form of a version; missing cache hints are those of the server."""
     if not isinstance(result, types.Result):
         return eras.seal_value(result, version, server.info_bytes)
-    if version.has_cache_hints and isinstance(result, types.CacheableResult):
-        ttl_ms, cache_scope = server.cache_hints
-        # The result is copied, because an author may return the same object for every request.
-        result = msgspec.structs.replace(
-            result,
-            ttl_ms=ttl_ms if result.ttl_ms is None else result.ttl_ms,
-            cache_scope=cache_scope if result.cache_scope is None else result.cache_scope,
-        )
+    if version.has_cache_hints:
+        result = with_cache_hints(server, result)
     return eras.seal(result, version, server.info_bytes)
+
+
+def with_cache_hints(server: Server, result: Any) -> Any:
+    """Return a result whose missing cache hints are those of a server, if the result can have them."""
+    if not isinstance(result, types.CacheableResult):
+        return result
+    ttl_ms, cache_scope = server.cache_hints
+    # The result is copied, because an author may return the same object for every request.
+    return msgspec.structs.replace(
+        result,
+        ttl_ms=ttl_ms if result.ttl_ms is None else result.ttl_ms,
+        cache_scope=cache_scope if result.cache_scope is None else result.cache_scope,
+    )
 
 
 def _refuse(call: Call, error: BaseException) -> bytes:

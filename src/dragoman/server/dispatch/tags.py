@@ -57,11 +57,18 @@ class TaggedServer:
         self._included = included
         self._excluded = excluded
         self._selected: Registry | None = None
+        self._mounted: dict[Server, Server] = {}
 
     def __getattr__(self, name: str) -> Any:
         # A method of the server is bound to this object, because it may pass itself on, as `connect` does.
         method = getattr(type(self._server), name, None)
         return MethodType(method, self) if isinstance(method, FunctionType) else getattr(self._server, name)
+
+    def alike(self, server: Server) -> Server:
+        """Return a mounted server as it is served with the same tags."""
+        if server not in self._mounted:
+            self._mounted[server] = cast("Server", TaggedServer(server, self._included, self._excluded))
+        return self._mounted[server]
 
     @property
     def registry(self) -> Registry:

@@ -71,6 +71,8 @@ class InstalledExtensions:
         """The requests that an extension surrounds."""
         self.hides = bool(self._showing)
         """Whether the lists depend on the client."""
+        self.reads = bool(self._overriding("reader"))
+        """Whether an extension reads resources that are not registered."""
 
     def _overriding(self, hook: str) -> tuple[ServerExtension, ...]:
         default = getattr(ServerExtension, hook)

@@ -214,6 +214,8 @@ class PostService:
         if call.rejection is not None:
             raise HttpRefusal(OK, call.rejection, call)
         tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
+        if tool is None and self._server.mounts is not None and request.method.name == "tools/call":
+            tool = self._server.mounts.find("tools", request.params.name)
         if tool is None:
             return
         if call.scopes is not None and not call.scopes.issuperset(tool.scopes):

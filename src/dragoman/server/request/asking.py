@@ -136,6 +136,11 @@ class Asking:
         return self._rounds is not None and self._rounds.pending
 
     @property
+    def is_recording(self) -> bool:
+        """Whether this run asked a question or ran a step, so that its recording must travel (stateless era)."""
+        return self._rounds is not None
+
+    @property
     def is_stopping(self) -> bool:
         """Whether a question has cancelled the task, and the run has not ended yet."""
         return self._stopping is not None

@@ -76,7 +76,7 @@ def server_notifications(server: Server, method: str) -> list[Method]:
 class Session:
     """What the server knows about the client of a connection or of an HTTP session."""
 
-    __slots__ = ("caller", "elicitations", "id", "log_level", "principal", "subscribed")
+    __slots__ = ("__weakref__", "caller", "elicitations", "id", "log_level", "principal", "subscribed")
 
     def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
         self.caller = caller

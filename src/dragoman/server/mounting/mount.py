@@ -1,0 +1,167 @@
+"""`Mount`: one server that is mounted in another, with its renaming; `MountListener` passes its notifications on.
+
+The parent keeps its mounts alive. The mounted server knows them by weak references, so it can be mounted in several
+servers, be mounted twice, and be served by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
+
+from dragoman import types
+from dragoman.protocol.subscriptions import RESOURCE_UPDATED
+from dragoman.server.dispatch.handlers import HANDLERS
+from dragoman.server.mounting.client_end import MountedSession
+from dragoman.server.mounting.places import with_uris
+from dragoman.server.mounting.renaming import Renaming
+
+if TYPE_CHECKING:
+    from dragoman.protocol.eras import Offer
+    from dragoman.server.audience import NotificationListener
+    from dragoman.server.registry import Registry
+    from dragoman.server.request.call import Call, Session
+    from dragoman.server.server import Server
+
+URI_TABLES = ("resources", "templates")
+TABLES = ("tools", "prompts", *URI_TABLES)
+
+
+class Mount:
+    """A server that is mounted in a parent."""
+
+    def __init__(self, parent: Server, server: Server, renaming: Renaming) -> None:
+        self._parent = ref(parent)
+        self.server = server
+        self.renaming = renaming
+        self._sessions: WeakKeyDictionary[Session, MountedSession] = WeakKeyDictionary()
+        self.listeners = tuple(MountListener(self, is_elsewhere=one) for one in (False, True))
+
+    def __repr__(self) -> str:
+        return f"<Mount of {self.server.name!r}, prefix {self.renaming.prefix!r}>"
+
+    @property
+    def parent(self) -> Server | None:
+        """The server that this one is mounted in; None if nobody keeps it any more."""
+        return self._parent()
+
+    def session(self, session: Session) -> MountedSession:
+        """Return the session of a client for the mounted server: the same object for each request of the session."""
+        found = self._sessions.get(session)
+        if found is None:
+            found = self._sessions[session] = MountedSession(session, self.renaming, self.outer_uri)
+        return found
+
+    def outer(self, table: str, key: str) -> str | None:
+        """Return the name or URI of a definition in the parent; None if it is left out."""
+        return self.renaming.uri(key) if table in URI_TABLES else self.renaming.name(key)
+
+    def inner(self, table: str, key: str) -> str | None:
+        """Return the name or URI of a definition in the mounted server; None if it cannot be one of that server's."""
+        return self.renaming.inner_uri(key) if table in URI_TABLES else self.renaming.inner_name(key)
+
+    def outer_uri(self, uri: str) -> str:
+        """Return a URI as clients of the parent know it; a URI that the mounted server lacks is not changed."""
+        return uri if reads(self.server, uri) is False else self.renaming.uri(uri) or uri
+
+    def offer(self, call: Call) -> Offer | None:
+        """Return what the mounted server offers to clients; None if it does not handle a notification."""
+        is_notification, method = call.is_notification, call.request.method.name
+        return self.server.offer_for_notification(method) if is_notification else self.server.offer
+
+    def find(self, table: str, key: str) -> Any:
+        """Return the definition that has a name or URI in the parent; None if the mounted server has none."""
+        inner = self.inner(table, key)
+        return None if inner is None else find(self.server, table, inner)
+
+
+class MountListener:
+    """Passes the notifications of a mounted server on to the clients of its parent.
+
+    One listener passes them to the clients of this process, and the other to those of other processes.
+    """
+
+    def __init__(self, mount: Mount, *, is_elsewhere: bool) -> None:
+        self._mount = mount
+        self.is_elsewhere = is_elsewhere
+
+    def _members(self) -> list[NotificationListener]:
+        parent = self._mount.parent
+        every = [] if parent is None else parent.audience.members()
+        return [one for one in every if getattr(one, "is_elsewhere", False) is self.is_elsewhere]
+
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+        """Send the notification of a change, about the URI that the parent's clients know."""
+        rename = self._mount.outer_uri
+        if method == RESOURCE_UPDATED and subject is not None:
+            subject = rename(subject)
+        given = None if params is None else with_uris({**params}, rename)
+        for member in self._members():
+            member.notify_change(method, subject, given)
+
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+        """Send a log message."""
+        for member in self._members():
+            member.log(level, data, logger)
+
+    def complete_elicitation(self, id: str) -> None:
+        """Notify the client that received a url elicitation that it is complete."""
+        for member in self._members():
+            member.complete_elicitation(id)
+
+
+def keys(server: Server, table: str) -> Iterator[str]:
+    """Yield the names or URIs of the definitions that a server is known to have, mounted ones too."""
+    yield from server.registry.registered(table)
+    for mount in server.mounts or ():
+        outer = (mount.outer(table, inner) for inner in keys(mount.server, table))
+        yield from (key for key in outer if key is not None)
+
+
+def find(server: Server, table: str, key: str) -> Any:
+    """Return the definition that a server is known to have by a name or URI, also a disabled or mounted one."""
+    registry: Registry = server.registry
+    found = getattr(registry, table).get(key) or registry.disabled[table].get(key)
+    mounts = () if found is not None else server.mounts or ()
+    return next((one for mount in mounts if (one := mount.find(table, key)) is not None), found)
+
+
+def has(server: Server, method: str, subject: str, *, is_uri: bool) -> bool | None:
+    """Tell whether a request about a subject is for a server; None: it may be, but only the server itself can tell."""
+    if is_uri:
+        return reads(server, subject, method)
+    if find(server, "tools" if method == "tools/call" else "prompts", subject) is not None:
+        return True
+    return None if is_open(server, method) else False
+
+
+def reads(server: Server, uri: str, method: str = "resources/read") -> bool | None:
+    """Tell whether a server has a URI or URI template; None: it may have it, but only the server itself can tell."""
+    if any(find(server, table, uri) is not None for table in URI_TABLES):
+        return True
+    if any(template.match(uri) is not None for template in server.registry.registered("templates").values()):
+        return True
+    inner = [(mount, found) for mount in server.mounts or () if (found := mount.renaming.inner_uri(uri)) is not None]
+    answers = [reads(mount.server, found, method) for mount, found in inner]
+    if True in answers:
+        return True
+    extends = server.installed is not None and server.installed.reads
+    may = server.resource_reader is not None or server.resource_lister is not None or extends or None in answers
+    return None if may or is_open(server, method) else False
+
+
+def is_open(server: Server, method: str) -> bool:
+    """Tell whether the handler of a method is not that of the registry, so that the server may serve any name."""
+    own = own_handler(server, method)
+    return own is not HANDLERS.get(method, own) or any(is_open(mount.server, method) for mount in server.mounts or ())
+
+
+def own_handler(server: Server, method: str) -> Any:
+    """Return the handler of a method that a server has without its mounts; None if it has none."""
+    return without_mounts(server.handlers.get(method))
+
+
+def without_mounts(handler: Any) -> Any:
+    """Return the handler that a joined handler joins with mounts; any other handler is returned itself."""
+    return getattr(handler, "own", handler)

@@ -1,0 +1,85 @@
+"""Lists of a server and its mounts."""
+
+import pytest
+
+from dragoman import Server
+from dragoman.server.mounting.joined import MAX_PAGES
+from dragoman.testing import WirePeer
+from scenarios.forwarding_server import forwarding
+from scenarios.mounted_servers import mounted, shop
+
+EVERY_ERA = pytest.mark.parametrize("era", ["handshake", "stateless"])
+
+
+@EVERY_ERA
+async def test_entries_of_a_server_that_forwards_keep_what_nobody_knows_and_the_first_of_two_is_listed(era):
+    def answer(method, params):
+        entries = [{"name": "x", "inputSchema": {}, "later": [1]}, {"name": "buy", "inputSchema": {}}]
+        return {"tools": entries} if method == "tools/list" else {}
+
+    outer = shop()
+    outer.mount(forwarding("far", answer))
+    async with WirePeer(outer, era) as peer:
+        tools = (await peer.request("tools/list"))["result"]["tools"]
+        assert [tool["name"] for tool in tools] == ["buy", "x"]
+        assert tools[1]["later"] == [1]
+        assert "description" not in tools[1]
+
+
+async def test_all_pages_of_a_mounted_server_are_read_up_to_a_limit():
+    asked = []
+
+    def answer(method, params):
+        asked.append(params.get("cursor"))
+        number = len(asked)
+        return {"tools": [{"name": f"t{number}", "inputSchema": {}}], "nextCursor": f"c{number}"}
+
+    outer = shop()
+    outer.mount(forwarding("far", answer), prefix="far")
+    async with WirePeer(outer, "stateless") as peer:
+        tools = (await peer.request("tools/list"))["result"]["tools"]
+    assert len(tools) == 1 + MAX_PAGES
+    assert asked[:3] == [None, "c1", "c2"]
+
+
+@EVERY_ERA
+async def test_a_joined_page_is_kept_until_one_of_its_servers_changes(era):
+    outer = mounted()
+    (mount,) = outer.mounts
+    async with WirePeer(outer, era) as peer:
+        first = await peer.request("tools/list")
+        joined = outer.handlers["tools/list"]
+        ((_, kept),) = joined._kept.values()
+        second = await peer.request("tools/list")
+        assert first["result"] == second["result"]
+        assert next(iter(joined._kept.values()))[1] is kept
+        mount.server.tool(name="later")(lambda: "")
+        assert "weather_later" in [tool["name"] for tool in (await peer.request("tools/list"))["result"]["tools"]]
+        outer.tool(name="own")(lambda: "")
+        assert "own" in [tool["name"] for tool in (await peer.request("tools/list"))["result"]["tools"]]
+        outer.name = "renamed"
+        renamed = await peer.request("tools/list")
+        assert (
+            era == "handshake" or renamed["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "renamed"
+        )
+
+
+@EVERY_ERA
+async def test_a_template_of_the_parent_is_matched_before_a_mount_that_may_have_any_uri(era):
+    outer, inner = Server("outer"), Server("inner")
+    inner.on_read_resource(lambda uri: f"inner {uri}")
+    outer.resource("data://{name}")(lambda name: f"outer {name}")
+    outer.mount(inner)
+    async with WirePeer(outer, era) as peer:
+        for uri, text in ("data://a", "outer a"), ("other://a", "inner other://a"):
+            read = await peer.request("resources/read", {"uri": uri})
+            assert read["result"]["contents"][0]["text"] == text
+
+
+async def test_instructions_of_all_levels_are_joined():
+    top, outer = Server("top"), mounted()
+    top.mount(outer)
+    top.mount(Server("silent"), prefix="silent")
+    async with WirePeer(top, "stateless") as peer:
+        told = (await peer.request("server/discover"))["result"]["instructions"]
+    assert told == "Be kind.\n\nWhat begins with 'weather_': Ask for one city."
