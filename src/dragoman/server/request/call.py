@@ -76,7 +76,7 @@ def server_notifications(server: Server, method: str) -> list[Method]:
 class Session:
     """What the server knows about the client of a connection or of an HTTP session."""
 
-    __slots__ = ("caller", "elicitations", "id", "log_level", "principal", "subscribed")
+    __slots__ = ("__weakref__", "caller", "elicitations", "id", "log_level", "principal", "subscribed")
 
     def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
         self.caller = caller
@@ -128,6 +128,13 @@ class Session:
         self.subscribed.discard(uri)
 
 
+class Notifies(Protocol):
+    """Sends notifications that belong to no request, for as long as the client is connected."""
+
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification, from any thread."""
+
+
 class Channel(Protocol):
     """Sends messages to the client of a request, except the response."""
 
@@ -137,6 +144,11 @@ class Channel(Protocol):
     """Whether the channel's transport takes a large response in parts, which saves a copy."""
     carrier: Literal["stdio", "memory"] | None
     """The kind of a duplex connection; None for a channel of one request, or of HTTP."""
+
+    @property
+    def standalone(self) -> Notifies | None:
+        """The connection or the session of the client; None if the client has only this request."""
+        ...
 
     @property
     def end_error(self) -> RpcError | None:
@@ -175,6 +187,7 @@ class NoChannel:
     takes_parts = False
     carrier: Literal["stdio", "memory"] | None = None
     end_error: RpcError | None = None
+    standalone: Notifies | None = None
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
