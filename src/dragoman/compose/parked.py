@@ -112,7 +112,7 @@ class ParkedCall:
         self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(lambda _: self._finished())
 
-    async def ask(self, _call: Call, request: jsonrpc.Request) -> Raw:
+    async def ask(self, request: jsonrpc.Request) -> Raw:
         """Ask a question of the target, and return the answer."""
         self._count += 1
         key = f"{_KEYS.get(request.method, 'question')}-{self._count}"

@@ -5,7 +5,7 @@ Connections are shared unless that would mix what must stay apart:
     a stateless target                  one connection: each request carries the client's version and capabilities
     a target with sessions
       clients that cannot be asked      one connection for each version and set of capabilities
-      sessions that can be asked        one connection for each session
+      sessions that can be asked        one connection for each session, and for each client on a duplex connection
       stateless calls that can be asked one connection for each call at a time; free ones are used again
 
 `isolate` and forwarded credentials divide all of these again. There are at most `max_connections`; beyond that the
@@ -100,32 +100,33 @@ class Pool:
             TransportError: the target cannot be reached.
             RpcError: the target refuses, or every connection is in use.
         """
-        upstream = await self._find(call, caller)
+        upstream = await self._find(call, caller, lambda one: not one.calls)
         upstream.calls[call] = None
         return upstream
 
-    async def shared(self, call: Call) -> Upstream:
-        """Return the connection that every stateless client of an owner shares, with what the target sends to all."""
-        return await self._one((self.owner(call),), call, None)
+    async def listening(self, call: Call) -> Upstream:
+        """Return the connection for a subscription, which other calls may use too."""
+        return await self._find(call, call.request.caller, lambda _: True)
 
-    async def _find(self, call: Call, caller: Caller) -> Upstream:
+    async def _find(self, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]) -> Upstream:
         owner, version = self.owner(call), caller.version
         declared = encode(caller.capabilities)
         if version.stateless:
             if not self._needs_handshake or declared == NONE_DECLARED:
-                shared = await self.shared(call)
+                shared = await self._one((owner,), call, None)
                 is_stateless = (await shared.connection()).version.stateless
                 self._needs_handshake = not is_stateless
                 if is_stateless or declared == NONE_DECLARED:
                     return shared
-            version = LATEST_HANDSHAKE
-            caller = Caller(version, caller.capabilities, caller.info)
-        key: tuple[Hashable, ...] = (owner, version.name, declared)
+                if not (shared.calls or shared.has_sessions):
+                    self._close(shared)
+            caller = Caller(LATEST_HANDSHAKE, caller.capabilities, caller.info)
+        key: tuple[Hashable, ...] = (owner, caller.version.name, declared)
         if not can_be_asked(caller.capabilities):
             return await self._one(key, call, caller)
-        if not call.request.caller.version.stateless:
+        if call.channel.carrier is not None or not version.stateless:
             return await self._one((*key, self._token(call.session)), call, caller)
-        return await self._exclusive((*key, "exclusive"), call, caller)
+        return await self._exclusive(key, call, caller, is_fit)
 
     async def _one(self, key: Hashable, call: Call, caller: Caller | None) -> Upstream:
         if not self._upstreams.get(key):
@@ -134,13 +135,13 @@ class Pool:
             self._upstreams[key] = [self._make(call, caller, self._lost)]
         return self._upstreams[key][0]
 
-    async def _exclusive(self, key: Hashable, call: Call, caller: Caller) -> Upstream:
-        for upstream in self._upstreams.get(key, ()):
-            if not upstream.calls:
-                return upstream
+    async def _exclusive(
+        self, key: Hashable, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]
+    ) -> Upstream:
+        for upstream in filter(is_fit, self._upstreams.get(key, ())):
+            return upstream
         await self._make_room()
         upstream = self._make(call, caller, self._lost)
-        upstream.is_exclusive = True
         self._upstreams.setdefault(key, []).append(upstream)
         return upstream
 

@@ -33,7 +33,7 @@ from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.client.options import CONNECT_SECONDS
 from dragoman.compose.passthrough import LIMITS
-from dragoman.compose.pool import Isolation, Pool
+from dragoman.compose.pool import Isolation, Pool, can_be_asked
 from dragoman.compose.raw_results import (
     input_requests,
     listed_plans,
@@ -223,7 +223,7 @@ class ProxyServer(Server):
         is_parked = False
         try:
             params, meta = split_meta(call.request.raw_params)
-            if upstream.is_exclusive and call.request.method.input_required:
+            if call.request.method.input_required and await self._asks_while_serving(upstream, call):
                 is_parked = True
                 return await self._park(pool, upstream, call, params, meta)
             raw, version = await self._pass(upstream, call, params, meta)
@@ -235,6 +235,13 @@ class ProxyServer(Server):
         if key is not None:
             pool.lists[key] = raw, version, asyncio.get_running_loop().time()
         return self._translated(raw, version, call, upstream)
+
+    async def _asks_while_serving(self, upstream: Upstream, call: Call) -> bool:
+        """Tell whether the target may ask the client in another way than the client is asked: during the call."""
+        caller = call.request.caller
+        if not caller.version.asks_in_results or not can_be_asked(caller.capabilities):
+            return False
+        return not (await upstream.connection()).version.asks_in_results
 
     async def _taken(self, pool: Pool, call: Call, key: Hashable) -> Upstream:
         """Return the connection for a call; do not wait long for a list that is known."""
@@ -336,8 +343,13 @@ class ProxyServer(Server):
         if state is not None:
             pool.release(upstream, call)
             return await pool.parked.resume(call, state, answers)
-        parked = pool.parked.begin(call, partial(pool.release, upstream, call))
-        upstream.asks = parked.ask
+
+        def released() -> None:
+            del upstream.asks[call]
+            pool.release(upstream, call)
+
+        parked = pool.parked.begin(call, released)
+        upstream.asks[call] = parked.ask
 
         def progressed(progress: float, total: float | None, message: str | None) -> None:
             if parked.progress_token is not None:
@@ -406,7 +418,7 @@ class ProxyServer(Server):
         pool = self._pool_of(call)
         key = ("server/discover", pool.owner(call))
         try:
-            upstream = await pool.shared(call)
+            upstream = await pool.listening(call)
             connection = await upstream.connection()
             if connection.version.stateless:
                 params, meta = split_meta(call.request.raw_params)
@@ -428,7 +440,7 @@ class ProxyServer(Server):
         """Pass a subscription of a stateless client, until the client cancels it or the target ends it."""
         pool = self._pool_of(call)
         try:
-            upstream = await pool.shared(call)
+            upstream = await pool.listening(call)
             if upstream.listen_count >= MAX_LISTENS:
                 raise RpcError(UNREACHABLE, "There are too many subscriptions; try again later")
             if (await upstream.connection()).version.listens:

@@ -102,10 +102,8 @@ class Upstream:
         self.info = info
         self.calls: dict[Call, None] = {}
         """The calls that use the connection now, oldest first."""
-        self.is_exclusive = False
-        """Whether only one call at a time may use the connection."""
-        self.asks: Callable[[Call, jsonrpc.Request], Any] | None = None
-        """Asks the client of a stateless call; set while such a call uses the connection."""
+        self.asks: dict[Call, Callable[[jsonrpc.Request], Any]] = {}
+        """What asks the client of each stateless call that can be asked."""
         self.listens: dict[types.RequestId, Listener] = {}
         """The requests of `subscriptions/listen` that passed, by their ids here."""
         self._listeners: dict[Listener, tuple[frozenset[str], asyncio.Future[None]]] = {}
@@ -357,14 +355,16 @@ class Upstream:
         """
         if request.method == "ping":
             return {}
-        call = PROXIED.get() or next(reversed(self.calls), None)
-        if call is None or call not in self.calls:
+        given = PROXIED.get()
+        call = given if given in self.calls else next(filter(self._can_ask, reversed(self.calls)), None)
+        if call is None or not self._can_ask(call):
             raise MethodNotFound(f"No client of this proxy can be asked: {request.method}", {"method": request.method})
-        if call.request.caller.version.asks_in_results:
-            if self.asks is None:
-                raise MethodNotFound(f"The client cannot be asked during {call.request.method.name}")
-            return partial(self.asks, call, request)
+        if call in self.asks:
+            return partial(self.asks[call], request)
         return partial(call.ask_client, request.method, request.params, TIMEOUT)
+
+    def _can_ask(self, call: Call) -> bool:
+        return call in self.asks or not call.request.caller.version.asks_in_results
 
     def notification_received(self, notification: jsonrpc.Notification) -> None:
         """Pass a notification of the target to those whom it concerns."""
@@ -400,19 +400,17 @@ class Upstream:
     def _pass_message(self, method: str, params: RawObject) -> None:
         """Pass a log message, or a notification that this package does not know."""
         call = PROXIED.get()
-        calls = [call] if call in self.calls else list(self.calls)
-        wanting = {
-            id(call.channel): call.channel.notify for call in calls if _wants(method, params, call.session, call)
-        }
-        sessions = [] if call in self.calls else list(self._sessions)
-        if len({one.principal for one in [*sessions, *(call.session for call in calls)]}) > 1:
+        calls = {one.session: one for one in ([call] if call in self.calls else self.calls)}
+        sessions = [] if call in self.calls else [one for one in self._sessions if one not in calls]
+        if len({one.principal for one in (*sessions, *calls)}) > 1:
             return
+        for session, one in calls.items():
+            if _wants(method, params, session, one):
+                one.channel.notify(method, params)
         for session in sessions:
             client = self._sessions[session]()
             if client is not None and _wants(method, params, session, None):
-                wanting.setdefault(id(client), client.notify)
-        for notify in wanting.values():
-            notify(method, params)
+                client.notify(method, params)
 
     # The end.
 
