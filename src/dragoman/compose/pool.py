@@ -75,6 +75,8 @@ class Pool:
         self._max_connections = max_connections
         self._upstreams: dict[Hashable, list[Upstream]] = {}
         self._tokens: WeakKeyDictionary[Session, object] = WeakKeyDictionary()
+        self._found: WeakKeyDictionary[Session, Upstream] = WeakKeyDictionary()
+        """The connections that sessions of the handshake era use."""
         self._needs_handshake = False
         self._freed = asyncio.Event()
         self._stopping: set[asyncio.Task[Any]] = set()
@@ -93,6 +95,20 @@ class Pool:
             finalize(session, call_in_loop, self._loop, self._drop, token).atexit = False
         return self._tokens[session]
 
+    def ready(self, call: Call) -> Upstream | None:
+        """Return the connection for a call, taken by the call, if it was found before and is alive; else None."""
+        version = call.request.caller.version
+        if not version.stateless:
+            upstream = self._found.get(call.session)
+        else:
+            several = None if self._needs_handshake else self._upstreams.get((self.owner(call),))
+            upstream = several[0] if several else None
+        connection = None if upstream is None else upstream.current
+        if upstream is None or connection is None or (version.stateless and not connection.version.stateless):
+            return None
+        upstream.calls[call] = None
+        return upstream
+
     async def upstream(self, call: Call, caller: Caller) -> Upstream:
         """Return the connection for a call, taken by the call until `release`.
 
@@ -102,6 +118,8 @@ class Pool:
         """
         upstream = await self._find(call, caller, lambda one: not one.calls)
         upstream.calls[call] = None
+        if call.session.caller is not None:
+            self._found[call.session] = upstream
         return upstream
 
     async def listening(self, call: Call) -> Upstream:

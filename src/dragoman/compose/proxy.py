@@ -172,28 +172,33 @@ class ProxyServer(Server):
             await pool.stop()
 
     def _pool_of(self, call: Call) -> Pool:
+        """Return the connections in the loop of a call.
+
+        Raises:
+            RpcError: the call has passed through this proxy before, or through too many proxies.
+        """
+        hops = self._hops_of(call)
+        if self._id in hops or len(hops) >= MAX_HOPS:
+            raise RpcError(
+                UNREACHABLE, f"The proxy {self.name!r} leads back to itself; give it another target than itself"
+            )
         return cast("Pool", self.lifespan_values(call.loop)[self._pooled])
+
+    def _hops_of(self, call: Call) -> list[str]:
+        """Return the proxies that a call has passed through."""
+        return [hop for hop in (_header(call, HOPS_HEADER) or "").split(",") if hop] or self._hops
 
     def _credential(self, call: Call) -> Hashable:
         return None if self._forward_credentials is False else _header(call, "authorization")
 
     def _upstream(self, call: Call, caller: Caller | None, on_lost: Callable[[], None]) -> Upstream:
-        """Return an unconnected connection for a call.
-
-        Raises:
-            RpcError: the call has passed through this proxy before, or through too many proxies.
-        """
-        hops = [hop for hop in (_header(call, HOPS_HEADER) or "").split(",") if hop] or self._hops
-        if self._id in hops or len(hops) >= MAX_HOPS:
-            raise RpcError(
-                UNREACHABLE, f"The proxy {self.name!r} leads back to itself; give it another target than itself"
-            )
+        """Return an unconnected connection for a call."""
         headers: dict[str, Any] = dict(self._headers)
         given = self._credential(call)
         if given is not None:
             exchange = self._forward_credentials
             headers["Authorization"] = partial(invoke, exchange, given) if callable(exchange) else given
-        endpoint = self._endpoint(headers, hops)
+        endpoint = self._endpoint(headers, self._hops_of(call))
         info = caller.info if caller is not None and caller.info is not None else self.info
         return Upstream(endpoint, info, caller, connect_timeout=self._connect_timeout, on_lost=on_lost)
 
@@ -217,7 +222,7 @@ class ProxyServer(Server):
         pool, method = self._pool_of(call), call.request.method.name
         key = self._list_key(pool, call) if method in LISTS else None
         try:
-            upstream = await self._taken(pool, call, key)
+            upstream = pool.ready(call) or await self._taken(pool, call, key)
         except DragomanError as error:
             return self._last_list(pool, key, call, error)
         is_parked = False

@@ -121,6 +121,11 @@ class Upstream:
         self._exact, self._any = make(versions=exact) if exact else None, make(versions=VERSIONS)
         self._connections = Connections(self._connect_apart, self._prepare)
 
+    @property
+    def current(self) -> ServerConnection | None:
+        """The connection, if it is alive."""
+        return self._connections.current
+
     async def connection(self) -> ServerConnection:
         """Return the connection, and connect first if there is none.
 
