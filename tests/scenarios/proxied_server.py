@@ -27,6 +27,12 @@ def everything(version: str | None = None) -> Server:
     async def fail() -> str:
         raise ToolError("It failed")
 
+    _add_asking(server)
+    _add_others(server)
+    return server
+
+
+def _add_asking(server: Server) -> None:
     @server.tool
     async def steps(ctx: Context) -> str:
         for number in (1, 2):
@@ -65,6 +71,8 @@ def everything(version: str | None = None) -> Server:
     async def client(ctx: Context) -> dict[str, Any]:
         return {"version": ctx.client.version.name, "sampling": ctx.client.capabilities.sampling is not None}
 
+
+def _add_others(server: Server) -> None:
     @server.prompt
     def greet(name: str) -> str:
         return f"Greet {name}"
@@ -88,8 +96,6 @@ def everything(version: str | None = None) -> Server:
     @server.method("acme/add")
     def acme(a: int, b: int) -> dict[str, Any]:
         return {"sum": a + b, "exact": 1.0}
-
-    return server
 
 
 class Heard:

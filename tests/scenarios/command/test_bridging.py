@@ -8,9 +8,8 @@ import pytest
 
 from auth.world import world
 from dragoman import AsyncClient, Server
-from dragoman.auth import OAuth
-from dragoman.compose.http_tap import HttpTap
-from dragoman.compose.session_file import SessionFile, SessionWriter
+from dragoman.compose.session_file import SessionFile
+from dragoman.errors import AuthError
 from ports import free_port
 from scenarios import proxied_server
 from scenarios.command_line import BROWSER, environment
@@ -78,15 +77,27 @@ async def test_a_person_logs_in_through_a_bridge_to_http(tmp_path):
                 assert (await client.call_tool("secret")).text == "the tea is in the cellar"
 
 
-async def test_a_client_logs_in_through_a_tap_and_the_session_file_has_no_token(tmp_path):
+async def test_a_tap_logs_in_for_its_host_and_the_session_file_has_no_token(tmp_path):
     path = tmp_path / "x.mcpsession"
     async with world() as there:
         there.inner = server.handle_json_async
-        with SessionWriter(path) as writer:
-            async with HttpTap(there.url, writer) as tap, asyncio.timeout(DEADLINE):
-                oauth = OAuth(open_browser=there.browser) if hasattr(there, "browser") else there.oauth()
-                async with AsyncClient(tap.url, auth=oauth) as client:
+        words = ["tap", there.url, "--login", "-o", str(path)]
+        async with started(*words, home=tmp_path, BROWSER=BROWSER) as process, asyncio.timeout(DEADLINE):
+            url = (await process.stdout.readline()).decode().strip()
+            for _ in range(2):
+                async with AsyncClient(url) as client:
                     assert (await client.call_tool("secret")).text == "the tea is in the cellar"
+        assert len(there.registrations) == 1
     shown = "".join(str(record.as_json()) for record in SessionFile(path).records())
     assert "the tea is in the cellar" in shown
     assert not any(token in shown for token in there.access)
+
+
+async def test_a_login_that_fails_is_told_to_the_host(tmp_path):
+    async with world(is_dead=True) as there:
+        words = ["tap", there.url, "--login", "-o", str(tmp_path / "x.mcpsession")]
+        async with started(*words, home=tmp_path, BROWSER=BROWSER) as process, asyncio.timeout(DEADLINE):
+            url = (await process.stdout.readline()).decode().strip()
+            with pytest.raises(AuthError):
+                async with AsyncClient(url) as client:
+                    await client.call_tool("secret")
