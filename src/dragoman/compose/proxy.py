@@ -42,13 +42,13 @@ from dragoman.compose.raw_results import (
     with_age,
     with_subscription,
 )
-from dragoman.compose.upstream import UNREACHABLE, RawObject, Upstream, refusal_of
+from dragoman.compose.upstream import UNREACHABLE, RawObject, Upstream, mirrored_by, refusal_of
 from dragoman.errors import DefinitionError, DragomanError, HeaderMismatch, InvalidRequest, RpcError, TransportError
 from dragoman.protocol import eras
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.methods import Method
+from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.protocol.rounds import MAX_ROUNDS
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, RESOURCE_UPDATED, Subscription, honoured_filter
 from dragoman.protocol.versions import Version
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 CredentialExchange = Callable[[str], str | Awaitable[str]]
 """Takes the `Authorization` header of a caller, and returns the one for the target."""
 HOPS_HEADER, HOPS_VARIABLE = "dragoman-proxies", "DRAGOMAN_PROXIES"
+NOTIFICATIONS = "notifications/"
 MAX_HOPS = 8
 """A request passes through at most so many proxies."""
 MAX_CONNECTIONS = 100
@@ -81,9 +82,11 @@ _OWN_NOTIFICATIONS = frozenset({"notifications/cancelled", "notifications/progre
 
 
 class _EveryMethod(dict[str, Method]):
-    """The methods of a version, and a row without types for every other name: the target decides what it has."""
+    """The methods of a version, and a row without types for each method that the protocol does not define."""
 
     def __missing__(self, name: str) -> Method:
+        if name in METHOD_NAMES and not name.startswith(NOTIFICATIONS):  # another version has it
+            raise KeyError(name)
         return Method(name=name, result=types.Result)
 
 
@@ -317,13 +320,15 @@ class ProxyServer(Server):
         self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, on_progress: Any = None
     ) -> tuple[Raw, Version]:
         method, token = call.request.method.name, call.request.progress_token
+        if method == "tools/call" and upstream.plans and (sent := mirrored_by(call)) is not None:
+            upstream.check_mirrored(params, sent)
         if token is not None and on_progress is None:
             on_progress = partial(_report, call, token)
         try:
             raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
         except HeaderMismatch:
             # The target wants arguments of the tool in headers, which its list of tools names.
-            if method != "tools/call" or upstream.plans:
+            if method != "tools/call" or upstream.plans or mirrored_by(call):
                 raise
             await self._read_plans(upstream, call, meta)
             raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
@@ -383,8 +388,10 @@ class ProxyServer(Server):
         finally:
             pool.release(upstream, call)
 
-    async def _join(self, _server: Server, call: Call) -> None:
+    async def _join(self, _server: Server, call: Call) -> Any:
         """Let a client that has begun its session receive what the target sends."""
+        if not call.is_notification:
+            return await self._answer(call)
         pool = self._pool_of(call)
         upstream = await pool.upstream(call, call.request.caller)
         try:
@@ -393,6 +400,7 @@ class ProxyServer(Server):
             raise refusal_of(error, self.name) from error
         finally:
             pool.release(upstream, call)
+        return None
 
     async def _initialize(self, _server: Server, call: Call) -> Any:
         """Begin a session: connect to the target, and return what the target declares."""

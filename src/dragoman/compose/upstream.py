@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import Context as Variables
 from contextvars import ContextVar, copy_context
@@ -45,7 +45,7 @@ from dragoman.errors import DragomanError, HttpError, MethodNotFound, RpcError, 
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.extensions import ProtocolTable
-from dragoman.protocol.headers import HeaderPlan
+from dragoman.protocol.headers import PARAM_PREFIX, HeaderPlan, read
 from dragoman.protocol.official.tasks import SECOND
 from dragoman.protocol.subscriptions import (
     ACKNOWLEDGED,
@@ -78,6 +78,13 @@ def raw_object(raw: Raw | bytes) -> RawObject:
         return _object.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return {}
+
+
+def mirrored_by(call: Call) -> Mapping[str, str] | None:
+    """Return the `Mcp-Param-*` headers of a request; None if its client sends no such headers."""
+    if not call.headers or not call.request.caller.version.mirrors_headers:
+        return None
+    return read((name.lower(), value) for name, value in call.headers).params
 
 
 class Upstream:
@@ -202,7 +209,7 @@ class Upstream:
             )
             sent: dict[str, Any] = dict(params)
             if connection.link.is_http:
-                self._add_mirrored(method, sent, options)
+                self._add_mirrored(call, method, sent, options)
             try:
                 return await connection.request(method, sent, options), connection.version
             except TransportError as error:
@@ -224,14 +231,30 @@ class Upstream:
             return {key: value for key, value in own.items() if key not in STATELESS_META}
         return own
 
-    def _add_mirrored(self, method: str, sent: dict[str, Any], options: RequestOptions) -> None:
-        """Decode what headers of HTTP repeat: the name, and the arguments that the tool's schema marks."""
+    def _add_mirrored(self, call: Call, method: str, sent: dict[str, Any], options: RequestOptions) -> None:
+        """Add what headers of HTTP repeat: the name, and arguments as the client sent them or the tool marks them."""
         named_by = self.table.named_by.get(method)
         if named_by in sent:
             sent[named_by] = msgspec.json.decode(sent[named_by])
-        plan = self.plans.get(sent.get("name", "")) if method == "tools/call" else None
-        if plan is not None and "arguments" in sent:
+        if method != "tools/call":
+            return
+        given = mirrored_by(call)
+        plan = self.plans.get(sent.get("name", ""))
+        if given:
+            options.headers = {f"{PARAM_PREFIX}{name}": value for name, value in given.items()}
+        elif given is None and plan is not None and "arguments" in sent:
             sent["arguments"], options.mirrored = msgspec.json.decode(sent["arguments"]), plan
+
+    def check_mirrored(self, params: RawObject, headers: Mapping[str, str]) -> None:
+        """Compare the `Mcp-Param-*` headers of a client with the arguments, as the listed tool says.
+
+        Raises:
+            HeaderMismatch: a header is missing, superfluous, malformed or different.
+        """
+        plan = self.plans.get(msgspec.json.decode(params.get("name", b'""')))
+        if plan is not None:
+            arguments = msgspec.json.decode(params.get("arguments", b"{}"))
+            plan.check(arguments if isinstance(arguments, dict) else {}, headers)
 
     async def notify(self, method: str, params: RawObject) -> None:
         """Pass a notification of a client."""
