@@ -55,6 +55,9 @@ LOOKS_UP = {
 }
 """The files, besides the lazy packages, that find a module by a name in data, which the import linter cannot see."""
 
+LOOKS_ABOVE = {"server/server.py": {"dragoman.compose.proxy"}}
+"""The files that find a module of a room above their own by `look_up`, and the modules."""
+
 
 def is_for_type_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
@@ -148,6 +151,15 @@ def test_every_look_up_of_a_module_by_its_name_is_known():
     assert found - {"runtime/lazy.py"} == LOOKS_UP.keys() - {"__init__.py"}
     lazy = {place(path) for path in PATHS if " = lazy(\n" in path.read_text(encoding="utf-8")}
     assert {Path(file).name for file in lazy} == {"__init__.py"}
+
+
+def test_every_look_up_of_a_room_above_is_known():
+    found = defaultdict(set)
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "look_up":
+                found[place(path)].add(ast.literal_eval(node.args[0]))
+    assert found == LOOKS_ABOVE
 
 
 def private_names(tree: ast.AST) -> set[str]:

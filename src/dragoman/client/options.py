@@ -57,6 +57,8 @@ class RequestOptions(Struct):
     """Called with the id of each request before it is sent."""
     finish: bool = True
     """Whether an extension finishes a result of one of its types."""
+    is_whole_meta: bool = False
+    """Whether `meta` is the whole `_meta` of the request, which another client sent; only its progress token is new."""
 
     def note_ids(self) -> list[types.RequestId]:
         """Return a list to which the id of each request is added before it is sent."""

@@ -4,6 +4,9 @@ The tap listens on this machine and passes each request to the origin of the tar
 metadata for logins are found too. It streams responses: what the server sends is written at once, and recorded then. If
 one side ends its connection early, the tap ends the other.
 
+With an `authorization`, the tap logs in by itself: requests without credentials get those of the tap. A host can log in
+through a tap only at servers that do not compare the address of the token with their own.
+
 Two headers change: `Host` names the target, and `Accept-Encoding` is left out, so that bodies are readable. Headers
 that belong to one connection are not passed on, as HTTP requires.
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from types import TracebackType
 from typing import Any
@@ -25,8 +28,10 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from dragoman.auth.client.contract import Authorization
 from dragoman.compose.faults import GARBAGE, Faults
 from dragoman.compose.session_file import Sender, SessionWriter, kind_of
+from dragoman.errors import AuthError
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
 
@@ -56,6 +61,7 @@ class HttpTap:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        authorization: Authorization | None = None,
     ) -> None:
         parts = urlsplit(target)
         self._origin = f"{parts.scheme}://{parts.netloc}"
@@ -63,6 +69,7 @@ class HttpTap:
         self._writer = writer
         self._faults = faults or Faults()
         self._host, self._port = host, port
+        self._target, self._authorization = target, authorization
         self._exchanges = count(1)
         self._requests = count(1)
         self._messages = count(1)
@@ -101,6 +108,8 @@ class HttpTap:
     ) -> None:
         await self._runner.cleanup()
         await self._client.close()
+        if self._authorization is not None:
+            await self._authorization.close()
         self._writer.write("tap", "note", head={"note": "ended"})
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
@@ -119,21 +128,45 @@ class HttpTap:
             return web.Response(status=status)
         try:
             return await self._exchange(request, body, exchange)
+        except AuthError as error:
+            self._writer.write("tap", "note", head={"note": f"the login failed: {error}"}, exchange=exchange)
+            return web.Response(status=401, text=f"The login failed: {error}")
         except (aiohttp.ClientError, TimeoutError) as error:
             cause = error.os_error.strerror if isinstance(error, aiohttp.ClientConnectorError) else None
             note = f"{self._origin} cannot be reached: {cause or str(error) or type(error).__name__}"
             self._writer.write("tap", "note", head={"note": note}, exchange=exchange)
             return web.Response(status=502, text=note)
 
-    async def _exchange(self, request: web.Request, body: bytes, exchange: int) -> web.StreamResponse:
-        sent = self._client.request(
+    def _send(self, request: web.Request, body: bytes, added: Mapping[str, str]) -> Any:
+        return self._client.request(
             request.method,
             URL(self._origin + request.raw_path, encoded=True),
             data=io.BytesIO(body) if body else None,  # aiohttp warns of large bytes
-            headers=_passed_on(request.headers.items()),
+            headers=[*_passed_on(request.headers.items()), *added.items()],
             skip_auto_headers=("User-Agent", "Content-Type", "Accept-Encoding"),
             allow_redirects=False,
         )
+
+    async def _authorized(self, request: web.Request, body: bytes) -> Any:
+        """Return the request to send: as it came, or with the credentials of the tap, after a login if one is needed.
+
+        Raises:
+            AuthError: the login failed.
+        """
+        authorization, url = self._authorization, self._target
+        if authorization is None or "Authorization" in request.headers or request.path != self._path:
+            return self._send(request, body, {})
+        sending = self._send(request, body, await authorization.headers(request.method, url))
+        received = await sending
+        if received.status in (401, 403) and await authorization.challenged(
+            received.status, received.headers, request.method, url
+        ):
+            received.release()
+            return self._send(request, body, await authorization.headers(request.method, url))
+        return received
+
+    async def _exchange(self, request: web.Request, body: bytes, exchange: int) -> web.StreamResponse:
+        sent = await self._authorized(request, body)
         async with sent as received:
             headers = list(received.headers.items())
             self._writer.write(

@@ -187,12 +187,15 @@ def rejection_status(error: RpcError) -> int:
     return NOT_FOUND if isinstance(error, MethodNotFound) else BAD_REQUEST
 
 
-def handler_status(error: RpcError) -> int:
-    """Return the HTTP status of an error that a handler raises: 200, with two exceptions.
+def handler_status(error: RpcError, *, is_stateless: bool = False) -> int:
+    """Return the HTTP status of an error that a handler raises: 200, with few exceptions.
 
     A missing capability has the status 400. An error because of the store has the status 503, so that the client may
-    send the request again.
+    send the request again. A proxy learns only from its target that a stateless request has an unknown method (404) or
+    wrong headers (400).
     """
+    if is_stateless and isinstance(error, MethodNotFound | HeaderMismatch):
+        return rejection_status(error)
     if error.label == StoreUnavailable.label:
         return SERVICE_UNAVAILABLE
     return BAD_REQUEST if isinstance(error, MissingCapability) else OK

@@ -43,7 +43,15 @@ from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
 from dragoman.server.dispatch.runner import Answer, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
-from dragoman.server.request.call import ELICITATION_COMPLETE, MAX_STATE_KEYS, Call, Session, SessionValues, wants_log
+from dragoman.server.request.call import (
+    ELICITATION_COMPLETE,
+    MAX_STATE_KEYS,
+    Call,
+    Notifies,
+    Session,
+    SessionValues,
+    wants_log,
+)
 from dragoman.server.request.recording import record_session
 from dragoman.transports.contract import FunctionSink, Sink
 
@@ -85,6 +93,11 @@ class DuplexConnection:
         self._loop = asyncio.get_running_loop()
         self._runner: EagerRunner[Event | None] = EagerRunner(self._loop, self._begin)
         server.audience.add(self)
+
+    @property
+    def standalone(self) -> Notifies:
+        """This connection, which outlives its requests."""
+        return self
 
     def receive(self, chunk: bytes) -> None:
         """Receive bytes of the input, which may hold any number of messages and parts of messages."""

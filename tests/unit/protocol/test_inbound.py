@@ -737,6 +737,15 @@ def test_the_status_of_an_error_depends_on_whether_a_handler_raised_it(
     assert inbound.handler_status(error) == after
 
 
+@pytest.mark.parametrize(
+    ("error", "status"), [(MethodNotFound("No"), 404), (HeaderMismatch("No"), 400), (InvalidParams("No"), 200)]
+)
+def test_what_only_the_target_of_a_proxy_knows_has_the_status_of_a_refused_request(
+    error: RpcError, status: int
+) -> None:
+    assert inbound.handler_status(error, is_stateless=True) == status
+
+
 def test_an_error_because_of_the_store_has_the_status_of_something_that_passes() -> None:
     error = InternalError("The store is away")
     error.label = StoreUnavailable.label

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from dragoman.runtime.lazy import lazy
+from dragoman.runtime.lazy import lazy, look_up
 
 
 @pytest.fixture
@@ -63,3 +63,9 @@ def test_a_module_is_imported_by_the_first_use_of_a_name_of_it():
         "assert vars(dragoman)['NotFound'] is dragoman.errors.NotFound\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_a_name_of_a_module_is_looked_up():
+    from json.decoder import JSONDecoder
+
+    assert look_up("json.decoder", "JSONDecoder") is JSONDecoder

@@ -1,4 +1,4 @@
-"""`dragoman bridge (URL | CASSETTE.jsonl)`: serve stdin and stdout in front of a server over HTTP."""
+"""`dragoman bridge`: serve stdio in front of a server over HTTP, or HTTP in front of a command or a URL."""
 
 from __future__ import annotations
 
@@ -16,21 +16,57 @@ if TYPE_CHECKING:
     from dragoman.transports.contract import Transport
 
 
-@click.command("bridge", short_help="Serve stdio in front of a server over HTTP.")
-@click.argument("target")
+@click.command("bridge", short_help="Serve stdio in front of HTTP, or HTTP in front of a command.")
+@click.argument("target", required=False)
+@click.option("--http", metavar="[HOST]:PORT", help="Serve HTTP here instead of stdio, by default on 127.0.0.1.")
+@click.option("--path", default="/mcp", metavar="PATH", help="The path of --http.")
 @connecting
 @click.pass_obj
-def command(terminal: Terminal, target: str) -> None:
+def command(terminal: Terminal, target: str | None, http: str | None, path: str) -> None:
     """Serve stdin and stdout in front of the server at URL, for hosts that only start processes.
 
     Messages pass unchanged. A server that requires a login opens the browser once; --token and --header are sent
     instead if they are given. A cassette (a file that ends with .jsonl) is played back.
+
+    `dragoman bridge --http :8000 -- COMMAND` serves HTTP in front of a command, for any number of clients in both eras;
+    --http may stand at the end of COMMAND too. A URL instead of COMMAND works alike.
     """
+    words = list(terminal.settings.command or ())
+    if http is None and words[-2:-1] == ["--http"]:
+        *words, _, http = words
+    if http is not None:
+        _serve_http(terminal, target, words, http, path)
+        return
+    if words or target is None:
+        raise usage_error("Give a URL or a cassette; a command after -- needs --http, such as --http :8000.")
     streams = claim()
     show_logs(terminal)
     from dragoman.compose.bridge import StdioBridge
 
     run_stdio(StdioBridge(_transport(terminal, target)), streams=streams)
+
+
+def _serve_http(terminal: Terminal, target: str | None, words: list[str], http: str, path: str) -> None:
+    from dragoman.server.server import Server
+
+    host, _, port = http.rpartition(":")
+    if not port.isdecimal():
+        raise usage_error(f"--http {http} must be written as HOST:PORT or :PORT.")
+    if (target is None) == (not words) or (target is not None and not is_http_url(target)):
+        raise usage_error("Give a URL, or a command after --, that --http serves.")
+    show_logs(terminal)
+    headers, auth = _credentials(terminal) if target is not None else ({}, None)
+    proxy = Server.proxy(target or words, headers=headers, auth=auth)
+    proxy.run("http", host=host.strip("[]") or "127.0.0.1", port=int(port), path=path)
+
+
+def _credentials(terminal: Terminal) -> tuple[dict[str, str], Any]:
+    """Return the headers and the authorization for a URL: a login of a person, unless a token or a header is given."""
+    headers: dict[str, str] = dict(terminal.settings.header)
+    auth: Any = terminal.settings.token
+    if auth is None and not any(name.lower() == "authorization" for name in headers):
+        auth = command_oauth()
+    return headers, auth
 
 
 def _transport(terminal: Terminal, target: str) -> Transport:
@@ -44,8 +80,5 @@ def _transport(terminal: Terminal, target: str) -> Transport:
     from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
     from dragoman.compose.passthrough import LIMITS, Passthrough
 
-    headers: dict[str, str] = dict(terminal.settings.header)
-    auth: Any = terminal.settings.token
-    if auth is None and not any(name.lower() == "authorization" for name in headers):
-        auth = command_oauth()
+    headers, auth = _credentials(terminal)
     return Passthrough(endpoint_of(target, EndpointOptions(Credentials.of(headers or None, auth), limits=LIMITS)))

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +29,7 @@ MAX_SHOWN = 160
 @click.argument("target", required=False)
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="The session file; else one in the state folder.")
 @click.option("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Where a tap of a URL listens.")
+@click.option("--login", is_flag=True, help="Log in to the URL, for hosts that cannot log in through a tap.")
 @click.option("--live", is_flag=True, help="Show the messages on stderr as they pass.")
 @click.option("--follow", is_flag=True, help="Show a session file, and what is written to it later.")
 @click.option("--cassette", type=click.Path(path_type=Path), help="Write a session file as a cassette for tests.")
@@ -47,6 +48,7 @@ def command(
     target: str | None,
     output: Path | None,
     listen: str,
+    login: bool,  # noqa: FBT001
     live: bool,  # noqa: FBT001
     follow: bool,  # noqa: FBT001
     cassette: Path | None,
@@ -68,6 +70,8 @@ def command(
         return 0
     if (target is None) == (child is None) or (target is not None and not is_http_url(target)):
         raise usage_error("Give a URL, a command after --, or a session file whose name ends with .mcpsession.")
+    if child is not None and login:
+        raise usage_error("--login needs a URL: a command has no login.")
     if child is not None and faults["status"] is not None:
         raise usage_error("--status needs a URL: a command answers without statuses.")
     name = target or " ".join(child or ())
@@ -81,7 +85,7 @@ def command(
         terminal.report(f"dragoman: recording to {path}", "dim")
         if child is None:
             assert target is not None
-            _tap_url(terminal, target, listen, writer, injected)
+            _tap_url(terminal, target, listen, writer, injected, login=login)
             return 0
         from dragoman.compose.process_tap import ProcessTap
 
@@ -89,7 +93,10 @@ def command(
 
 
 @in_event_loop
-async def _tap_url(terminal: Terminal, target: str, listen: str, writer: SessionWriter, faults: Faults) -> None:
+async def _tap_url(
+    terminal: Terminal, target: str, listen: str, writer: SessionWriter, faults: Faults, *, login: bool
+) -> None:
+    from dragoman.cli.targets import command_oauth
     from dragoman.compose.http_tap import HttpTap
 
     host, _, port = listen.rpartition(":")
@@ -98,7 +105,8 @@ async def _tap_url(terminal: Terminal, target: str, listen: str, writer: Session
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with HttpTap(target, writer, faults, host=host or "127.0.0.1", port=int(port)) as tap:
+    options: dict[str, Any] = {"authorization": command_oauth() if login else None}
+    async with HttpTap(target, writer, faults, host=host or "127.0.0.1", port=int(port), **options) as tap:
         terminal.write(tap.url)
         sys.stdout.flush()
         await stop.wait()

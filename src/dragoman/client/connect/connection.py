@@ -150,6 +150,8 @@ class ServerConnection:
         self.capabilities = types.ServerCapabilities()
         self.server_info: types.Implementation | None = None
         self.instructions: str | None = None
+        self.initialized: Raw | None = None
+        """The server's answer to `initialize`, as received."""
         self.declared = types.ClientCapabilities()
         """The capabilities that the client declared in a handshake."""
         self.knows_capabilities = False
@@ -310,6 +312,8 @@ class ServerConnection:
 
     def _meta(self, method: str, id: types.RequestId, options: RequestOptions) -> Raw | dict[str, Any]:
         given = options.meta or {}
+        if options.is_whole_meta:
+            return {**given} if options.on_progress is None else {**given, "progressToken": id}
         if API in modules:
             given = {**trace_context(), **given}
         if method not in self._table.progressing:

@@ -483,7 +483,8 @@ class _ConnectAttempt:
             offered.name, trim(connection.declared, offered), trim(owner.info, offered)
         )
         try:
-            return decode(await self._request("initialize", msgspec.to_builtins(params)), types.InitializeResult)
+            connection.initialized = await self._request("initialize", msgspec.to_builtins(params))
+            return decode(connection.initialized, types.InitializeResult)
         except ValidationError as error:
             raise TransportError(f"The server's answer to initialize cannot be read: {error}") from error
 

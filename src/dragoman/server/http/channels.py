@@ -34,7 +34,7 @@ from dragoman.protocol.states import Transitions
 from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.http.streams import EventStream, end_without_response
-from dragoman.server.request.call import NoChannel
+from dragoman.server.request.call import NoChannel, Notifies
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
@@ -188,15 +188,20 @@ class StandaloneChannel(NoChannel):
     def __init__(self, session: HttpSession) -> None:
         self._session = session
 
+    @property
+    def standalone(self) -> Notifies:  # type: ignore[override]
+        """The session, which outlives its requests."""
+        return self._session
+
     def notify(self, method: str, params: Any) -> None:
         """Send a notification on the standalone stream, from any thread."""
-        self._session.send_standalone(method, params)
+        self._session.notify(method, params)
 
     notify_session = notify
 
     def notify_updated(self, uri: str) -> None:
         """Notify this client, from any thread, that a resource was updated."""
-        self._session.send_standalone(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
+        self._session.notify(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
 
 
 class SessionChannel(StandaloneChannel):

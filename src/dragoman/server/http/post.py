@@ -240,7 +240,9 @@ class PostService:
             if exchange is not None:
                 exchange.extra_headers += (self._challenge(exchange, call.refusal.scopes),)
             return HTTPStatus.FORBIDDEN
-        return CLIENT_CLOSED if call.refusal is None else handler_status(call.refusal)
+        if call.refusal is None:
+            return CLIENT_CLOSED
+        return handler_status(call.refusal, is_stateless=call.request.caller.version.stateless)
 
     # Requests without a session
 

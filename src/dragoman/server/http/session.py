@@ -389,9 +389,9 @@ class HttpSession:
         """Notify the client, from any thread, that a url elicitation is complete, if the client received it."""
         params = self.data.end_elicitation(id)
         if params is not None:
-            self.send_standalone(ELICITATION_COMPLETE, params)
+            self.notify(ELICITATION_COMPLETE, params)
 
-    def send_standalone(self, method: str, params: Any) -> None:
+    def notify(self, method: str, params: Any) -> None:
         """Send a notification on the standalone stream, from any thread, in this process and in the others."""
         message = jsonrpc.encode_notification(method, params)
         self.add_standalone(message)

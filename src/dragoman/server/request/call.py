@@ -128,6 +128,13 @@ class Session:
         self.subscribed.discard(uri)
 
 
+class Notifies(Protocol):
+    """Sends notifications that belong to no request, for as long as the client is connected."""
+
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification, from any thread."""
+
+
 class Channel(Protocol):
     """Sends messages to the client of a request, except the response."""
 
@@ -137,6 +144,11 @@ class Channel(Protocol):
     """Whether the channel's transport takes a large response in parts, which saves a copy."""
     carrier: Literal["stdio", "memory"] | None
     """The kind of a duplex connection; None for a channel of one request, or of HTTP."""
+
+    @property
+    def standalone(self) -> Notifies | None:
+        """The connection or the session of the client; None if the client has only this request."""
+        ...
 
     @property
     def end_error(self) -> RpcError | None:
@@ -175,6 +187,7 @@ class NoChannel:
     takes_parts = False
     carrier: Literal["stdio", "memory"] | None = None
     end_error: RpcError | None = None
+    standalone: Notifies | None = None
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""

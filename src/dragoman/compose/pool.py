@@ -1,0 +1,219 @@
+"""`Pool`: the connections of a proxy to its target in one event loop, and which call uses which of them.
+
+Connections are shared unless that would mix what must stay apart:
+
+    a stateless target                  one connection: each request carries the client's version and capabilities
+    a target with sessions
+      clients that cannot be asked      one connection for each version and set of capabilities
+      sessions that can be asked        one connection for each session, and for each client on a duplex connection
+      stateless calls that can be asked one connection for each call at a time; free ones are used again
+
+`isolate` and forwarded credentials divide all of these again. There are at most `max_connections`; beyond that the
+connection that was idle longest is closed, and a call waits if none is idle. A connection of a session ends with the
+session.
+
+Rejected: a connection for each client. A process is started for each connection to a command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary, finalize
+
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.compose.parked import ParkedCalls
+from dragoman.compose.upstream import UNREACHABLE, Upstream
+from dragoman.errors import DragomanError, RpcError
+from dragoman.protocol.eras import Caller
+from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
+from dragoman.runtime.tasks import call_in_loop, cancel_and_wait, keep_until_done
+from dragoman.types.memo import Recent
+
+if TYPE_CHECKING:
+    from dragoman.server.request.call import Call, Session
+    from dragoman.server.server import Server
+
+Isolation = Literal["principal", "session"]
+WAIT_SECONDS = 60.0
+MAX_LISTS = 1000
+NONE_DECLARED = encode(types.ClientCapabilities())
+
+
+def can_be_asked(capabilities: types.ClientCapabilities) -> bool:
+    """Tell whether a server may ask a client with these capabilities."""
+    return (capabilities.sampling, capabilities.elicitation, capabilities.roots) != (None, None, None)
+
+
+class Pool:
+    """The connections of a proxy in one loop.
+
+    `make` makes an unconnected `Upstream` for a call and a caller. `credential` returns what of the credentials of a
+    call keeps its connections apart.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        make: Callable[[Call, Caller | None, Callable[[], None]], Upstream],
+        credential: Callable[[Call], Hashable],
+        *,
+        isolate: Isolation | None,
+        max_connections: int,
+    ) -> None:
+        self.parked = ParkedCalls(server)
+        self.lists: Recent[Hashable, tuple[Raw, Version, float]] = Recent(MAX_LISTS)
+        """The last answers to requests for lists, for the time in which the target is away."""
+        self._make = make
+        self._credential = credential
+        self._isolate = isolate
+        self._max_connections = max_connections
+        self._upstreams: dict[Hashable, list[Upstream]] = {}
+        self._tokens: WeakKeyDictionary[Session, object] = WeakKeyDictionary()
+        self._found: WeakKeyDictionary[Session, Upstream] = WeakKeyDictionary()
+        """The connections that sessions of the handshake era use."""
+        self._needs_handshake = False
+        self._freed = asyncio.Event()
+        self._stopping: set[asyncio.Task[Any]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def owner(self, call: Call) -> Hashable:
+        """Return what divides the connections: the principal, the session, the credentials."""
+        if self._isolate == "session":
+            return self._token(call.session), self._credential(call)
+        return (call.principal if self._isolate == "principal" else None), self._credential(call)
+
+    def _token(self, session: Session) -> object:
+        """Return what stands for a session; its connections are closed when the session is gone."""
+        if session not in self._tokens:
+            self._tokens[session] = token = object()
+            finalize(session, call_in_loop, self._loop, self._drop, token).atexit = False
+        return self._tokens[session]
+
+    def ready(self, call: Call) -> Upstream | None:
+        """Return the connection for a call, taken by the call, if it was found before and is alive; else None."""
+        version = call.request.caller.version
+        if not version.stateless:
+            upstream = self._found.get(call.session)
+        else:
+            several = None if self._needs_handshake else self._upstreams.get((self.owner(call),))
+            upstream = several[0] if several else None
+        connection = None if upstream is None else upstream.current
+        if upstream is None or connection is None or (version.stateless and not connection.version.stateless):
+            return None
+        upstream.calls[call] = None
+        return upstream
+
+    async def upstream(self, call: Call, caller: Caller) -> Upstream:
+        """Return the connection for a call, taken by the call until `release`.
+
+        Raises:
+            TransportError: the target cannot be reached.
+            RpcError: the target refuses, or every connection is in use.
+        """
+        upstream = await self._find(call, caller, lambda one: not one.calls)
+        upstream.calls[call] = None
+        if call.session.caller is not None:
+            self._found[call.session] = upstream
+        return upstream
+
+    async def listening(self, call: Call) -> Upstream:
+        """Return the connection for a subscription, which other calls may use too."""
+        return await self._find(call, call.request.caller, lambda _: True)
+
+    async def _find(self, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]) -> Upstream:
+        owner, version = self.owner(call), caller.version
+        declared = encode(caller.capabilities)
+        if version.stateless:
+            if not self._needs_handshake or declared == NONE_DECLARED:
+                shared = await self._one((owner,), call, None)
+                is_stateless = (await shared.connection()).version.stateless
+                self._needs_handshake = not is_stateless
+                if is_stateless or declared == NONE_DECLARED:
+                    return shared
+                if not (shared.calls or shared.has_sessions):
+                    self._close(shared)
+            caller = Caller(LATEST_HANDSHAKE, caller.capabilities, caller.info)
+        key: tuple[Hashable, ...] = (owner, caller.version.name, declared)
+        if not can_be_asked(caller.capabilities):
+            return await self._one(key, call, caller)
+        if call.channel.carrier is not None or not version.stateless:
+            return await self._one((*key, self._token(call.session)), call, caller)
+        return await self._exclusive(key, call, caller, is_fit)
+
+    async def _one(self, key: Hashable, call: Call, caller: Caller | None) -> Upstream:
+        if not self._upstreams.get(key):
+            await self._make_room()
+        if not self._upstreams.get(key):
+            self._upstreams[key] = [self._make(call, caller, self._lost)]
+        return self._upstreams[key][0]
+
+    async def _exclusive(
+        self, key: Hashable, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]
+    ) -> Upstream:
+        for upstream in filter(is_fit, self._upstreams.get(key, ())):
+            return upstream
+        await self._make_room()
+        upstream = self._make(call, caller, self._lost)
+        self._upstreams.setdefault(key, []).append(upstream)
+        return upstream
+
+    async def _make_room(self) -> None:
+        """Close the connection that was idle longest if there are too many, or wait until one is idle."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS):
+                while sum(map(len, self._upstreams.values())) >= self._max_connections:
+                    idle = [one for several in self._upstreams.values() for one in several if not one.calls]
+                    idle.sort(key=lambda one: (one.has_sessions, one.used_at))
+                    if idle:
+                        self._close(idle[0])
+                    else:
+                        self._freed.clear()
+                        await self._freed.wait()
+                return
+        raise RpcError(UNREACHABLE, f"All {self._max_connections} connections of the proxy are in use; try again later")
+
+    def release(self, upstream: Upstream, call: Call) -> None:
+        """Let other calls use a connection that a call has taken."""
+        upstream.calls.pop(call, None)
+        upstream.used_at = self._loop.time()
+        if not upstream.calls:
+            self._freed.set()
+
+    def _lost(self) -> None:
+        """Find out again whether the target has sessions: it may come back in another version."""
+        self._needs_handshake = False
+
+    def _drop(self, token: object) -> None:
+        for key in [key for key in self._upstreams if _holds(key, token)]:
+            for upstream in list(self._upstreams[key]):
+                self._close(upstream)
+
+    def _close(self, upstream: Upstream) -> None:
+        for key, several in list(self._upstreams.items()):
+            if upstream in several:
+                several.remove(upstream)
+                if not several:
+                    del self._upstreams[key]
+        keep_until_done(self._loop.create_task(upstream.stop()), self._stopping)
+
+    async def stop(self) -> None:
+        """End every connection."""
+        await self.parked.close()
+        for upstream in [one for several in self._upstreams.values() for one in several]:
+            self._close(upstream)
+        while self._stopping:
+            task = next(iter(self._stopping))
+            with suppress(DragomanError):
+                await asyncio.wait([task], timeout=10)
+            if not task.done():
+                await cancel_and_wait(task)
+
+
+def _holds(key: Any, token: object) -> bool:
+    return key is token or (isinstance(key, tuple) and any(_holds(part, token) for part in key))

@@ -1,0 +1,546 @@
+"""`ProxyServer`: a server in front of any target of a client, which passes every request and returns every result.
+
+Each method has the same handler, `forward`: it sends the method and the parameters to the target as they came, and
+returns the result as it came. So methods, fields and kinds of content that this package does not know pass too. What a
+proxy changes is what the two connections must have of their own:
+
+    ids, progress tokens    each connection has its own
+    `_meta`                 a stateless request carries the version, the capabilities and the name of its client
+    the era                 a result gets, or loses, what only stateless results have
+    questions               a client is asked in its own era, whichever era the target asks in (`parked`)
+    the server's name       if `name` is given
+
+If both sides speak the same version, a result is passed as bytes and never decoded. A proxy connects to its target with
+the version of its client, if the target speaks that version.
+
+Rejected: a server with a tool for each tool of the target. It loses what it does not know, and is late with changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from dragoman import types
+from dragoman.client.connect.credentials import Credentials
+from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
+from dragoman.client.options import CONNECT_SECONDS
+from dragoman.compose.passthrough import LIMITS
+from dragoman.compose.pool import Isolation, Pool, can_be_asked
+from dragoman.compose.raw_results import (
+    input_requests,
+    listed_plans,
+    split_meta,
+    translated,
+    with_age,
+    with_subscription,
+)
+from dragoman.compose.upstream import UNREACHABLE, RawObject, Upstream, mirrored_by, refusal_of
+from dragoman.errors import DefinitionError, DragomanError, HeaderMismatch, InvalidRequest, RpcError, TransportError
+from dragoman.protocol import eras
+from dragoman.protocol.eras import Caller
+from dragoman.protocol.fields import trim
+from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.methods import METHOD_NAMES, Method
+from dragoman.protocol.rounds import MAX_ROUNDS
+from dragoman.protocol.subscriptions import ACKNOWLEDGED, RESOURCE_UPDATED, Subscription, honoured_filter
+from dragoman.protocol.versions import Version
+from dragoman.runtime.callables import invoke
+from dragoman.server.request.asking import TIMEOUT
+from dragoman.server.server import Server
+
+if TYPE_CHECKING:
+    from dragoman.client.connect.endpoint import Target
+    from dragoman.server.request.call import Call
+
+CredentialExchange = Callable[[str], str | Awaitable[str]]
+"""Takes the `Authorization` header of a caller, and returns the one for the target."""
+HOPS_HEADER, HOPS_VARIABLE = "dragoman-proxies", "DRAGOMAN_PROXIES"
+NOTIFICATIONS = "notifications/"
+MAX_HOPS = 8
+"""A request passes through at most so many proxies."""
+MAX_CONNECTIONS = 100
+MAX_LISTENS = 10_000
+LIST_WAIT = 1.0
+"""The seconds that a list waits for a target that is away, if the last list is known."""
+LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+_EVERYTHING = types.ServerCapabilities(
+    tools=types.ListChangedCapability(list_changed=True),
+    prompts=types.ListChangedCapability(list_changed=True),
+    resources=types.ResourcesCapability(list_changed=True, subscribe=True),
+    logging={},
+    completions={},
+)
+_OWN_NOTIFICATIONS = frozenset({"notifications/cancelled", "notifications/progress"})
+
+
+class _EveryMethod(dict[str, Method]):
+    """The methods of a version, and a row without types for each method that the protocol does not define."""
+
+    def __missing__(self, name: str) -> Method:
+        if name in METHOD_NAMES and not name.startswith(NOTIFICATIONS):  # another version has it
+            raise KeyError(name)
+        return Method(name=name, result=types.Result)
+
+
+class _Forwarding(dict[str, Any]):
+    """A table of handlers in which every method has one."""
+
+    def __init__(self, forward: Any, **own: Any) -> None:
+        super().__init__(own)
+        self._forward = forward
+
+    def __missing__(self, _: str) -> Any:
+        return self._forward
+
+
+class ProxyServer(Server):
+    """The server that `Server.proxy` returns, which says what the parameters are."""
+
+    _is_proxying = False
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        name: str | None = None,
+        isolate: Isolation | None = None,
+        forward_credentials: bool | CredentialExchange = False,
+        headers: Mapping[str, str] | None = None,
+        auth: object = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        connect_timeout: float = CONNECT_SECONDS,
+        max_connections: int = MAX_CONNECTIONS,
+        **options: Any,
+    ) -> None:
+        super().__init__(name or "proxy", capabilities=_EVERYTHING, **options)
+        self._is_named = name is not None
+        self._target = _checked_target(target)
+        if isolate not in (None, "principal", "session"):
+            raise DefinitionError(f'isolate must be "principal", "session" or None, not {isolate!r}')
+        if max_connections < 1:
+            raise DefinitionError(f"max_connections must be a whole number of at least 1, not {max_connections!r}")
+        self._credentials = partial(Credentials.of, auth=auth)
+        self._headers = dict(headers or {})
+        self._forward_credentials = forward_credentials
+        self._env, self._cwd, self._connect_timeout = env, cwd, connect_timeout
+        self._id = uuid4().hex[:12]
+        self._hops = [hop for hop in os.environ.get(HOPS_VARIABLE, "").split(",") if hop]
+        self._pool = {"isolate": isolate, "max_connections": max_connections}
+        endpoint = self._endpoint(self._headers, self._hops)
+        if forward_credentials is not False and not endpoint.is_http:
+            raise DefinitionError("forward_credentials needs a target with a URL: a process gets no HTTP headers")
+        self.handlers = _Forwarding(
+            self._forward,
+            **{
+                "initialize": self._initialize,
+                "ping": self.handlers["ping"],
+                "server/discover": self._discover,
+                "subscriptions/listen": self._listen,
+                "notifications/initialized": self._join,
+            },
+        )
+        self.lifespan(self._pooled)
+        self._is_proxying = True
+        self._derive()
+
+    def _derive(self) -> None:
+        super()._derive()
+        if self._is_proxying and not isinstance(next(iter(self.offer.methods.values())), _EveryMethod):
+            methods = {name: _EveryMethod(rows) for name, rows in self.offer.methods.items()}
+            self.offer = msgspec.structs.replace(self.offer, methods=methods)
+
+    def offer_for_notification(self, method: str) -> eras.Offer | None:
+        """Return the offer that opens a notification of a client: the target may handle every notification."""
+        return None if method in _OWN_NOTIFICATIONS else self.offer
+
+    def notified(self, method: str) -> None:
+        """Do nothing: the target gets the notification."""
+
+    # Connections to the target.
+
+    async def _pooled(self) -> AsyncIterator[Pool]:
+        pool = Pool(self, self._upstream, self._credential, **self._pool)  # type: ignore[arg-type]
+        try:
+            yield pool
+        finally:
+            await pool.stop()
+
+    def _pool_of(self, call: Call) -> Pool:
+        """Return the connections in the loop of a call.
+
+        Raises:
+            RpcError: the call has passed through this proxy before, or through too many proxies.
+        """
+        hops = self._hops_of(call)
+        if self._id in hops or len(hops) >= MAX_HOPS:
+            raise RpcError(
+                UNREACHABLE, f"The proxy {self.name!r} leads back to itself; give it another target than itself"
+            )
+        return cast("Pool", self.lifespan_values(call.loop)[self._pooled])
+
+    def _hops_of(self, call: Call) -> list[str]:
+        """Return the proxies that a call has passed through."""
+        return [hop for hop in (_header(call, HOPS_HEADER) or "").split(",") if hop] or self._hops
+
+    def _credential(self, call: Call) -> Hashable:
+        return None if self._forward_credentials is False else _header(call, "authorization")
+
+    def _upstream(self, call: Call, caller: Caller | None, on_lost: Callable[[], None]) -> Upstream:
+        """Return an unconnected connection for a call."""
+        headers: dict[str, Any] = dict(self._headers)
+        given = self._credential(call)
+        if given is not None:
+            exchange = self._forward_credentials
+            headers["Authorization"] = partial(invoke, exchange, given) if callable(exchange) else given
+        endpoint = self._endpoint(headers, self._hops_of(call))
+        info = caller.info if caller is not None and caller.info is not None else self.info
+        return Upstream(endpoint, info, caller, connect_timeout=self._connect_timeout, on_lost=on_lost)
+
+    def _endpoint(self, headers: Mapping[str, Any], hops: list[str]) -> Any:
+        marked = ",".join([*hops, self._id])
+        options = EndpointOptions(
+            self._credentials({**headers, HOPS_HEADER: marked}),
+            env={**(self._env or {}), HOPS_VARIABLE: marked},
+            cwd=self._cwd,
+            limits=LIMITS,
+        )
+        return endpoint_of(self._target, options)
+
+    # Handlers.
+
+    def _forward(self, _server: Server, call: Call) -> Any:
+        return self._notify(call) if call.is_notification else self._answer(call)
+
+    async def _answer(self, call: Call) -> Any:
+        """Pass a request to the target, and return the result in the form of the client's version."""
+        pool, method = self._pool_of(call), call.request.method.name
+        key = self._list_key(pool, call) if method in LISTS else None
+        try:
+            upstream = pool.ready(call) or await self._taken(pool, call, key)
+        except DragomanError as error:
+            return self._last_list(pool, key, call, error)
+        is_parked = False
+        try:
+            params, meta = split_meta(call.request.raw_params)
+            if call.request.method.input_required and await self._asks_while_serving(upstream, call):
+                is_parked = True
+                return await self._park(pool, upstream, call, params, meta)
+            raw, version = await self._pass(upstream, call, params, meta)
+        except TransportError as error:
+            return self._last_list(pool, key, call, error)
+        finally:
+            if not is_parked:
+                pool.release(upstream, call)
+        if key is not None:
+            pool.lists[key] = raw, version, asyncio.get_running_loop().time()
+        return self._translated(raw, version, call, upstream)
+
+    async def _asks_while_serving(self, upstream: Upstream, call: Call) -> bool:
+        """Tell whether the target may ask the client in another way than the client is asked: during the call."""
+        caller = call.request.caller
+        if not caller.version.asks_in_results or not can_be_asked(caller.capabilities):
+            return False
+        return not (await upstream.connection()).version.asks_in_results
+
+    async def _taken(self, pool: Pool, call: Call, key: Hashable) -> Upstream:
+        """Return the connection for a call; do not wait long for a list that is known."""
+        wait = LIST_WAIT if key in pool.lists else None
+        try:
+            async with asyncio.timeout(wait):
+                upstream = await pool.upstream(call, call.request.caller)
+                try:
+                    await upstream.connection()
+                    await upstream.prepare(call)
+                except BaseException:
+                    pool.release(upstream, call)
+                    raise
+                return upstream
+        except TimeoutError as error:
+            raise error if isinstance(error, TransportError) else TransportError("The target is away") from None
+
+    def _list_key(self, pool: Pool, call: Call) -> Hashable:
+        caller, (params, _) = call.request.caller, split_meta(call.request.raw_params)
+        return (
+            pool.owner(call),
+            call.request.method.name,
+            encode(params),
+            caller.version.name,
+            encode(caller.capabilities),
+        )
+
+    def _last_list(self, pool: Pool, key: Hashable, call: Call, error: DragomanError) -> Raw:
+        """Return the last known list with its age, if the target is away; else raise the error for the client."""
+        if key not in pool.lists or isinstance(error, RpcError):
+            raise refusal_of(error, self.name) from error
+        raw, version, known_at = pool.lists[key]
+        return with_age(self._translated(raw, version, call), int(asyncio.get_running_loop().time() - known_at))
+
+    def _translated(self, raw: Raw, version: Version, call: Call, upstream: Upstream | None = None) -> Raw:
+        request = call.request
+        info = self.info if self._is_named else None
+        if upstream is not None and not version.stateless:
+            info = info or upstream.server_info
+        return translated(raw, version, request.caller.version, request.method, info)
+
+    async def _pass(self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> tuple[Raw, Version]:
+        """Send a request; ask a client with a session the questions of a stateless target, and send it again."""
+        match call.request.method.name:
+            case "resources/subscribe":
+                return await upstream.subscribe(call, params), call.request.caller.version
+            case "resources/unsubscribe":
+                return await upstream.unsubscribe(call, params), call.request.caller.version
+            case "logging/setLevel":
+                return await upstream.set_level(call, params), call.request.caller.version
+        for _ in range(MAX_ROUNDS + 1):
+            raw, version = await self._send(upstream, call, params, meta)
+            if not version.asks_in_results or call.request.caller.version.asks_in_results:
+                return raw, version
+            questions, state = input_requests(raw)
+            if questions is None:
+                return raw, version
+            params = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+            answers = await asyncio.gather(
+                *(call.ask_client(one.method, one.params, TIMEOUT) for one in questions.values())
+            )
+            params["inputResponses"] = Raw(encode(dict(zip(questions, answers, strict=True))))
+            if state is not UNSET:
+                params["requestState"] = state
+        raise RpcError(UNREACHABLE, f"The server behind the proxy asked for input more than {MAX_ROUNDS} times")
+
+    async def _send(
+        self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, on_progress: Any = None
+    ) -> tuple[Raw, Version]:
+        method, token = call.request.method.name, call.request.progress_token
+        if method == "tools/call" and upstream.plans and (sent := mirrored_by(call)) is not None:
+            upstream.check_mirrored(params, sent)
+        if token is not None and on_progress is None:
+            on_progress = partial(_report, call, token)
+        try:
+            raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
+        except HeaderMismatch:
+            # The target wants arguments of the tool in headers, which its list of tools names.
+            if method != "tools/call" or upstream.plans or mirrored_by(call):
+                raise
+            await self._read_plans(upstream, call, meta)
+            raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
+        if method == "tools/list" and version.mirrors_headers:
+            upstream.plans |= listed_plans(raw)
+        return raw, version
+
+    async def _read_plans(self, upstream: Upstream, call: Call, meta: RawObject) -> None:
+        params: RawObject = {}
+        while True:
+            raw, _ = await upstream.request(call, "tools/list", params, meta=meta)
+            upstream.plans |= listed_plans(raw)
+            cursor = msgspec.json.decode(raw, type=RawObject).get("nextCursor")
+            if cursor is None or cursor == params.get("cursor"):
+                return
+            params = {"cursor": cursor}
+
+    async def _park(self, pool: Pool, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> Raw:
+        """Pass a call of a stateless client to a target that may ask it over the connection."""
+        state = msgspec.json.decode(params.pop("requestState", b"null"))
+        answers = msgspec.json.decode(params.pop("inputResponses", b"{}"), type=RawObject)
+        if state is not None:
+            pool.release(upstream, call)
+            return await pool.parked.resume(call, state, answers)
+
+        def released() -> None:
+            del upstream.asks[call]
+            pool.release(upstream, call)
+
+        parked = pool.parked.begin(call, released)
+        upstream.asks[call] = parked.ask
+
+        def progressed(progress: float, total: float | None, message: str | None) -> None:
+            if parked.progress_token is not None:
+                _report(call, parked.progress_token, progress, total, message)
+
+        async def work() -> Raw:
+            try:
+                raw, version = await self._send(upstream, call, params, meta, progressed)
+            except TransportError as error:
+                raise refusal_of(error, self.name) from error
+            return self._translated(raw, version, call, upstream)
+
+        parked.start(work())
+        return await pool.parked.result(parked, call)
+
+    async def _notify(self, call: Call) -> None:
+        """Pass a notification of a client."""
+        pool = self._pool_of(call)
+        params, meta = split_meta(call.request.raw_params)
+        upstream = await pool.upstream(call, call.request.caller)
+        try:
+            given = {**params, "_meta": Raw(encode(meta))} if meta else params
+            await upstream.notify(call.request.method.name, given)
+        except TransportError as error:
+            raise refusal_of(error, self.name) from error
+        finally:
+            pool.release(upstream, call)
+
+    async def _join(self, _server: Server, call: Call) -> Any:
+        """Let a client that has begun its session receive what the target sends."""
+        if not call.is_notification:
+            return await self._answer(call)
+        pool = self._pool_of(call)
+        upstream = await pool.upstream(call, call.request.caller)
+        try:
+            await upstream.add_session(call)
+        except TransportError as error:
+            raise refusal_of(error, self.name) from error
+        finally:
+            pool.release(upstream, call)
+        return None
+
+    async def _initialize(self, _server: Server, call: Call) -> Any:
+        """Begin a session: connect to the target, and return what the target declares."""
+        if call.session.caller is not None:
+            raise InvalidRequest("The session is initialized already")
+        result, caller = eras.initialize(call.request.params, self.offer, self.capabilities, self.info)
+        pool = self._pool_of(call)
+        key = ("initialize", pool.owner(call), caller.version.name)
+        try:
+            upstream = await pool.upstream(call, caller)
+            try:
+                connection = await upstream.connection()
+            finally:
+                pool.release(upstream, call)
+        except DragomanError as error:
+            if key not in pool.lists:
+                raise refusal_of(error, self.name) from error
+            raw = pool.lists[key][0]
+        else:
+            raw = connection.initialized or Raw(encode(connection.discover_result()))
+            raw = _declaration(raw, result, connection.server_info, self.info if self._is_named else None)
+            pool.lists[key] = raw, caller.version, 0.0
+        call.session.begin(caller)
+        return raw
+
+    async def _discover(self, _server: Server, call: Call) -> Any:
+        """Return the versions of this proxy and the capabilities of the target."""
+        pool = self._pool_of(call)
+        key = ("server/discover", pool.owner(call))
+        try:
+            upstream = await pool.listening(call)
+            connection = await upstream.connection()
+            if connection.version.stateless:
+                params, meta = split_meta(call.request.raw_params)
+                if not meta:
+                    meta = cast("RawObject", connection.with_envelope({})["_meta"])
+                raw, version = await upstream.request(call, "server/discover", params, meta=meta)
+                pool.lists[key] = raw, version, 0.0
+                return self._translated(raw, version, call)
+        except DragomanError as error:
+            if key not in pool.lists or isinstance(error, RpcError):
+                raise refusal_of(error, self.name) from error
+            return self._translated(*pool.lists[key][:2], call)
+        found = eras.discover(self.offer, connection.capabilities, connection.instructions)
+        info = self.info if self._is_named or connection.server_info is None else connection.server_info
+        found.meta = {types.SERVER_INFO: Raw(encode(info))}
+        return found
+
+    async def _listen(self, _server: Server, call: Call) -> Any:
+        """Pass a subscription of a stateless client, until the client cancels it or the target ends it."""
+        pool = self._pool_of(call)
+        try:
+            upstream = await pool.listening(call)
+            if upstream.listen_count >= MAX_LISTENS:
+                raise RpcError(UNREACHABLE, "There are too many subscriptions; try again later")
+            if (await upstream.connection()).version.listens:
+                return await self._listen_there(upstream, call)
+            return await self._listen_here(upstream, call)
+        except TransportError as error:
+            raise refusal_of(error, self.name) from error
+
+    async def _listen_there(self, upstream: Upstream, call: Call) -> Any:
+        ids: list[types.RequestId] = []
+        params, meta = split_meta(call.request.raw_params)
+
+        def begun(id: types.RequestId) -> None:
+            ids.append(id)
+            upstream.listens[id] = lambda method, sent: call.channel.notify(method, with_subscription(sent, call))
+
+        try:
+            raw, _ = await upstream.request(call, "subscriptions/listen", params, meta=meta, on_id=begun)
+        except TransportError:
+            if not ids:
+                raise
+            # The client sends an ended subscription again, and knows then that it may have missed something.
+            return types.SubscriptionsListenResult(meta={types.SUBSCRIPTION_ID: call.request.id})
+        finally:
+            for id in ids:
+                upstream.listens.pop(id, None)
+        return with_subscription(msgspec.json.decode(raw, type=RawObject), call)
+
+    async def _listen_here(self, upstream: Upstream, call: Call) -> Any:
+        """Serve a subscription by the session of the proxy with the target."""
+        connection = await upstream.connection()
+        honoured = honoured_filter(call.request.params.notifications, connection.capabilities)
+        subscription = Subscription(call.request.id, honoured)
+
+        def change(method: str, params: RawObject) -> None:
+            uri = msgspec.json.decode(params["uri"]) if method == RESOURCE_UPDATED else None
+            if subscription.enqueue(method, uri):
+                subscription.drain()
+                call.channel.notify(method, with_subscription(params, call))
+
+        def begun() -> None:
+            acknowledged: RawObject = {"notifications": Raw(encode(honoured))}
+            call.channel.notify(ACKNOWLEDGED, with_subscription(acknowledged, call))
+
+        await upstream.listen(call, change, frozenset(honoured.resource_subscriptions or ()), begun)
+        return subscription.result()
+
+
+def _declaration(
+    raw: Raw, result: types.InitializeResult, found: types.Implementation | None, named: types.Implementation | None
+) -> Raw:
+    """Return the result of `initialize`: what the target declared, in the version of the client."""
+    fields = msgspec.json.decode(raw, type=RawObject)
+    declared = {key: value for key, value in fields.items() if key in ("capabilities", "instructions", "_meta")}
+    if "protocolVersion" in fields:
+        declared = fields
+    version: Any = result.protocol_version
+    info = named or found or result.server_info
+    declared["protocolVersion"] = Raw(encode(version))
+    if named is not None or "serverInfo" not in declared:
+        declared["serverInfo"] = Raw(encode(info))
+    return Raw(encode(declared))
+
+
+def _report(call: Call, token: types.ProgressToken, progress: float, total: float | None, message: str | None) -> None:
+    if call.progress is not None and progress <= call.progress:
+        return  # MUST: progress increases. A call that is sent again after a question begins at the start.
+    call.progress = progress
+    params = types.ProgressNotificationParams(token, progress, total, message)
+    call.channel.notify("notifications/progress", trim(params, call.request.caller.version))
+
+
+def _header(call: Call, name: str) -> str | None:
+    """Return a header of the HTTP request of a call; None if there is none."""
+    wanted = name.encode()
+    return next((value.decode("latin-1") for key, value in call.headers if key.lower() == wanted), None)
+
+
+def _checked_target(target: Any) -> Any:
+    """Refuse a target to which several connections cannot be made.
+
+    Raises:
+        DefinitionError: the target is a transport, or no target at all.
+    """
+    is_server = hasattr(target, "connect") and hasattr(target, "handle_json")
+    if not is_server and not isinstance(target, str | os.PathLike | list | tuple | Mapping):
+        raise DefinitionError(
+            f"A proxy needs a URL, a command, an entry of a configuration file or a Server, not {target!r}"
+        )
+    return target

@@ -1,0 +1,109 @@
+"""What a proxy reads of results and parameters, and what it changes in them; everything else stays encoded.
+
+A result that passes between two clients of the same era is not touched. Between the eras, these members come and go:
+`resultType`, `ttlMs` and `cacheScope`, and the name of the server in `_meta`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from dragoman import types
+from dragoman.compose.upstream import RawObject, raw_object
+from dragoman.errors import DragomanError
+from dragoman.protocol.headers import HeaderPlan
+from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.methods import Method
+from dragoman.protocol.versions import Version
+
+if TYPE_CHECKING:
+    from dragoman.server.request.call import Call
+
+AGE = "dragoman/age"
+"""The key of `_meta` that says how many seconds old a list is, if the target of a proxy is away."""
+_STATELESS_MEMBERS = ("resultType", "ttlMs", "cacheScope")
+
+
+class InputQuestion(Struct):
+    """A question of a stateless target."""
+
+    method: str
+    params: Raw = Raw(b"{}")
+
+
+class _Asking(Struct, rename="camel"):
+    result_type: str | None = None
+    input_requests: dict[str, InputQuestion] = {}
+    request_state: Raw | UnsetType = UNSET
+
+
+class _ListedTool(Struct, rename="camel"):
+    name: str
+    input_schema: dict[str, Any] = field(default_factory=dict)
+
+
+class _ListedTools(Struct):
+    tools: list[Raw] = []
+
+
+def split_meta(params: Raw) -> tuple[RawObject, RawObject]:
+    """Return parameters without `_meta`, and `_meta`."""
+    fields = raw_object(params)
+    meta = fields.pop("_meta", None)
+    return fields, {} if meta is None else raw_object(meta)
+
+
+def translated(raw: Raw, source: Version, version: Version, method: Method, info: types.Implementation | None) -> Raw:
+    """Return a result of one version in another; a stateless result names the server as `info`, if that is given."""
+    if source.stateless is version.stateless and (info is None or not version.stateless):
+        return raw
+    if bytes(memoryview(raw)[:1]) != b"{":
+        return Raw(encode({"result": raw, "resultType": "complete"})) if version.stateless else raw
+    fields: dict[str, Any] = raw_object(raw)
+    meta: dict[str, Any] = raw_object(fields.pop("_meta", b""))
+    if version.stateless:
+        fields.setdefault("resultType", "complete")
+        if method.result is not None and issubclass(method.result, types.CacheableResult):
+            fields = {"ttlMs": 0, "cacheScope": "private", **fields}
+        if info is not None:
+            meta[types.SERVER_INFO] = info
+    else:
+        fields = {key: value for key, value in fields.items() if key not in _STATELESS_MEMBERS}
+        meta.pop(types.SERVER_INFO, None)
+    return Raw(encode({**fields, "_meta": meta} if meta else fields))
+
+
+def with_age(raw: Raw, seconds: int) -> Raw:
+    """Return a list that says in `_meta` how old it is."""
+    fields: dict[str, Any] = raw_object(raw)
+    return Raw(encode({**fields, "_meta": {**raw_object(fields.get("_meta", b"")), AGE: seconds}}))
+
+
+def with_subscription(params: RawObject, call: Call) -> Raw:
+    """Return the parameters or the result of a subscription with the id that its client gave it."""
+    meta: dict[str, Any] = raw_object(params.get("_meta", b""))
+    return Raw(encode({**params, "_meta": {**meta, types.SUBSCRIPTION_ID: call.request.id}}))
+
+
+def input_requests(raw: Raw) -> tuple[dict[str, InputQuestion] | None, Raw | UnsetType]:
+    """Return the questions and the state of an `input_required` result; None for any other result."""
+    try:
+        asking = msgspec.json.decode(raw, type=_Asking)
+    except (msgspec.DecodeError, RecursionError):
+        return None, UNSET
+    return (asking.input_requests, asking.request_state) if asking.result_type == "input_required" else (None, UNSET)
+
+
+def listed_plans(raw: Raw) -> dict[str, HeaderPlan]:
+    """Return which arguments of each listed tool are repeated in headers of HTTP."""
+    plans = {}
+    for one in msgspec.json.decode(raw, type=_ListedTools).tools:
+        try:
+            tool = msgspec.json.decode(one, type=_ListedTool)
+            plans[tool.name] = HeaderPlan.of(tool.input_schema)
+        except (DragomanError, ValueError, RecursionError):
+            continue
+    return plans

@@ -1,0 +1,52 @@
+"""A proxy passes everything between its clients and its target, in every pair of eras and of carriers."""
+
+import contextlib
+import json
+import sys
+
+import pytest
+
+from dragoman import Server
+from scenarios import proxied_server
+from scenarios.proxied_server import ERAS, converse, everything
+from scenarios.raw_http import serving
+
+PROGRAM = [sys.executable, proxied_server.__file__]
+
+
+@contextlib.asynccontextmanager
+async def target(carrier, version):
+    if carrier == "memory":
+        yield everything(version)
+    elif carrier == "stdio":
+        yield [*PROGRAM, "server", version]
+    else:
+        async with serving(everything(version).asgi()) as url:
+            yield url
+
+
+@contextlib.asynccontextmanager
+async def in_front(carrier, of, version):
+    """Put a proxy in front of a target."""
+    if carrier == "stdio":
+        named = f"memory:{version}" if isinstance(of, Server) else of if isinstance(of, str) else json.dumps(of)
+        yield [*PROGRAM, "proxy", named]
+    elif carrier == "memory":
+        yield Server.proxy(of)
+    else:
+        async with serving(Server.proxy(of).asgi()) as url:
+            yield url
+
+
+@pytest.mark.parametrize(
+    ("front", "behind"),
+    [("memory", "memory"), ("stdio", "stdio"), ("http", "http"), ("stdio", "http"), ("http", "stdio")],
+)
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("target_era", ERAS)
+async def test_a_conversation_through_a_proxy_is_the_direct_one(front, behind, era, target_era):
+    version = ERAS[target_era]
+    direct = await converse(everything(version), mode=target_era)
+    async with target(behind, version) as where, in_front(front, where, version) as proxy:
+        passed = await converse(proxy, mode=era)
+    assert passed == direct

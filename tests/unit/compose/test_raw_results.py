@@ -1,0 +1,80 @@
+"""What a proxy changes in results between the eras, and what it reads of them."""
+
+import json
+
+import pytest
+from msgspec import Raw
+
+from dragoman import types
+from dragoman.compose.raw_results import input_requests, listed_plans, split_meta, translated, with_age
+from dragoman.protocol.methods import METHODS
+from dragoman.protocol.versions import V2024_11_05, V2025_11_25, V2026_07_28
+
+METHOD = {method.name: method for method in METHODS}
+INFO = "io.modelcontextprotocol/serverInfo"
+
+
+def read(raw):
+    return json.loads(bytes(raw))
+
+
+def test_a_result_of_the_same_era_stays_the_same_bytes():
+    raw = Raw(b'{"tools" : [ ],"x":1.0}')
+    assert translated(raw, V2025_11_25, V2024_11_05, METHOD["tools/list"], None) is raw
+    assert translated(raw, V2026_07_28, V2026_07_28, METHOD["tools/list"], None) is raw
+
+
+def test_a_result_for_a_stateless_client_gets_what_such_results_have():
+    info = types.Implementation("front", "1")
+    raw = Raw(b'{"tools":[],"_meta":{"a":1}}')
+    found = read(translated(raw, V2025_11_25, V2026_07_28, METHOD["tools/list"], info))
+    assert found == {
+        "resultType": "complete",
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "tools": [],
+        "_meta": {"a": 1, INFO: {"name": "front", "version": "1"}},
+    }
+    assert "ttlMs" not in read(translated(raw, V2025_11_25, V2026_07_28, METHOD["tools/call"], None))
+    assert read(translated(Raw(b"[1]"), V2025_11_25, V2026_07_28, METHOD["ping"], None))["result"] == [1]
+
+
+def test_a_result_for_a_client_with_a_session_loses_what_only_stateless_results_have():
+    raw = Raw(
+        json.dumps({"resultType": "complete", "ttlMs": 5, "cacheScope": "public", "x": 1, "_meta": {INFO: {}}}).encode()
+    )
+    assert read(translated(raw, V2026_07_28, V2025_11_25, METHOD["tools/list"], None)) == {"x": 1}
+    assert bytes(translated(Raw(b"7"), V2026_07_28, V2025_11_25, METHOD["ping"], None)) == b"7"
+
+
+def test_the_age_of_a_list_joins_its_meta():
+    assert read(with_age(Raw(b'{"tools":[],"_meta":{"a":1}}'), 7)) == {
+        "tools": [],
+        "_meta": {"a": 1, "dragoman/age": 7},
+    }
+
+
+@pytest.mark.parametrize("raw", [b"{}", b'{"resultType":"complete"}', b"7", b'{"resultType":5}'])
+def test_only_an_input_required_result_has_questions(raw):
+    assert input_requests(Raw(raw))[0] is None
+
+
+def test_the_questions_of_a_result_keep_their_parameters_encoded():
+    asked = b'{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}'
+    questions, state = input_requests(Raw(asked))
+    assert questions["a"].method == "roots/list"
+    assert (bytes(questions["a"].params), bytes(state)) == (b"{}", b'"s"')
+
+
+def test_meta_is_split_from_parameters_of_any_kind():
+    params, meta = split_meta(Raw(b'{"a":1.0,"_meta":{"b":2}}'))
+    assert ({key: bytes(value) for key, value in params.items()}, bytes(meta["b"])) == ({"a": b"1.0"}, b"2")
+    assert split_meta(Raw(b"[1]")) == ({}, {})
+
+
+def test_a_tool_that_cannot_be_read_has_no_headers():
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    tools = [{"name": "route", "inputSchema": schema}, {"name": 5}, 7]
+    plans = listed_plans(Raw(json.dumps({"tools": tools}).encode()))
+    assert list(plans) == ["route"]
+    assert list(plans["route"].build({"region": "north"}).values()) == ["north"]
