@@ -23,9 +23,9 @@ def server(name: str) -> Server:
     return Server(name, store=Memory(), secret=SECRET)
 
 
-def working() -> Server:
+def working(name: str = "inner") -> Server:
     """Return a server whose tool runs as a task, asks, and links to a resource."""
-    inner = server("inner")
+    inner = server(name)
 
     @inner.resource("data://report")
     def report() -> str:
@@ -45,9 +45,10 @@ def working() -> Server:
 @pytest.mark.covers("MNT-08")
 async def test_a_task_of_a_mounted_server_is_served_by_its_parent(version, carrier, has_own):
     outer, inner = server("outer"), working()
-    outer.mount(server("between"), prefix="between")
+    outer.mount(server("before"), prefix="before")
     outer.mount(inner, prefix="inner")
     if has_own:
+        outer.mount(working("after"), prefix="after")
 
         @outer.tool(task=True)
         async def own() -> str:

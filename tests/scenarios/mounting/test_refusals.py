@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from msgspec import Struct
 
 from dragoman import DefinitionError, Server, types
 from dragoman.errors import MethodAlreadyDefined, ToolNotUnique
@@ -185,3 +186,21 @@ def test_extensions_that_cannot_be_told_apart_are_refused_and_the_parent_stays_a
         outer.mount(Server("second", extensions=[Other()]), prefix="second")
     assert [mount.server for mount in outer.mounts] == [inner]
     assert "com.example/other" not in outer.capabilities.extensions
+
+
+def test_extensions_that_add_the_same_field_are_refused_and_the_parent_stays_as_it_was():
+    class Field(Struct):
+        price: int | None = None
+
+    class Other(ServerExtension):
+        rows = (ExtensionRow(id="com.example/price", params={"tools/call": Field}),)
+
+    class Further(ServerExtension):
+        rows = (ExtensionRow(id="com.example/further", params={"tools/call": Field}),)
+
+    outer, inner = Server("outer", extensions=[Other()]), Server("inner", extensions=[Further()])
+    inner.method("acme/x")(lambda: 1)
+    with pytest.raises(DefinitionError, match="has a field 'price' already"):
+        outer.mount(inner, prefix="inner")
+    assert outer.mounts is None
+    assert not outer.has_method("acme/x")

@@ -94,15 +94,21 @@ async def _serve_objects(ctx: Context) -> Any:
         result = encode(result)
     else:
         return result
-    return _decoder(call).decode(result)
+    return _decoded(call, result)
 
 
-def _decoder(call: Call) -> msgspec.json.Decoder[Any]:
-    """Return the decoder of the result of a request; the entries of a list have the fields of extensions."""
-    method = call.request.method
-    if issubclass(method.result or types.Result, types.PaginatedResult) and method.name in METHOD_NAMES:
-        return decoders[call.server.offer.table.page_type(method.name, call.request.caller.version)]
-    return decoders[method.result]
+def _decoded(call: Call, result: bytes | Raw) -> Any:
+    """Return a result as an object; a result that another server made, and that is of another type, is a dict.
+
+    The entries of a list have the fields of extensions.
+    """
+    method, kind = call.request.method, call.request.method.result
+    if issubclass(kind or types.Result, types.PaginatedResult) and method.name in METHOD_NAMES:
+        kind = call.server.offer.table.page_type(method.name, call.request.caller.version)
+    try:
+        return decoders[kind].decode(result)
+    except msgspec.ValidationError:
+        return msgspec.json.decode(result)
 
 
 async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> Any:
@@ -153,7 +159,7 @@ async def _serve_cached_page(inner: _Serve, ctx: Context) -> Any:
             call.session.caller = caller
         raise
     page = call.encoded_page
-    is_unchanged = page is not None and result == _decoder(call).decode(page)
+    is_unchanged = page is not None and result == _decoded(call, page)
     return page if is_unchanged else result
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from operator import is_
+from sys import maxsize
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 Handle = Callable[["Server", Call], Any]
-MAX_PAGES = 100
-"""The greatest number of pages of one server that a joined list has."""
+MAX_PAGES = 1000
+"""The greatest number of pages of a mounted server, or of `on_list_resources`, that a joined list has."""
 _logger = logging.getLogger("dragoman.server")
 _SUBSCRIBING = ("resources/subscribe", "resources/unsubscribe")
 
@@ -115,7 +116,7 @@ class JoinedList(Joined):
             kind: Any = call.request.method.result
             return encoded_result(call, kind(**{entries_of(kind)[0]: []}))
 
-        return await _every(page)
+        return await _every(page, MAX_PAGES if server.resource_lister is not None else maxsize)
 
     async def _pages(self, call: Call, mount: Mount) -> list[Raw]:
         async def page(cursor: str | None) -> Raw:
@@ -165,11 +166,11 @@ class _Page(Struct, rename="camel"):
     next_cursor: str | None = None
 
 
-async def _every(page: Callable[[str | None], Any]) -> list[Raw]:
+async def _every(page: Callable[[str | None], Any], limit: int = MAX_PAGES) -> list[Raw]:
     """Return the pages of one list, up to a limit."""
     pages: list[Raw] = []
     cursor: str | None = None
-    while len(pages) < MAX_PAGES:
+    while len(pages) < limit:
         pages.append(await page(cursor))
         cursor = decoders[_Page].decode(pages[-1]).next_cursor
         if not cursor:

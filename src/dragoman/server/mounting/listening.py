@@ -9,6 +9,7 @@ listens to its target for as long as the client listens; what it notifies meanwh
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +18,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.subscriptions import ACKNOWLEDGED, CORE_FIELDS, Subscription
+from dragoman.protocol.subscriptions import ACKNOWLEDGED, CORE_FIELDS, MAX_WAITING, Subscription
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.server.mounting.joined import Joined, finished
 from dragoman.server.mounting.mount import Mount, is_open, reads
@@ -40,6 +41,8 @@ class CapturingChannel:
         self._channel = channel
         self._filter_type = filter_type
         self.honoured: asyncio.Future[types.SubscriptionFilter] = asyncio.get_running_loop().create_future()
+        self._early: deque[tuple[str, Any]] | None = deque(maxlen=MAX_WAITING)
+        """The notifications that came before the client had its acknowledgement; None once it has it."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._channel, name)
@@ -49,12 +52,21 @@ class CapturingChannel:
         self.honoured.set_result(subscription.honoured)
 
     def notify(self, method: str, params: Any) -> None:
-        """Keep the filter that a server acknowledges, and send any other notification."""
-        if method != ACKNOWLEDGED:
+        """Keep the filter that a server acknowledges, and send any other notification after the acknowledgement."""
+        if method == ACKNOWLEDGED:
+            if not self.honoured.done():
+                acknowledged = msgspec.json.decode(encode(params))["notifications"]
+                self.honoured.set_result(msgspec.convert(acknowledged, self._filter_type))
+        elif self._early is not None:
+            self._early.append((method, params))
+        else:
             self._channel.notify(method, params)
-        elif not self.honoured.done():
-            acknowledged = msgspec.json.decode(encode(params))["notifications"]
-            self.honoured.set_result(msgspec.convert(acknowledged, self._filter_type))
+
+    def release(self) -> None:
+        """Send the notifications that came early, and any other from now on."""
+        early, self._early = self._early or (), None
+        for method, params in early:
+            self._channel.notify(method, params)
 
 
 class JoinedListening(Joined):
@@ -65,17 +77,20 @@ class JoinedListening(Joined):
         uris = call.request.params.notifications.resource_subscriptions or []
         routes = {mount: _inner_uris(mount, uris) for mount in self.offering(call)}
         passed = {outer for inner in routes.values() for outer in inner.values()}
-        held: list[asyncio.Task[Any]] = []
+        held: list[tuple[asyncio.Task[Any], CapturingChannel]] = []
         try:
             honoured = await self._honoured_here(server, call, [uri for uri in uris if uri not in passed])
             for mount, inner in routes.items():
                 theirs = await self._honoured_there(call, mount, inner, held)
                 honoured = _union(honoured, theirs, inner)
             subscription = Subscription(call.request.id, honoured, server.offer.table.subscription_fields())
+            for _, channel in held:
+                # The first step of `listen` sends the acknowledgement, which MUST be the first message (2026-07-28).
+                asyncio.get_running_loop().call_soon(channel.release)
             await call.channel.listen(subscription)
             return subscription.result()
         finally:
-            for task in held:
+            for task, _ in held:
                 await cancel_and_wait(task)
 
     async def _honoured_here(self, server: Server, call: Call, uris: list[str]) -> types.SubscriptionFilter:
@@ -93,7 +108,7 @@ class JoinedListening(Joined):
         return channel.honoured.result()
 
     async def _honoured_there(
-        self, call: Call, mount: Mount, uris: Iterable[str], held: list[asyncio.Task[Any]]
+        self, call: Call, mount: Mount, uris: Iterable[str], held: list[tuple[asyncio.Task[Any], CapturingChannel]]
     ) -> types.SubscriptionFilter | None:
         """Return what a mounted server honours; None if it is not asked, or does not answer in time."""
         wanted = msgspec.to_builtins(call.request.params.notifications)
@@ -106,9 +121,9 @@ class JoinedListening(Joined):
             wanted["resourceSubscriptions"] = inner
         channel = CapturingChannel(call.channel, type(call.request.params.notifications))
         passing = run_inner(call, mount, self.method, Raw(encode(given)), cast("Channel", channel))
-        held.append(asyncio.create_task(passing))
-        answered = (held[-1], channel.honoured)
-        await asyncio.wait(answered, timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        serving = asyncio.create_task(passing)
+        held.append((serving, channel))
+        await asyncio.wait((serving, channel.honoured), timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         return channel.honoured.result() if channel.honoured.done() else None
 
 

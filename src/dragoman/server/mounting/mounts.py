@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman import types
 from dragoman.errors import DefinitionError, MethodAlreadyDefined, ToolNotUnique
-from dragoman.protocol.extensions import ExtensionRow, merge_objects, merge_settings
+from dragoman.protocol.extensions import ExtensionRow, ProtocolTable, merge_objects, merge_settings
 from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.prompts import Prompt
@@ -70,14 +70,17 @@ class Mounts:
             for inner in keys(server, table):
                 _require_free(mount, table, inner)
         self._require_methods_free(server)
-        before = self._mounts
-        self._mounts, self._server.mounts = (*before, mount), self
+        before, self._mounts = self._mounts, (*self._mounts, mount)
+        installed = self._server.installed
         try:
-            self._server.renew()
+            ProtocolTable.of(
+                self.rows(() if installed is None else installed.rows), self.methods(self._server.own_methods)
+            )
         except DefinitionError:
             self._mounts = before
-            self._server.renew()
             raise
+        self._server.mounts = self
+        self._server.renew()
         server.mounted_in.add(mount)
         for listener in mount.listeners:
             server.audience.add(listener)

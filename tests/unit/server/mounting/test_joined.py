@@ -3,7 +3,8 @@
 import pytest
 
 from dragoman import Server
-from dragoman.server.mounting.joined import MAX_PAGES
+from dragoman.server.mounting import joined
+from dragoman.skills import Skill
 from dragoman.testing import WirePeer
 from scenarios.forwarding_server import forwarding
 from scenarios.mounted_servers import mounted, shop
@@ -26,7 +27,8 @@ async def test_entries_of_a_server_that_forwards_keep_what_nobody_knows_and_the_
         assert "description" not in tools[1]
 
 
-async def test_all_pages_of_a_mounted_server_are_read_up_to_a_limit():
+async def test_all_pages_of_a_mounted_server_are_read_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(joined._every, "__defaults__", (3,))
     asked = []
 
     def answer(method, params):
@@ -38,8 +40,8 @@ async def test_all_pages_of_a_mounted_server_are_read_up_to_a_limit():
     outer.mount(forwarding("far", answer), prefix="far")
     async with WirePeer(outer, "stateless") as peer:
         tools = (await peer.request("tools/list"))["result"]["tools"]
-    assert len(tools) == 1 + MAX_PAGES
-    assert asked[:3] == [None, "c1", "c2"]
+    assert len(tools) == 4
+    assert asked == [None, "c1", "c2"]
 
 
 @EVERY_ERA
@@ -48,11 +50,11 @@ async def test_a_joined_page_is_kept_until_one_of_its_servers_changes(era):
     (mount,) = outer.mounts
     async with WirePeer(outer, era) as peer:
         first = await peer.request("tools/list")
-        joined = outer.handlers["tools/list"]
-        ((_, kept),) = joined._kept.values()
+        handler = outer.handlers["tools/list"]
+        ((_, kept),) = handler._kept.values()
         second = await peer.request("tools/list")
         assert first["result"] == second["result"]
-        assert next(iter(joined._kept.values()))[1] is kept
+        assert next(iter(handler._kept.values()))[1] is kept
         mount.server.tool(name="later")(lambda: "")
         assert "weather_later" in [tool["name"] for tool in (await peer.request("tools/list"))["result"]["tools"]]
         outer.tool(name="own")(lambda: "")
@@ -83,3 +85,32 @@ async def test_instructions_of_all_levels_are_joined():
     async with WirePeer(top, "stateless") as peer:
         told = (await peer.request("server/discover"))["result"]["instructions"]
     assert told == "Be kind.\n\nWhat begins with 'weather_': Ask for one city."
+
+
+async def test_all_pages_of_the_parent_itself_are_joined():
+    outer = Server("outer", page_size=1)
+    outer.mount(Server("inner"), prefix="inner")
+    for number in range(5):
+        outer.tool(name=f"t{number}")(lambda: "")
+    async with WirePeer(outer, "stateless") as peer:
+        cursor, names = {}, []
+        while True:
+            page = (await peer.request("tools/list", cursor))["result"]
+            names += [tool["name"] for tool in page["tools"]]
+            if "nextCursor" not in page:
+                break
+            cursor = {"cursor": page["nextCursor"]}
+    assert names == [f"t{number}" for number in range(5)]
+
+
+async def test_a_skill_that_no_mount_has_is_refused():
+    outer, inner = Server("outer"), Server("inner")
+    inner.add_skill(Skill("pdf", "Reads PDF.", "Read."))
+    outer.mount(inner, prefix="inner")
+    async with WirePeer(outer, "stateless") as peer:
+        answer = await peer.request("skills/get", {"uri": "skill://pdf/SKILL.md"})
+        assert answer["error"] == {
+            "code": -32602,
+            "message": "Unknown URI: skill://pdf/SKILL.md",
+            "data": {"uri": "skill://pdf/SKILL.md"},
+        }

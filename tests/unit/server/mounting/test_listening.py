@@ -14,7 +14,7 @@ UPDATED = "notifications/resources/updated"
 
 
 async def test_a_server_that_forwards_listens_for_as_long_as_the_client_and_its_changes_are_passed_on():
-    outer, ended = shop(), asyncio.Event()
+    outer, changed, ended = shop(), asyncio.Event(), asyncio.Event()
 
     async def listen(_server, call):
         wanted = call.request.params.notifications
@@ -22,6 +22,8 @@ async def test_a_server_that_forwards_listens_for_as_long_as_the_client_and_its_
         call.channel.notify(ACKNOWLEDGED, {"notifications": {"resourceSubscriptions": ["data://a"]}})
         call.channel.notify(ACKNOWLEDGED, {"notifications": {}})
         call.channel.notify(UPDATED, {"uri": "data://a"})
+        await changed.wait()
+        call.channel.notify(UPDATED, {"uri": "data://a/b"})
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -31,10 +33,14 @@ async def test_a_server_that_forwards_listens_for_as_long_as_the_client_and_its_
     async with WirePeer(outer, "stateless") as peer:
         wanted = {"resourceSubscriptions": ["data://far/a", "data://far/b"], "toolsListChanged": True}
         id = peer.start("subscriptions/listen", {"notifications": wanted})
-        heard = {message["method"]: message["params"] for message in [await peer.receive(), await peer.receive()]}
-        assert heard[UPDATED]["uri"] == "data://far/a"
-        honoured = heard[ACKNOWLEDGED]["notifications"]
+        heard = [await peer.receive() for _ in range(2)]
+        assert [message["method"] for message in heard] == [ACKNOWLEDGED, UPDATED]
+        honoured = heard[0]["params"]["notifications"]
         assert honoured == {"resourceSubscriptions": ["data://far/a"], "toolsListChanged": True}
+        assert heard[1]["params"]["uri"] == "data://far/a"
+        changed.set()
+        later = await peer.receive()
+        assert (later["method"], later["params"]["uri"]) == (UPDATED, "data://far/a/b")
         peer.notify("notifications/cancelled", {"requestId": id})
         await asyncio.wait_for(ended.wait(), 20)
 

@@ -38,12 +38,21 @@ async def test_the_state_of_a_server_that_forwards_travels_in_that_of_a_parent_t
     assert seen == [(None, None), ("far", accepted)]
 
 
-async def test_a_question_of_a_server_that_forwards_passes_as_it_is_if_the_parent_asks_nothing():
-    outer = shop()
+@pytest.mark.parametrize("has_middleware", [False, True])
+async def test_a_question_of_a_server_that_forwards_passes_as_it_is_if_the_parent_asks_nothing(has_middleware):
+    outer, seen = shop(), []
+    if has_middleware:
+
+        @outer.middleware
+        async def see(ctx: Context, call_next):
+            seen.append(await call_next())
+            return seen[-1]
+
     asked = {"resultType": "input_required", "inputRequests": {"k": QUESTION}, "requestState": "far", "x": 1}
     outer.mount(forwarding("far", lambda method, params: asked), prefix="far")
     async with WirePeer(outer, "stateless", capabilities={"elicitation": {}}) as peer:
         assert (await peer.request("tools/call", {"name": "far_x"}))["result"] == asked
+    assert not has_middleware or seen[-1] == asked
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
@@ -82,7 +91,7 @@ async def test_an_error_of_a_server_that_forwards_has_its_code_and_its_data():
 async def test_a_mounted_server_that_does_not_serve_the_version_of_a_client_is_left_out():
     inner, outer = Server("inner", configuration=Configuration(protocol_version="2025-11-25")), shop()
     inner.tool(name="x", task=True)(lambda: "x")
-    inner.method("acme/x")(dict)
+    inner.method("acme/x")(lambda: {"a": 1})
     outer.mount(inner, prefix="inner")
     for version, names in ("2025-11-25", ["buy", "inner_x"]), ("2026-07-28", ["buy"]):
         async with WirePeer(outer, version, capabilities={"extensions": {"io.modelcontextprotocol/tasks": {}}}) as peer:
@@ -93,7 +102,7 @@ async def test_a_mounted_server_that_does_not_serve_the_version_of_a_client_is_l
             if version == "2026-07-28":
                 assert (called["error"]["code"], asked["error"]["code"]) == (-32601, -32601)
             else:
-                assert (called["result"], asked["error"]["code"]) == ({}, -32602)
+                assert (called["result"], asked["error"]["code"]) == ({"a": 1}, -32602)
 
 
 async def test_an_unknown_completion_is_refused_like_one_of_the_parent():
