@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 import client
 import codec
 import growth
+import proxying
 import report
 import stdio
 import stores
@@ -33,6 +34,7 @@ MODULES: tuple[Workloads, ...] = (
     growth.measure,
     stores.measure,
     tasks.measure,
+    proxying.measure,
     codec.measure,
 )
 

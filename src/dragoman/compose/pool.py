@@ -27,7 +27,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.compose.parked import ParkedCalls
-from dragoman.compose.upstream import UNREACHABLE, Upstream
+from dragoman.compose.upstream import UNREACHABLE, Upstream, can_be_asked
 from dragoman.errors import DragomanError, RpcError
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.jsonrpc import encode
@@ -43,11 +43,6 @@ Isolation = Literal["principal", "session"]
 WAIT_SECONDS = 60.0
 MAX_LISTS = 1000
 NONE_DECLARED = encode(types.ClientCapabilities())
-
-
-def can_be_asked(capabilities: types.ClientCapabilities) -> bool:
-    """Tell whether a server may ask a client with these capabilities."""
-    return (capabilities.sampling, capabilities.elicitation, capabilities.roots) != (None, None, None)
 
 
 class Pool:

@@ -33,7 +33,7 @@ from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.client.options import CONNECT_SECONDS
 from dragoman.compose.passthrough import LIMITS
-from dragoman.compose.pool import Isolation, Pool, can_be_asked
+from dragoman.compose.pool import Isolation, Pool
 from dragoman.compose.raw_results import (
     input_requests,
     listed_plans,
@@ -42,7 +42,7 @@ from dragoman.compose.raw_results import (
     with_age,
     with_subscription,
 )
-from dragoman.compose.upstream import UNREACHABLE, RawObject, Upstream, mirrored_by, refusal_of
+from dragoman.compose.upstream import UNREACHABLE, RawObject, Upstream, can_be_asked, mirrored_by, refusal_of
 from dragoman.errors import DefinitionError, DragomanError, HeaderMismatch, InvalidRequest, RpcError, TransportError
 from dragoman.protocol import eras
 from dragoman.protocol.eras import Caller

@@ -57,7 +57,7 @@ from dragoman.protocol.subscriptions import (
 from dragoman.protocol.versions import VERSIONS, Version
 from dragoman.runtime.tasks import cancel_and_wait, keep_until_done
 from dragoman.server.request.asking import TIMEOUT
-from dragoman.server.request.call import LEVELS, Call, Notifies, Session
+from dragoman.server.request.call import LEVELS, Call, ConnectedClient, Session
 
 RawObject = dict[str, Raw]
 Listener = Callable[[str, RawObject], None]
@@ -78,6 +78,11 @@ def raw_object(raw: Raw | bytes) -> RawObject:
         return _object.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return {}
+
+
+def can_be_asked(capabilities: types.ClientCapabilities) -> bool:
+    """Tell whether a server may ask a client with these capabilities."""
+    return (capabilities.sampling, capabilities.elicitation, capabilities.roots) != (None, None, None)
 
 
 def mirrored_by(call: Call) -> Mapping[str, str] | None:
@@ -120,7 +125,7 @@ class Upstream:
         self.used_at = 0.0
         self._capabilities = types.ClientCapabilities() if caller is None else caller.capabilities
         self._on_lost = on_lost
-        self._sessions: WeakKeyDictionary[Session, ref[Notifies]] = WeakKeyDictionary()
+        self._sessions: WeakKeyDictionary[Session, ref[ConnectedClient]] = WeakKeyDictionary()
         self._log_level: types.LoggingLevel | None = None
         self._stream = ListenStream()
         exact = () if caller is None or caller.version.stateless else (caller.version,)
@@ -385,11 +390,18 @@ class Upstream:
             return {}
         given = PROXIED.get()
         call = given if given in self.calls else next(filter(self._can_ask, reversed(self.calls)), None)
+        if call is None and (client := self._only_client()) is not None:
+            return partial(client.request, request.method, request.params, TIMEOUT)
         if call is None or not self._can_ask(call):
             raise MethodNotFound(f"No client of this proxy can be asked: {request.method}", {"method": request.method})
         if call in self.asks:
             return partial(self.asks[call], request)
         return partial(call.ask_client, request.method, request.params, TIMEOUT)
+
+    def _only_client(self) -> ConnectedClient | None:
+        """Return the client that has this connection for itself; a question between its calls is for this client."""
+        [client, *others] = [one() for one in self._sessions.values()] or [None]
+        return client if can_be_asked(self._capabilities) and not others else None
 
     def _can_ask(self, call: Call) -> bool:
         return call in self.asks or not call.request.caller.version.asks_in_results
@@ -465,6 +477,8 @@ def _wants(method: str, params: RawObject, session: Session, call: Call | None) 
         return True
     is_stateless = call is not None and call.request.caller.version.stateless
     threshold = call.request.caller.log_level if call is not None and is_stateless else session.log_level
+    if threshold is None and not is_stateless:
+        return True  # MAY: a server decides what it sends to a client that set no level
     level = msgspec.json.decode(params.get("level", b"null"))
     return threshold in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(threshold)
 

@@ -47,7 +47,7 @@ from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
     MAX_STATE_KEYS,
     Call,
-    Notifies,
+    ConnectedClient,
     Session,
     SessionValues,
     wants_log,
@@ -95,7 +95,7 @@ class DuplexConnection:
         server.audience.add(self)
 
     @property
-    def standalone(self) -> Notifies:
+    def standalone(self) -> ConnectedClient:
         """This connection, which outlives its requests."""
         return self
 

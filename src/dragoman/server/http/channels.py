@@ -34,7 +34,7 @@ from dragoman.protocol.states import Transitions
 from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.http.streams import EventStream, end_without_response
-from dragoman.server.request.call import NoChannel, Notifies
+from dragoman.server.request.call import ConnectedClient, NoChannel
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class StandaloneChannel(NoChannel):
         self._session = session
 
     @property
-    def standalone(self) -> Notifies:  # type: ignore[override]
+    def standalone(self) -> ConnectedClient:  # type: ignore[override]
         """The session, which outlives its requests."""
         return self._session
 

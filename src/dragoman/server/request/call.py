@@ -128,11 +128,14 @@ class Session:
         self.subscribed.discard(uri)
 
 
-class Notifies(Protocol):
-    """Sends notifications that belong to no request, for as long as the client is connected."""
+class ConnectedClient(Protocol):
+    """Sends messages that belong to no request, for as long as the client is connected."""
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification, from any thread."""
+
+    async def request(self, method: str, params: Any, timeout: float) -> Raw:
+        """Send a request to the client and return its result."""
 
 
 class Channel(Protocol):
@@ -146,7 +149,7 @@ class Channel(Protocol):
     """The kind of a duplex connection; None for a channel of one request, or of HTTP."""
 
     @property
-    def standalone(self) -> Notifies | None:
+    def standalone(self) -> ConnectedClient | None:
         """The connection or the session of the client; None if the client has only this request."""
         ...
 
@@ -187,7 +190,7 @@ class NoChannel:
     takes_parts = False
     carrier: Literal["stdio", "memory"] | None = None
     end_error: RpcError | None = None
-    standalone: Notifies | None = None
+    standalone: ConnectedClient | None = None
 
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
