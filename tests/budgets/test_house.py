@@ -39,6 +39,7 @@ WITHOUT_TWIN = 96
 TESTS_OF_SEVERAL_FILES = {
     "auth/client/test_construction.py": "what every authorization refuses when it is made",
     "client/test_branching.py": "schemas of servers that branch too often",
+    "inspector/test_page.py": "the page of the inspector, which is no Python",
     "test_dependencies.py": "the packages that dragoman needs",
     "testing/test_stores.py": "check_store, by engines that break its promises",
     "test_lines.py": "tools/lines.py",

@@ -44,6 +44,7 @@ export class SchemaEditor {
     }
 
     text = null;
+    isTouched = false;
 
     drawForm() {
         fill(this.formPlace, schemaForm(this.schema, this.value, (value) => this.formChanged(value), this.complete));
@@ -51,6 +52,7 @@ export class SchemaEditor {
     }
 
     formChanged(value) {
+        this.isTouched = true;
         this.value = value;
         this.write();
         this.judge();
@@ -101,7 +103,7 @@ export class SchemaEditor {
     }
 
     judge() {
-        const found = check(this.value, this.schema);
+        const found = check(this.value, this.schema).filter(({ message }) => this.isTouched || message !== "is required");
         fill(this.problems, found.slice(0, 8).map(({ path, message }) => make("li", {}, make("code", {}, path.slice(1) || "arguments"), ` ${message}`)));
     }
 }

@@ -15,6 +15,7 @@ export class Rows {
         this.onchange = onchange;
         this.query = {};
         this.asked = 0;
+        this.answered = 0;
         this.clear();
     }
 
@@ -35,6 +36,7 @@ export class Rows {
         const mine = this.asked;
         const answer = await ask("traffic/rows", { ...query, limit: PAGE });
         if (mine !== this.asked) return;
+        this.answered = mine;
         this.clear();
         this.take(answer);
         this.rows = answer.rows;
@@ -51,7 +53,7 @@ export class Rows {
 
     /** Fetch what came after the rows that are here. */
     async grow(last) {
-        if (this.isBusy) return;
+        if (this.isBusy || this.answered !== this.asked || this.asked === 0) return;
         this.isBusy = true;
         const mine = this.asked;
         try {
