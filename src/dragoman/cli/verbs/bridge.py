@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.command import connecting, show_logs, usage_error
-from dragoman.cli.targets import command_oauth
 from dragoman.cli.terminal import Terminal
+from dragoman.inspector.login import program_oauth
 from dragoman.protocol.urls import is_http_url
 from dragoman.transports.stdio.serving import claim, run_stdio
 
@@ -47,5 +47,5 @@ def _transport(terminal: Terminal, target: str) -> Transport:
     headers: dict[str, str] = dict(terminal.settings.header)
     auth: Any = terminal.settings.token
     if auth is None and not any(name.lower() == "authorization" for name in headers):
-        auth = command_oauth()
+        auth = program_oauth()
     return Passthrough(endpoint_of(target, EndpointOptions(Credentials.of(headers or None, auth), limits=LIMITS)))

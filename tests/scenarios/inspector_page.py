@@ -1,0 +1,107 @@
+"""A page of the inspector, without a browser: it calls verbs over HTTP and reads the socket of events."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+
+from dragoman.inspector.inspector import Inspector
+from dragoman.inspector.targets import targets_of
+from dragoman.inspector.web import InspectorSite
+
+DEADLINE = 20
+TRAVEL = Path(__file__).resolve().parents[2] / "examples" / "travel.py"
+
+
+class Refused(AssertionError):
+    """What the backend answered instead of a result."""
+
+    def __init__(self, status, error):
+        super().__init__(f"{status}: {error}")
+        self.status, self.error = status, error
+
+
+class Page:
+    """A page that is open."""
+
+    def __init__(self, origin, token, session):
+        self.origin, self._token, self._session = origin, token, session
+        self.events = []
+        self._arrived = asyncio.Condition()
+
+    async def post(self, verb, body=None, *, headers=None, data=None):
+        """Post to a verb, and return the response with its body."""
+        own = {"X-Dragoman-Token": self._token, **(headers or {})}
+        sent = {"data": data} if data is not None else {"json": body or {}}
+        async with self._session.post(f"{self.origin}/api/{verb}", headers=own, **sent) as response:
+            return response, await response.read()
+
+    async def call(self, verb, **body):
+        """Return the result of a verb."""
+        response, data = await self.post(verb, body)
+        if response.status != 200:
+            raise Refused(response.status, (await _json(data))["error"])
+        return await _json(data)
+
+    async def refused(self, verb, **body):
+        """Return why a verb is refused."""
+        try:
+            found = await self.call(verb, **body)
+        except Refused as refused:
+            return refused
+        raise AssertionError(f"{verb} was not refused: {found}")
+
+    async def read_events(self, socket):
+        async for message in socket:
+            async with self._arrived:
+                self.events.append(message.json())
+                self._arrived.notify_all()
+
+    async def event(self, kind, fits=lambda event: True):
+        """Return the first event of a kind that fits, and wait for it."""
+
+        def found():
+            return next((event for event in self.events if event["event"] == kind and fits(event)), None)
+
+        async with self._arrived, asyncio.timeout(DEADLINE):
+            await self._arrived.wait_for(found)
+        return found()
+
+    async def connected(self, target=None, **options):
+        """Add a server, connect it, and return its id."""
+        [server] = (await self.call("servers/add", target=target or str(TRAVEL)))["servers"]
+        await self.call("servers/connect", server=server["id"], **options)
+        return server["id"]
+
+    async def tool(self, server, name, arguments=None, key="k"):
+        """Return the outcome of a call of a tool."""
+        params = {"name": name, "arguments": arguments or {}}
+        return await self.call("explore/request", server=server, method="tools/call", params=params, key=key)
+
+
+async def _json(data):
+    import json
+
+    return json.loads(data)
+
+
+@asynccontextmanager
+async def open_page(*targets, static=None):
+    """Serve an inspector, and open a page of it."""
+    inspector = Inspector()
+    given = {} if static is None else {"static": static}
+    async with InspectorSite(inspector, **given) as site, aiohttp.ClientSession() as session:
+        for target in targets:
+            inspector.add(targets_of(target))
+        page = Page(site.origin, site.token, session)
+        async with session.ws_connect(f"{site.origin}/api/events") as socket:
+            await socket.send_json({"token": site.token})
+            reading = asyncio.get_running_loop().create_task(page.read_events(socket))
+            try:
+                await page.event("hello")
+                page.site, page.inspector = site, inspector
+                yield page
+            finally:
+                await socket.close()
+                await reading
