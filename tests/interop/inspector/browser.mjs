@@ -13,7 +13,9 @@ const { default: chromium } = await import(need.resolve('@sparticuz/chromium'));
 const axe = need.resolve('axe-core/axe.min.js');
 const MILLISECONDS = 15_000;
 
-const browser = await playwright.launch({ executablePath: await chromium.executablePath(), args: chromium.args, headless: true });
+// In one process, closing a tab would end the browser.
+const args = chromium.args.filter((one) => one !== '--single-process');
+const browser = await playwright.launch({ executablePath: await chromium.executablePath(), args, headless: true });
 const tabs = new Map();
 
 async function tabNamed(name) {

@@ -13,6 +13,7 @@ export const state = {
     logs: [],
     chosen: null,
     isConnected: false,
+    hasTried: false,
 };
 
 const MOST_LOGS = 500;
@@ -62,6 +63,9 @@ async function refresh() {
     tell("servers");
     tell("questions");
     tell("traffic", { last: Infinity });
+    const [only] = state.servers;
+    if (state.servers.length === 1 && only.status === "disconnected" && !state.hasTried) connect(only.id);
+    state.hasTried = true;
 }
 
 function put(list, item) {

@@ -2,7 +2,7 @@
 
 import { ask } from "../page/backend.js";
 import { button, fill, make } from "../page/nodes.js";
-import { listen, state } from "../page/state.js";
+import { chosenServer, listen, state } from "../page/state.js";
 import { brief, shownText } from "../page/texts.js";
 import { copyButton, saveFile } from "../shown/result.js";
 import { failureBox } from "./failure.js";
@@ -49,6 +49,7 @@ export function exporting() {
             filter.value = "";
             servers.value = "";
         }
+        if (!detail && !servers.value && state.servers.length > 1) servers.value = chosenServer()?.id ?? "";
         draw();
     }
     return { node, show };

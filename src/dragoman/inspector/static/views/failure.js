@@ -7,11 +7,11 @@ import { jsonTree } from "../shown/json_tree.js";
 const LAST = 3_000;
 
 /** Return a box that says what failed and why. */
-export function failureBox(failure, { stderr = "", actions = [] } = {}) {
+export function failureBox(failure, { stderr = "", actions = [], kind = "error" } = {}) {
     const tail = withoutColours(stderr).slice(-LAST);
     return make(
         "div.failure",
-        { role: "alert" },
+        { role: "alert", "data-kind": kind },
         make("div.failure-head", {}, make("strong", {}, brief(failure.kind ?? "Failure", 60)), failure.code !== null && failure.code !== undefined && make("code", {}, failure.code), failure.status && make("code", {}, `HTTP ${failure.status}`)),
         shownText(String(failure.message ?? ""), "div.text.pre"),
         failure.remedy && make("p.remedy", {}, shownText(String(failure.remedy), "span")),

@@ -95,12 +95,12 @@ function serverCard(server, open) {
     const parts = { head: make("div.card-head"), failure: make("div.failure-place"), facts: make("div.facts"), stderr: make("div.stderr-place") };
     const examined = doctor(server.id);
     const login = authorization(server.id);
-    const node = make("article.card", {}, parts.head, parts.failure, examined.node, login.node, parts.facts, parts.stderr, logs(server.id));
+    const node = make("article.card", {}, parts.head, parts.failure, login.node, examined.node, parts.facts, parts.stderr, logs(server.id));
     let shownStatus = null;
     let shownFacts = "";
     function update(next) {
         drawHead(parts.head, next, open);
-        fill(parts.failure, next.failure && next.status !== "connected" && failureBox(next.failure));
+        fill(parts.failure, next.failure && next.status !== "connected" && failureBox(next.failure, { kind: next.status === "login" ? "warning" : "error" }));
         const facts = JSON.stringify([next.capabilities, next.serverInfo, next.instructions]);
         if (facts !== shownFacts) drawFacts(parts.facts, next);
         shownFacts = facts;
@@ -131,7 +131,7 @@ function drawHead(place, server, open) {
         make(
             "div.actions",
             {},
-            button(isConnected ? "Reconnect" : "Connect", () => connect(server.id), { look: isConnected ? "" : "primary" }),
+            button(isConnected ? "Reconnect" : "Connect", () => connect(server.id), { look: isConnected || server.status === "login" ? "" : "primary" }),
             isConnected && button("Explore", () => open("explore"), { look: "primary" }),
             make("label.inline", {}, "Version ", versions),
             isConnected && button("Disconnect", () => ask("servers/disconnect", { server: server.id }).catch((failure) => notify(failure.message, "error"))),

@@ -142,6 +142,11 @@ export function traffic({ open }) {
     return { node, show, commands };
 }
 
+function said(row) {
+    if (row.error && row.error !== row.summary) return `${row.summary} · ${row.error}`;
+    return row.summary || "(empty)";
+}
+
 function cells(row) {
     const time = new Date(row.time * 1_000);
     const stamp = `${time.toLocaleTimeString("en-GB")}.${String(time.getMilliseconds()).padStart(3, "0")}`;
@@ -149,7 +154,7 @@ function cells(row) {
         make("span.number", {}, row.number),
         make("span.time", {}, stamp),
         make("span.arrow", { "data-sender": row.sender, title: `from the ${row.sender}` }, ARROWS[row.sender] ?? ""),
-        make("span.summary", { "data-kind": row.kind, "data-what": row.what, "data-error": row.error !== null }, make("bdi", {}, brief(row.error ? `${row.summary} · ${row.error}` : row.summary, 160)), state.servers.length + state.sessions.length > 1 && make("span.of", {}, brief(named(row.server)?.name ?? row.server, 24))),
+        make("span.summary", { "data-kind": row.kind, "data-what": row.what, "data-error": row.error !== null }, make("bdi", {}, brief(said(row), 160)), state.servers.length + state.sessions.length > 1 && make("span.of", {}, brief(named(row.server)?.name ?? row.server, 24))),
         make("span.id", {}, row.id === null ? "" : brief(String(row.id), 12)),
         make("span.ms", {}, row.ms === null ? "" : duration(row.ms)),
         make("span.size", {}, bytes(row.bytes)),

@@ -102,7 +102,7 @@ function modelView(server, item) {
                 place,
                 make("p.quiet", {}, "What the API of each provider gets for this tool. The number of tokens is an estimate."),
                 tabs("Dialects", dialects.map((one) => [
-                    [brief(one.dialect, 40), make("span.count", {}, `≈ ${one.tokens} tokens`)],
+                    [brief(one.dialect, 40), " ", make("span.count", {}, `≈ ${one.tokens} tokens`)],
                     () => [one.notes?.length > 0 && make("ul.notes", {}, one.notes.map((note) => make("li", {}, brief(note, 300)))), jsonTree(one.definition, 4), make("details", {}, make("summary", {}, "JSON"), rawJson(one.definition))],
                 ]))
             ),

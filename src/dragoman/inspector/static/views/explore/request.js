@@ -33,7 +33,7 @@ export class Requester {
         } catch (failure) {
             this.showFailure(failure);
         }
-        this.outcome.scrollIntoView({ block: "nearest" });
+        this.outcome.firstElementChild?.scrollIntoView({ block: "nearest" });
         this.key = null;
         this.stop.hidden = true;
         this.run.disabled = false;
