@@ -37,9 +37,14 @@ async function tabNamed(name) {
 
 const OWN = {
     complaints: ({ complaints }) => complaints.splice(0),
-    origins: ({ requested }) => [...requested],
+    origins({ requested }) {
+        const found = [...requested].filter((origin) => origin !== 'null');
+        requested.clear();
+        return found;
+    },
     async saved({ saved, page }) {
-        const download = saved.shift() ?? (await page.waitForEvent('download'));
+        if (!saved.length) await page.waitForEvent('download');
+        const download = saved.shift();
         return [download.suggestedFilename(), await download.path()];
     },
     async axe({ page }) {
@@ -61,6 +66,8 @@ const OWN = {
 
 for await (const line of createInterface({ input: process.stdin })) {
     const { tab: name, call, given } = JSON.parse(line);
+    // Playwright calls functions, and only evaluates texts.
+    if (/^(async )?\([^)]*\) =>/.test(given[0])) given[0] = new Function(`return (${given[0]})`)();
     let answer;
     try {
         const tab = await tabNamed(name);

@@ -10,6 +10,8 @@ from typing import Any
 from interop.wild.environments import node
 
 HERE = Path(__file__).parent
+SEES = """([within, text]) =>
+    [...document.querySelectorAll(within)].some((one) => one.checkVisibility() && one.textContent.includes(text))"""
 
 
 class BrowserError(AssertionError):
@@ -64,7 +66,7 @@ class Tab:
 
     def sees(self, text: str, within: str = "body") -> None:
         """Wait until a text can be seen."""
-        self.waitForSelector(f"{within} >> text={text} >> visible=true")
+        self.waitForFunction(SEES, [within, text])
 
     def view(self, name: str) -> None:
         self.click(f'nav >> role=button[name=/^{name}/]')

@@ -69,15 +69,21 @@ def address(tmp_path_factory: pytest.TempPathFactory, protected: str, typescript
         yield found
 
 
+@pytest.fixture(scope="session")
+def only_tab(browser: Browser) -> Tab:
+    return browser.tab()
+
+
 @pytest.fixture
-def tab(browser: Browser, address: str) -> Iterator[Tab]:
-    """A tab with the page; what it complains of, and whom it asks besides the inspector, fails the test."""
-    opened = browser.tab()
-    opened.goto(address)
-    opened.waitForSelector(".server-list button")
-    yield opened
-    complaints = [one for one in opened.complaints() if "Failed to load resource" not in one]
-    origins = opened.origins()
-    opened.close()
+def tab(only_tab: Tab, address: str) -> Iterator[Tab]:
+    """The page, as at its first visit; what it complains of, and whom it asks besides the inspector, fails the test."""
+    only_tab.goto("about:blank")
+    only_tab.complaints()
+    only_tab.origins()
+    only_tab.goto(address)
+    only_tab.evaluate("localStorage.clear(), sessionStorage.clear()")
+    only_tab.waitForSelector(".server-list button")
+    yield only_tab
+    complaints = [one for one in only_tab.complaints() if "Failed to load resource" not in one]
     assert complaints == []
-    assert origins == [address.split("/#")[0]]
+    assert only_tab.origins() == [address.split("/#")[0]]

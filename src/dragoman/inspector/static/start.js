@@ -108,7 +108,7 @@ document.body.append(
             make("div.brand", {}, make("img", { src: "icon.svg", alt: "", width: 22, height: 22 }), make("h1", {}, "Dragoman ", make("span", {}, "Inspector"))),
             make("nav", { "aria-label": "Views" }, navigation),
             make("section.servers-side", { "aria-labelledby": "servers-side" }, make("h2", { id: "servers-side" }, "Servers"), serverList),
-            make("div.side-foot", {}, button(["Commands ", make("kbd", {}, "Ctrl K")], () => palette.open(), { look: "quiet", "aria-label": "Commands, Ctrl K" }), button("◐", toggleTheme, { look: "quiet", "aria-label": "Light or dark", title: "Light or dark" }))
+            make("div.side-foot", {}, button(["Commands ", make("kbd", { "aria-hidden": "true" }, "Ctrl K")], () => palette.open(), { look: "quiet", title: "Ctrl K" }), button("◐", toggleTheme, { look: "quiet", "aria-label": "Light or dark", title: "Light or dark" }))
         ),
         make("div.content", {}, connection, asked, main)
     ),

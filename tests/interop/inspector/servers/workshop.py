@@ -6,7 +6,7 @@ import os
 import sys
 import zlib
 
-from dragoman import Context, Server
+from dragoman import Context, Server, types
 
 server = Server("workshop", version="1.0", instructions="Call `sort` first.\n<b>Not bold.</b>")
 
@@ -78,9 +78,9 @@ def report() -> str:
 
 
 @server.tool
-def picture() -> dict[str, object]:
+def picture() -> types.ImageContent:
     """Returns an image."""
-    return {"type": "image", "data": base64.b64encode(png(24, 24)).decode(), "mimeType": "image/png"}
+    return types.ImageContent(data=base64.b64encode(png(24, 24)).decode(), mime_type="image/png")
 
 
 def png(width: int, height: int) -> bytes:

@@ -36,8 +36,8 @@ export async function ask(verb, parameters = {}) {
 /** Ask for bytes, with the name that the backend gives them. */
 export async function askForFile(verb, parameters = {}) {
     const response = await send(verb, JSON.stringify(parameters));
-    const name = /filename="?([^";]+)"?/.exec(response.headers.get("Content-Disposition") ?? "")?.[1] ?? "message.json";
-    return { blob: await response.blob(), name };
+    const name = /filename\*=UTF-8''([^;]+)/.exec(response.headers.get("Content-Disposition") ?? "")?.[1];
+    return { blob: await response.blob(), name: name ? decodeURIComponent(name) : "message.json" };
 }
 
 /** Hand a session file to the backend. */

@@ -94,6 +94,12 @@ export async function connect(id, version) {
     }
 }
 
+/** Keep a newer copy of an opened session file. */
+export function putSession(session) {
+    put(state.sessions, session);
+    tell("servers", session.id);
+}
+
 const EVENTS = {
     status: ({ server }) => putServer(server),
     removed({ server }) {
@@ -101,10 +107,7 @@ const EVENTS = {
         if (state.chosen === server) chooseServer(state.servers[0]?.id ?? null);
         tell("servers", server);
     },
-    session({ session }) {
-        put(state.sessions, session);
-        tell("servers", session.id);
-    },
+    session: ({ session }) => putSession(session),
     closed({ session }) {
         state.sessions = state.sessions.filter((one) => one.id !== session);
         tell("servers", session);

@@ -157,13 +157,13 @@ function nullControl(field, value, set, context) {
 }
 
 /** A part that may be left out: it offers to be added, and to be removed. */
-function optional(value, set, context, { empty, draw, noun }) {
+function optional(value, set, context, { empty, draw }) {
     if (context.isRoot) return draw(value ?? empty());
     const place = make("div.part", { role: "group", "aria-labelledby": context.labelId });
     function show(next, hasChanged = false) {
         if (hasChanged) set(next);
         if (next === undefined || next === null)
-            fill(place, button(next === null ? `null · add ${noun}` : `Add ${noun}`, () => show(empty(), true), { look: "quiet", "aria-label": `Add ${context.name}` }));
+            fill(place, [next === null && make("code", {}, "null "), button(`Add ${brief(context.name, 40)}`, () => show(empty(), true), { look: "quiet" })]);
         else fill(place, draw(next), !context.isRequired && button("Remove", () => show(undefined, true), { look: "tiny", "aria-label": `Remove ${context.name}` }));
     }
     show(value);
@@ -172,7 +172,6 @@ function optional(value, set, context, { empty, draw, noun }) {
 
 function objectControl(field, value, set, context) {
     return optional(value, set, context, {
-        noun: "object",
         empty: () => initialValue({ ...field.schema, default: undefined }, context.root) ?? {},
         draw: (given) => (isObject(given) ? objectFields(field, given, set, context) : jsonControl(field, given, set, context)),
     });
@@ -222,7 +221,6 @@ function propertyAdder(add) {
 
 function arrayControl(field, value, set, context) {
     return optional(value, set, context, {
-        noun: "list",
         empty: () => [],
         draw: (given) => (Array.isArray(given) ? arrayItems(field, given, set, context) : jsonControl(field, given, set, context)),
     });

@@ -2,7 +2,7 @@
 
 import { ask, askForFile, upload } from "../page/backend.js";
 import { button, fill, make } from "../page/nodes.js";
-import { listen, named, notify, state } from "../page/state.js";
+import { listen, named, notify, putSession, state } from "../page/state.js";
 import { brief, bytes, duration } from "../page/texts.js";
 import { VirtualList } from "../page/virtual_list.js";
 import { saveFile } from "../shown/result.js";
@@ -102,7 +102,7 @@ export function traffic({ open }) {
     function fileMenu() {
         const file = make("input", { type: "file", accept: ".mcpsession,.jsonl", hidden: true, onchange: () => upload(file.files[0]).then(opened, failed) });
         const path = make("input", { type: "text", "aria-label": "Path of a session file", placeholder: "/path/to/a.mcpsession", onkeydown: (event) => event.key === "Enter" && follow() });
-        const opened = ({ session }) => { drawServers(); servers.value = session.id; search(); };
+        const opened = ({ session }) => { putSession(session); servers.value = session.id; search(); };
         const failed = (failure) => notify(failure.message, "error");
         const follow = () => ask("traffic/open", { path: path.value, follow: true }).then(opened, failed);
         return make(

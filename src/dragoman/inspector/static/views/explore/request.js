@@ -13,7 +13,7 @@ export class Requester {
     /** `requestNow()` returns what goes to the backend, or null; `verb` is what the backend does with it. */
     constructor({ server, label, requestNow, open, verb = "explore/request" }) {
         Object.assign(this, { server, requestNow, open, verb, key: null });
-        this.run = button([label, " ", make("kbd", {}, "Ctrl ↵")], () => this.send(), { look: "primary", "aria-label": label });
+        this.run = button([label, " ", make("kbd", { "aria-hidden": "true" }, "Ctrl ↵")], () => this.send(), { look: "primary" });
         this.stop = button("Cancel", () => this.cancel(), { hidden: true });
         this.progress = make("div.progress", { role: "status" });
         this.outcome = make("section.outcome", { "aria-label": "Result", "aria-live": "polite" });
