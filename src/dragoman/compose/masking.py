@@ -58,6 +58,11 @@ class Masks:
         data = self._parameter.sub(rb"\1\2=" + MASKED, data)
         return _BY_FORM.sub(rb"\1" + MASKED, data)
 
+    def lines(self, text: str) -> str:
+        """Return lines of text with their secrets masked, such as what a program writes to stderr."""
+        lines = text.encode("utf-8", "replace").splitlines(keepends=True)
+        return b"".join(map(self.message, lines)).decode()
+
     def url(self, url: str) -> str:
         """Return a URL with its secrets masked."""
         bare = re.sub(r"//[^/@]*@", "//***@", url)
@@ -66,7 +71,7 @@ class Masks:
     def headers(self, headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return headers with their secrets masked."""
         pairs = headers.items() if isinstance(headers, Mapping) else headers
-        return [(name, self._header(name.lower(), value)) for name, value in pairs]
+        return [(str(name), self._header(name.lower(), value)) for name, value in pairs]  # aiohttp has its own text
 
     def _header(self, name: str, value: str) -> str:
         if name == SESSION_HEADER:
