@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+from aiohttp import web
 
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.targets import targets_of
@@ -113,5 +114,36 @@ async def open_page(*targets, static=None):
         for target in targets:
             inspector.add(targets_of(target))
         page = Page(site.origin, site.token, session)
+        page.inspector = inspector
         async with page.listening():
             yield page
+
+
+@asynccontextmanager
+async def serving(handler):
+    """Serve HTTP on a free port with one handler, and return the URL of MCP."""
+    application = web.Application(client_max_size=64 * 1024 * 1024)
+    application.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def serving_mcp(server):
+    """Serve a server over HTTP; each answer is one JSON body."""
+
+    async def handle(request):
+        if request.method != "POST":
+            return web.Response(status=405)
+        answer = await server.handle_json_async(await request.read())
+        if answer is None:
+            return web.Response(status=202)
+        return web.Response(body=answer, content_type="application/json")
+
+    async with serving(handle) as url:
+        yield url

@@ -134,11 +134,10 @@ class ExploreVerbs:
         found = {"bytes": 0, "ms": round(milliseconds, 3), "rows": numbers, "row": None, "preview": None}
         if answer is None:
             return {"result": None, "cut": False, **found}
-        data = answer.masked()
+        data = answer.masked(MAX_SHOWN_BYTES)
         found |= {"bytes": answer.row.bytes, "row": answer.row.number}
-        if len(data) > MAX_SHOWN_BYTES:
-            preview = data[:MAX_SHOWN_BYTES].decode("utf-8", "replace")
-            return {"result": None, "cut": True, **found, "preview": preview}
+        if len(answer.data) > MAX_SHOWN_BYTES:
+            return {"result": None, "cut": True, **found, "preview": data.decode("utf-8", "replace")}
         return {"result": msgspec.json.decode(data, type=_Response).result, "cut": False, **found}
 
     async def cancel(self, key: str) -> dict[str, Any]:

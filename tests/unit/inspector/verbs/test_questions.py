@@ -79,9 +79,9 @@ async def test_sampling_is_declined_and_a_model_that_is_missing_leaves_the_quest
     async with open_page() as page:
         id = await page.connected()
         question, waiting = await asked(page, id, "sample")
-        by_model = {"action": "model", "model": "nobody:nothing"}
+        by_model = {"action": "model", "model": "nothing"}
         refused = await page.refused("questions/answer", question=question["id"], answer=by_model)
-        assert (refused.status, "nobody:nothing" in refused.error["message"]) == (502, True)
+        assert (refused.status, "nothing" in refused.error["message"]) == (502, True)
         await page.call("questions/answer", question=question["id"], answer={"action": "decline", "reason": "not now"})
         assert said(await waiting)["message"] == "not now"
 
