@@ -4,6 +4,7 @@ import json
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from dragoman.inspector.events import MAX_QUEUED
 from scenarios.inspector_page import COMMAND, open_page
@@ -37,12 +38,10 @@ async def test_the_page_is_served_without_a_token_and_with_headers_that_protect_
     "path", ["/../secret.txt", "/%2e%2e/secret.txt", "/parts/..%2f..%2fsecret.txt", "/none.js", "/parts"]
 )
 async def test_nothing_outside_of_the_page_is_served(static, path):
-    from yarl import URL
-
     async with open_page(static=static) as page:
-        async with page.session.get(URL(page.origin + path, encoded=True)) as response:
-            assert response.status == 404
-            assert "not for you" not in await response.text()
+        response = await page.session.get(URL(page.origin + path, encoded=True))
+        assert response.status == 404
+        assert "not for you" not in await response.text()
 
 
 async def test_the_url_of_the_page_has_its_token_in_the_fragment_alone():
@@ -73,8 +72,9 @@ async def test_a_verb_is_refused_without_the_token_and_to_other_sites(headers, s
 
 async def test_the_page_itself_is_refused_to_a_name_that_is_bound_to_this_machine_later():
     async with open_page() as page:
-        async with page.session.get(page.origin + "/", headers={"Host": "rebound.example.com:80"}) as response:
-            assert response.status == 403
+        response = await page.session.get(page.origin + "/", headers={"Host": "rebound.example.com:80"})
+        assert response.status == 403
+        response.release()
 
 
 @pytest.mark.parametrize("first", ['{"token": "wrong"}', "no json", "[]", "{}"])
