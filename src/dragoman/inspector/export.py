@@ -118,8 +118,9 @@ def _expected(message: dict[str, Any], answer: dict[str, Any] | None) -> list[st
     lines = [f"assert result.is_error is {bool(result.get('isError'))}"]
     if texts:
         lines += f"assert result.text == {_value(chr(10).join(texts))}".splitlines()
-    if "structuredContent" in result:
-        lines += f"assert result.structured_content == {_value(result['structuredContent'])}".splitlines()
+    structured = result.get("structuredContent")
+    if isinstance(structured, dict) and structured.keys() != {"result"}:  # the client may unwrap a lone `result`
+        lines += f"assert result.structured == {_value(structured)}".splitlines()
     return lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman import errors
+from dragoman.compose.masking import Masks
 
 BAD_REQUEST, NOT_FOUND, CONFLICT, SERVER_FAILED = 400, 404, 409, 502
 _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
@@ -43,7 +44,7 @@ def failure_of(error: BaseException) -> dict[str, Any]:
 def _message(error: BaseException) -> str:
     if isinstance(error, errors.ServerCrashed):
         lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
-        return f"{error.summary} It wrote: {lines[-1]}" if lines else error.summary
+        return f"{error.summary} It wrote: {Masks().lines(lines[-1])}" if lines else error.summary
     return error.summary if isinstance(error, errors.Timeout) else str(error) or type(error).__name__
 
 

@@ -15,12 +15,14 @@ import asyncio
 import time
 from collections.abc import Mapping
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from dragoman import types
+from dragoman.auth.fetcher import FetchedExchange, exchange_observer
 from dragoman.client.answer.approval import Approval
 from dragoman.client.answer.elicitation import ElicitationRequest
 from dragoman.client.answer.sampling import SamplingRequest
@@ -43,7 +45,7 @@ from dragoman.inspector.questions import (
     sampling_answer,
     sampling_params,
 )
-from dragoman.inspector.recording import RecordedTransport, recorded_network, sent_rows
+from dragoman.inspector.recording import RecordedTransport, record_fetched, recorded_network, sent_rows
 from dragoman.inspector.traffic.rows import Row, Traffic
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.protocol.versions import find_version
@@ -120,6 +122,7 @@ class InspectedServer:
         self._client: AsyncClient | None = None
         self._connected_at: float | None = None
         self._is_connecting = False
+        self._exchanges = count(1)
         self._turn = asyncio.Lock()
 
     # What the page shows.
@@ -153,7 +156,7 @@ class InspectedServer:
             "serverInfo": None if client is None else msgspec.to_builtins(client.server_info),
             "capabilities": None if client is None else msgspec.to_builtins(client.capabilities),
             "instructions": None if client is None else client.instructions,
-            "stderr": Masks().message(self.stderr.encode("utf-8", "replace")).decode(),
+            "stderr": self.stderr,
             "connectedAt": self._connected_at,
             "approvals": self.approvals,
             "roots": msgspec.to_builtins(self.roots),
@@ -191,6 +194,7 @@ class InspectedServer:
             await self._stop()
             self._is_connecting, self.failure, self.stderr = True, None, ""
             self.push_status()
+            observing = exchange_observer.set(self._fetched)
             try:
                 if self.target.problem is not None:
                     raise self.target.problem
@@ -205,6 +209,7 @@ class InspectedServer:
                 self.failure = InspectorError(str(error))
                 raise self.failure from None
             finally:
+                exchange_observer.reset(observing)
                 self._is_connecting = False
                 self.push_status()
 
@@ -242,7 +247,7 @@ class InspectedServer:
         oauth = await self._authorization(log_in=log_in)
         if oauth is not None:
             options["auth"] = oauth
-        return AsyncClient(target.target, network=recorded_network(self.records), **options)
+        return AsyncClient(target.target, network=recorded_network(self.records, self._exchanges), **options)
 
     def _handlers(self) -> dict[str, Any]:
         """Return the options of the client by which the page takes part."""
@@ -292,13 +297,16 @@ class InspectedServer:
         self.login = login_facts(await stored_tokens(self.oauth(), self.target.url))
         return self.login
 
+    def _fetched(self, exchange: FetchedExchange) -> None:
+        record_fetched(self.records, next(self._exchanges), exchange)
+
     # What the server sends.
 
     def _received_stderr(self, chunk: bytes) -> None:
-        text = chunk.decode("utf-8", "replace")
+        text = Masks().lines(chunk.decode("utf-8", "replace"))
         self.stderr = (self.stderr + text)[-STDERR_CHARACTERS:]
-        self.records.write("server", "stderr", chunk)
-        self._events.push("stderr", server=self.id, text=Masks().message(chunk).decode("utf-8", "replace"))
+        self.records.write("server", "stderr", text.encode())
+        self._events.push("stderr", server=self.id, text=text)
 
     async def _notice(self, kind: str, detail: str) -> None:
         self._events.push("notice", server=self.id, kind=kind, detail=detail)

@@ -7,17 +7,18 @@ would speak to another address, and a login is bound to the address of the serve
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
-from itertools import count
 from typing import Any
 
 import aiohttp
 
+from dragoman.auth.fetcher import FetchedExchange
 from dragoman.client.connect.endpoint import Endpoint
 from dragoman.client.connect.link import DuplexLink
 from dragoman.compose.http_records import HttpRecords
+from dragoman.compose.masking import Masks
 from dragoman.compose.session_file import TakesRecords, kind_of
 from dragoman.errors import ConnectError
 from dragoman.runtime.network import Network
@@ -52,7 +53,7 @@ class RecordedTransport:
             return receive(message)
 
         def ended(error: Exception | None) -> None:
-            text = str(error or "the server closed the connection")
+            text = Masks().lines(str(error or "the server closed the connection"))
             self._records.write("tap", "note", head={"note": text, "failed": True})
             closed(error)
             self._on_end()
@@ -72,17 +73,30 @@ class RecordedTransport:
             await self._inner.close()
 
 
-def recorded_network(records: TakesRecords) -> Network:
-    """Return the network of a client whose HTTP exchanges are recorded."""
-    return Network(session_factory=partial(new_session, _HttpRecorder(records)))
+def recorded_network(records: TakesRecords, exchanges: Iterator[int]) -> Network:
+    """Return the network of a client whose HTTP exchanges are recorded; `exchanges` numbers them."""
+    return Network(session_factory=partial(new_session, _HttpRecorder(records, exchanges)))
+
+
+def record_fetched(records: TakesRecords, exchange: int, fetched: FetchedExchange) -> None:
+    """Record an exchange with an authorization server."""
+    written = HttpRecords(records, exchange)
+    written.request(fetched.method, fetched.url, fetched.headers.items(), fetched.sent)
+    if fetched.status is None:
+        written.note("there is no response", failed=True)
+        return
+    headers = fetched.received_headers or {}
+    written.response(fetched.status, headers.items(), headers.get("Content-Type", ""))
+    written.receive(fetched.received)
+    written.finish()
 
 
 class _HttpRecorder:
     """A middleware of an HTTP session that records each exchange."""
 
-    def __init__(self, records: TakesRecords) -> None:
+    def __init__(self, records: TakesRecords, exchanges: Iterator[int]) -> None:
         self._records = records
-        self._exchanges = count(1)
+        self._exchanges = exchanges
 
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType

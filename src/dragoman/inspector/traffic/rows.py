@@ -104,9 +104,9 @@ class TrafficRecord(Struct):
         kind, sender = cast("Kind", row.kind), cast("Sender", row.sender)
         return Record(0, place, row.time, sender, kind, row.exchange, head, row.bytes, self.masked())
 
-    def masked(self) -> bytes:
-        """Return the message with its secrets masked."""
-        return _MASKS.message(self.data)
+    def masked(self, limit: int | None = None) -> bytes:
+        """Return the message, or its first bytes, with its secrets masked."""
+        return _MASKS.message(self.data[:limit])
 
     def masked_head(self) -> dict[str, Any]:
         """Return the head with its secrets masked."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -89,10 +90,11 @@ class ExploreVerbs:
             self._inspector.events.push_progress(key, server=server, progress=progress, total=total, message=message)
 
         client = found.client
-        return await self._run(found, key, lambda: _send(client, method, dict(params or {}), timeout, progressed))
+        sending = partial(_send, client, method, dict(params or {}), timeout, progressed)
+        return await self._run(found, method, key, sending)
 
     async def _run(
-        self, server: InspectedServer, key: str, send: Callable[[], Awaitable[object]]
+        self, server: InspectedServer, method: str, key: str, send: Callable[[], Awaitable[object]]
     ) -> dict[str, Any] | FailedVerb:
         """Send a request in a task that `cancel` finds by the key."""
         if key in self._inspector.requests:
@@ -117,7 +119,14 @@ class ExploreVerbs:
         finally:
             self._inspector.requests.pop(key, None)
             server.push_status()
-        return self._outcome(rows, (time.perf_counter() - began) * 1000)
+        # The client may list tools besides, to compare a result with its schema.
+        own = [number for number in rows if self._is_about(number, method)]
+        return self._outcome(own, (time.perf_counter() - began) * 1000)
+
+    def _is_about(self, number: int, method: str) -> bool:
+        """Tell whether a request is of a method, or about the task that the method became."""
+        sent = self._inspector.traffic[number].row.method or ""
+        return sent == method or sent.startswith("tasks/")
 
     def _outcome(self, rows: list[int], milliseconds: float) -> dict[str, Any]:
         answer = self._inspector.traffic.answer_of(rows[-1]) if rows else None
@@ -125,11 +134,10 @@ class ExploreVerbs:
         found = {"bytes": 0, "ms": round(milliseconds, 3), "rows": numbers, "row": None, "preview": None}
         if answer is None:
             return {"result": None, "cut": False, **found}
-        data = answer.masked()
+        data = answer.masked(MAX_SHOWN_BYTES)
         found |= {"bytes": answer.row.bytes, "row": answer.row.number}
-        if len(data) > MAX_SHOWN_BYTES:
-            preview = data[:MAX_SHOWN_BYTES].decode("utf-8", "replace")
-            return {"result": None, "cut": True, **found, "preview": preview}
+        if len(answer.data) > MAX_SHOWN_BYTES:
+            return {"result": None, "cut": True, **found, "preview": data.decode("utf-8", "replace")}
         return {"result": msgspec.json.decode(data, type=_Response).result, "cut": False, **found}
 
     async def cancel(self, key: str) -> dict[str, Any]:

@@ -62,13 +62,13 @@ class TrafficVerbs:
     async def message(self, number: int) -> dict[str, Any]:
         """Return one record, cut if it is long."""
         record = self._inspector.traffic[number]
-        data = record.masked()
-        is_cut = len(data) > MAX_SHOWN_BYTES or bool(record.head.get("cut"))
+        data = record.masked(MAX_SHOWN_BYTES)
+        is_cut = len(record.data) > MAX_SHOWN_BYTES or bool(record.head.get("cut"))
         return {
             "row": record.row,
             "head": record.masked_head(),
             "data": None if is_cut else _json(data),
-            "text": data[:MAX_SHOWN_BYTES].decode("utf-8", "replace"),
+            "text": data.decode("utf-8", "replace"),
             "cut": is_cut,
         }
 
