@@ -142,7 +142,7 @@ def test_calls_are_approved_and_questions_are_answered_by_a_script(tab: Tab) -> 
     tab.view("Explore")
     tool(tab, "ask_size")
     call(tab)
-    tab.sees("accept: {'size': 's'", ".outcome")
+    tab.sees("'size': 's'", ".outcome")
     tab.view("Questions")
     tab.fill("#script", "")
     tab.button("Keep the rules")

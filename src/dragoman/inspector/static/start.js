@@ -1,7 +1,7 @@
 // Starts the page: the frame with its five views, the keyboard, the palette, and the socket.
 
 import { ask } from "./page/backend.js";
-import { button, fill, make } from "./page/nodes.js";
+import { button, fill, make, redraw } from "./page/nodes.js";
 import { makePalette } from "./page/palette.js";
 import { chooseServer, listen, notify, start, state } from "./page/state.js";
 import { brief } from "./page/texts.js";
@@ -43,7 +43,7 @@ function open(name, detail) {
 
 function drawNavigation() {
     const waiting = state.questions.length;
-    fill(
+    redraw(
         navigation,
         Object.entries(VIEWS).map(([name, [label]], place) =>
             make("li", {}, button([label, name === "questions" && waiting > 0 && make("span.badge", { "aria-label": `${waiting} waiting` }, waiting)], () => open(name), { "aria-current": name === current ? "page" : null, title: `Alt+${place + 1}` }))
@@ -55,7 +55,7 @@ function drawNavigation() {
 }
 
 function drawServers() {
-    fill(
+    redraw(
         serverList,
         state.servers.map((server) =>
             make("li", {}, button([make("span.dot", { "data-status": server.status, role: "img", "aria-label": server.status }), make("bdi", {}, brief(server.name, 40))], () => { chooseServer(server.id); if (current !== "servers" && current !== "explore") open("explore"); }, { "aria-current": server.id === state.chosen ? "true" : null, title: server.target }))

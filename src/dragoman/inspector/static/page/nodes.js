@@ -34,6 +34,15 @@ export function fill(node, ...children) {
     return node;
 }
 
+/** Replace everything in a node, and leave the focus where it was: on the control at the same place. */
+export function redraw(node, ...children) {
+    const controls = () => [...node.querySelectorAll("button, a, input, select, textarea, summary")];
+    const place = controls().indexOf(document.activeElement);
+    fill(node, ...children);
+    if (place >= 0) controls()[place]?.focus({ preventScroll: true });
+    return node;
+}
+
 /** Return a button with a text, or with an icon and a label for screen readers. */
 export function button(label, onclick, { look = "", title = null, ...attributes } = {}) {
     return make("button", { type: "button", class: look || null, title, onclick, ...attributes }, label);

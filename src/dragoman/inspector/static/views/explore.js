@@ -1,7 +1,7 @@
 // Explore: what a server offers, and what it answers. The form that is open stays as it is when the server goes away.
 
 import { ask } from "../page/backend.js";
-import { button, fill, make, moveAmong } from "../page/nodes.js";
+import { button, fill, make, moveAmong, redraw } from "../page/nodes.js";
 import { chosenServer, connect, listen, named, state } from "../page/state.js";
 import { brief, harmless } from "../page/texts.js";
 import { itemDetail } from "./explore/item.js";
@@ -9,6 +9,7 @@ import { failureBox } from "./failure.js";
 import { KINDS } from "./explore/kinds.js";
 
 const AT_ONCE = 300;
+const NARROW = "(max-width: 760px)";
 
 export function explore({ open }) {
     const kindRow = make("div.tabs.kinds", { role: "tablist", "aria-label": "Kinds" });
@@ -28,9 +29,7 @@ export function explore({ open }) {
 
     function drawKinds() {
         const buttons = Object.entries(KINDS).map(([name, { label }]) => make("button", { type: "button", role: "tab", "aria-selected": String(name === kind), tabindex: name === kind ? "0" : "-1", "aria-controls": "explore-list", onclick: () => choose(name) }, label, lists.get(`${state.chosen} ${name}`)?.items.length ? make("span.count", {}, lists.get(`${state.chosen} ${name}`).items.length) : null));
-        const hadFocus = kindRow.contains(document.activeElement);
-        fill(kindRow, buttons);
-        if (hadFocus) buttons.find((one) => one.getAttribute("aria-selected") === "true").focus();
+        redraw(kindRow, buttons);
     }
     kindRow.addEventListener("keydown", (event) => moveAmong(event, [...kindRow.children]));
 
@@ -66,7 +65,7 @@ export function explore({ open }) {
         const wanted = search.value.toLowerCase();
         const { nameOf, labelOf = nameOf } = KINDS[kind];
         const items = (entry?.items ?? []).filter((item) => !wanted || JSON.stringify([nameOf(item), item.title, item.description]).toLowerCase().includes(wanted));
-        fill(
+        redraw(
             list,
             items.slice(0, AT_ONCE).map((item) =>
                 make("li", {}, make("button.item", { type: "button", "aria-current": chosen?.key === keyOf(item) ? "true" : null, onclick: () => show(item) }, make("span.item-name", {}, make("bdi", {}, brief(labelOf(item) ?? "", 100))), make("span.item-about", {}, brief(item.description ?? (labelOf(item) === nameOf(item) ? item.title ?? "" : nameOf(item)), 120))))
@@ -92,6 +91,7 @@ export function explore({ open }) {
         node.dataset.detail = "true";
         drawItems();
         node.querySelector(".detail-pane").scrollTop = 0;
+        if (!matchMedia(NARROW).matches) detail.querySelector(".form input, .form textarea, .form select, .send-bar button")?.focus({ preventScroll: true });
     }
 
     function drawBanner() {

@@ -1,7 +1,7 @@
 // Servers: add, connect, switch the version, and see what a server is and why it fails.
 
 import { ask } from "../page/backend.js";
-import { button, fill, link, make } from "../page/nodes.js";
+import { button, fill, link, make, redraw } from "../page/nodes.js";
 import { chooseServer, chosenServer, connect, listen, named, notify, putServer, state, tell } from "../page/state.js";
 import { brief, harmless, shownText, withoutColours } from "../page/texts.js";
 import { jsonTree } from "../shown/json_tree.js";
@@ -124,7 +124,7 @@ function drawHead(place, server, open) {
         state.versions.map((version) => make("option", { value: version, selected: server.requestedVersion === version }, version))
     );
     const isConnected = server.status === "connected";
-    fill(
+    redraw(
         place,
         make("div.card-title", {}, make("h3", {}, make("bdi", {}, brief(server.name, 60))), make("span.status", { "data-status": server.status }, make("span.dot", { "data-status": server.status, "aria-hidden": "true" }), STATUS[server.status] ?? server.status), server.version && make("span.chip", { title: "The protocol version of this connection" }, server.version), server.era && make("span.chip", {}, `${server.era} era`)),
         make("div.target", {}, make("code", {}, make("bdi", {}, brief(server.target, 300))), make("span.quiet", {}, ` ${server.carrier}, from ${brief(server.source ?? "", 100)}`)),
