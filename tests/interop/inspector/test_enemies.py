@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from pathlib import Path
 
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.e2e
 MOST_ROWS = 500
 MOST_MILLISECONDS = 100
 PICTURES = ROOT / "docs/assets"
+LARGEST_PICTURE = 200_000
 
 
 def test_hostile_texts_are_shown_and_do_nothing(tab: Tab) -> None:
@@ -138,3 +140,42 @@ def test_every_view_can_be_used_by_everybody_wide_and_narrow(tab: Tab, scheme: s
     finally:
         tab.setViewportSize({"width": 1440, "height": 900})
         tab.emulateMedia({"colorScheme": "light"})
+
+
+def test_the_pictures_of_the_documentation_are_of_this_page(tab: Tab, tmp_path: Path) -> None:
+    """Makes the pictures; with DRAGOMAN_PICTURES=1 it puts them into the documentation."""
+    folder = PICTURES if os.environ.get("DRAGOMAN_PICTURES") else tmp_path
+    tab.setViewportSize({"width": 1180, "height": 700})
+    try:
+        tab.click(".server-list >> role=button[name=/broken$/]")
+        tab.button("Connect", ".card")
+        tab.waitForSelector(".findings [data-mark=bad]")
+        picture(tab, folder / "inspector-servers.png")
+        choose(tab, "workshop")
+        tool(tab, "table")
+        call(tab)
+        tab.click(".outcome >> role=tab[name=Table]")
+        picture(tab, folder / "inspector-explore.png")
+        tool(tab, "ask_size")
+        tab.button("Call", ".trial")
+        tab.button("Answer", ".asked")
+        picture(tab, folder / "inspector-questions.png")
+        tab.button("Decline", ".question")
+        tab.emulateMedia({"colorScheme": "dark"})
+        tab.view("Traffic")
+        tab.selectOption('.toolbar [aria-label="Server"]', {"label": "workshop"})
+        keep_only(tab, "method:tools/*")
+        tab.click(".virtual-list .row >> nth=-1")
+        tab.waitForSelector(".message-detail")
+        picture(tab, folder / "inspector-traffic.png")
+    finally:
+        tab.emulateMedia({"colorScheme": "light"})
+        tab.setViewportSize({"width": 1440, "height": 900})
+    made = sorted(path.name for path in folder.glob("inspector-*.png"))
+    assert made == [f"inspector-{view}.png" for view in ("explore", "questions", "servers", "traffic")]
+    assert all(0 < (folder / name).stat().st_size < LARGEST_PICTURE for name in made)
+
+
+def picture(tab: Tab, path: Path) -> None:
+    tab.evaluate("document.querySelector('.notices').replaceChildren()")
+    tab.screenshot({"path": str(path)})

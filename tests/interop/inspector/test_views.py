@@ -32,6 +32,10 @@ def test_a_server_of_npm_offers_its_tools_prompts_and_resources(tab: Tab) -> Non
     tab.click(".items-list button >> nth=0")
     call(tab, "Read")
     tab.waitForSelector(".outcome .contents")
+    tab.button("Subscribe", ".trial")
+    tab.waitForSelector("role=button[name=Unsubscribe]")
+    tab.button("Unsubscribe", ".trial")
+    tab.waitForSelector("role=button[name=Subscribe]")
 
 
 def test_a_typescript_server_over_http_shows_heads_and_bodies(tab: Tab) -> None:
@@ -233,6 +237,7 @@ def test_everything_is_reached_by_the_keyboard(tab: Tab) -> None:
     tab.press_keys("Enter")
     tab.waitForSelector(".item-detail h3 >> text=report")
     tab.press_keys("Control+Enter")
+    tab.waitForSelector(".outcome .markdown")
     tab.press_keys("/")
     assert tab.evaluate("document.activeElement.getAttribute('aria-label')") == "Search the list"
     tab.press_keys("ArrowDown")

@@ -116,7 +116,7 @@ function settingsOf(server) {
     };
     const approvals = make("input", { type: "checkbox", checked: server.approvals, onchange: () => change({ approvals: approvals.checked }) });
     const roots = make("textarea.code", { id: "roots", rows: 3, placeholder: "file:///home/me/project", spellcheck: "false", value: (server.roots ?? []).map((root) => root.uri).join("\n") });
-    const script = make("textarea.code", { id: "script", rows: 5, placeholder: EXAMPLE_RULES, spellcheck: "false", value: server.script?.length ? JSON.stringify(server.script, null, 2) : "" });
+    const script = make("textarea.code", { id: "script", rows: 5, placeholder: EXAMPLE_RULES, spellcheck: "false", value: server.script?.length ? JSON.stringify(server.script, (_, value) => value ?? undefined, 2) : "" });
     const nameOf = (uri) => uri.replace(/\/+$/, "").split("/").pop();
     const keepRoots = () => change({ roots: roots.value.split("\n").map((line) => line.trim()).filter(Boolean).map((uri) => ({ uri, name: nameOf(uri) })) });
     const keepScript = () => {
