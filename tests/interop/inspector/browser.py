@@ -62,11 +62,15 @@ class Tab:
 
     def button(self, name: str, within: str = "") -> None:
         """Press a button by its name."""
-        self.click(f'{within} >> role=button[name="{name}"] >> visible=true' if within else f'role=button[name="{name}"] >> visible=true')
+        self.click(
+            f'{within} >> role=button[name="{name}"] >> visible=true'
+            if within
+            else f'role=button[name="{name}"] >> visible=true'
+        )
 
     def sees(self, text: str, within: str = "body") -> None:
         """Wait until a text can be seen."""
         self.waitForFunction(SEES, [within, text])
 
     def view(self, name: str) -> None:
-        self.click(f'nav >> role=button[name=/^{name}/]')
+        self.click(f"nav >> role=button[name=/^{name}/]")

@@ -160,7 +160,7 @@ def test_the_page_shows_what_each_model_gets(tab: Tab) -> None:
     choose(tab, "workshop")
     tool(tab, "shape")
     tab.click('role=tab[name="As the model sees it"]')
-    tab.waitForSelector('role=tab[name=/^anthropic ≈ \\d+ tokens/]')
+    tab.waitForSelector("role=tab[name=/^anthropic ≈ \\d+ tokens/]")
     tab.click("role=tab[name=/^anthropic/]")
     tab.sees("input_schema", ".model-view")
 
@@ -194,7 +194,9 @@ with Client({tapped!r}) as client:
     assert child.returncode == 0
 
 
-def test_two_inspectors_run_at_once_and_one_server_is_connected_by_itself(browser: Browser, tmp_path: Path, address: str) -> None:
+def test_two_inspectors_run_at_once_and_one_server_is_connected_by_itself(
+    browser: Browser, tmp_path: Path, address: str
+) -> None:
     with inspecting(tmp_path, str(SERVERS / "workshop.py")) as other:
         assert other.split("/#")[0] != address.split("/#")[0]
         tab = browser.tab()

@@ -1,4 +1,4 @@
-"""What servers may do to the page: hostile texts, floods, large results, a death; and what the page owes to everybody."""
+"""What servers may do to the page: hostile texts, floods, large results, a death; and what the page owes everybody."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ MOST_ROWS = 500
 MOST_MILLISECONDS = 100
 PICTURES = ROOT / "docs/assets"
 LARGEST_PICTURE = 200_000
+CRASH = """async () => {
+    const { ask } = await import('/page/backend.js');
+    const { state } = await import('/page/state.js');
+    const params = { name: 'crash', arguments: {} };
+    await ask('explore/request', { server: state.chosen, method: 'tools/call', params, key: 'x' }).catch(() => {});
+}"""
 
 
 def test_hostile_texts_are_shown_and_do_nothing(tab: Tab) -> None:
@@ -34,7 +40,9 @@ def test_hostile_texts_are_shown_and_do_nothing(tab: Tab) -> None:
     for panel in ("As the model sees it", "Definition"):
         tab.click(f'role=tab[name="{panel}"]')
         tab.sees("<script>", ".item-detail .panel")
-    assert tab.evaluate("window.harmed === undefined && document.querySelectorAll('main script, main img').length === 0")
+    assert tab.evaluate(
+        "window.harmed === undefined && document.querySelectorAll('main script, main img').length === 0"
+    )
 
 
 def test_a_megabyte_in_one_line_is_cut_and_the_page_keeps_its_width(tab: Tab) -> None:
@@ -78,7 +86,9 @@ def test_ten_thousand_messages_are_few_rows_and_a_quick_filter(tab: Tab) -> None
     assert statistics.median(taken) < MOST_MILLISECONDS, taken
     keep_only(tab, "")
     tab.evaluate("document.querySelector('.virtual-list').scrollTop = 0")
-    until(lambda: tab.evaluate("document.querySelector('.space').offsetHeight") > 1_000 * 28, "earlier rows do not come")
+    until(
+        lambda: tab.evaluate("document.querySelector('.space').offsetHeight") > 1_000 * 28, "earlier rows do not come"
+    )
     assert 0 < tab.evaluate("document.querySelectorAll('.virtual-list .row').length") <= MOST_ROWS
     assert tab.evaluate("document.querySelectorAll('*').length") < 6_000
 
@@ -87,13 +97,7 @@ def test_a_server_that_dies_while_a_form_is_open_loses_nothing_and_tells_why(tab
     choose(tab, "fragile")
     tool(tab, "shape")
     tab.fill("[data-field=name] textarea", "Ann")
-    tab.evaluate(
-        """async () => {
-            const { ask } = await import('/page/backend.js');
-            const { state } = await import('/page/state.js');
-            await ask('explore/request', { server: state.chosen, method: 'tools/call', params: { name: 'crash', arguments: {} }, key: 'x' }).catch(() => {});
-        }"""
-    )
+    tab.evaluate(CRASH)
     assert tab.inputValue("[data-field=name] textarea") == "Ann"
     tab.button("Call", ".trial")
     tab.waitForSelector(".outcome > *")
@@ -177,5 +181,7 @@ def test_the_pictures_of_the_documentation_are_of_this_page(tab: Tab, tmp_path: 
 
 
 def picture(tab: Tab, path: Path) -> None:
+    """Take a picture, without short messages and without the folders of this machine."""
     tab.evaluate("document.querySelector('.notices').replaceChildren()")
+    tab.evaluate("document.querySelector('.target').textContent = 'python server.py'")
     tab.screenshot({"path": str(path)})

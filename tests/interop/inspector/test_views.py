@@ -1,4 +1,4 @@
-"""The views of the page with servers of several makers: what is offered, what passes, what is asked, what is exported."""
+"""The views of the page, with servers of several makers: what is offered, what passes, what is asked and exported."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_results_are_shown_as_tables_markdown_and_images(tab: Tab) -> None:
     call(tab)
     tab.click(".outcome >> role=tab[name=Table]")
     tab.click(".outcome thead >> text=people")
-    assert tab.evaluate("[...document.querySelectorAll('.outcome tbody tr')].map((row) => row.cells[0].textContent)") == [
+    assert tab.evaluate(
+        "[...document.querySelectorAll('.outcome tbody tr')].map((row) => row.cells[0].textContent)"
+    ) == [
         "Tromsø",
         "Bergen",
         "Oslo",
@@ -204,13 +206,19 @@ def test_a_session_is_saved_and_opened_again(tab: Tab, tmp_path: Path) -> None:
     name, path = tab.saved()
     assert name.endswith(".mcpsession")
     tab.setInputFiles(".menu input[type=file]", path)
-    until(lambda: tab.evaluate("document.querySelector('.toolbar select').selectedOptions[0].value[0] === 'f'"), "not opened")
+    until(lambda: tab.inputValue(".toolbar select").startswith("f"), "the file is not opened")
     tab.waitForSelector(".virtual-list .row >> text=table")
 
 
 @pytest.mark.parametrize(
     ("label", "expected"),
-    [("pytest test", "def test_"), ("Python client", "Client("), ("curl", "curl"), ("cassette", "table"), ("HAR", '"log"')],
+    [
+        ("pytest test", "def test_"),
+        ("Python client", "Client("),
+        ("curl", "curl"),
+        ("cassette", "table"),
+        ("HAR", '"log"'),
+    ],
 )
 def test_a_call_is_exported(tab: Tab, label: str, expected: str) -> None:
     choose(tab, "typescript" if label in ("curl", "HAR") else "workshop")

@@ -31,7 +31,7 @@ KEYSTROKE = """async (text) => {
 
 @contextmanager
 def inspecting(folder: Path, *words: str) -> Iterator[str]:
-    """Run `dragoman inspect`, with no display, no Node.js and no key ring to be found, and give the address of its page."""
+    """Run `dragoman inspect` where there is no display, no Node.js and no key ring; give the address of its page."""
     clean = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "XDG_STATE_HOME": str(folder), "TMPDIR": str(folder)}
     child = subprocess.Popen(
         [sys.executable, "-m", "dragoman", "inspect", "--no-browser", *words],
@@ -55,7 +55,7 @@ def inspecting(folder: Path, *words: str) -> Iterator[str]:
 def choose(tab: Tab, name: str, *, view: str = "Explore") -> None:
     """Make the page be about a server, connected."""
     tab.view("Servers")
-    tab.click(f'.server-list >> role=button[name=/{name}$/]')
+    tab.click(f".server-list >> role=button[name=/{name}$/]")
     tab.waitForSelector(f".card h3 >> text={name}")
     if tab.getAttribute(".card .status", "data-status") != "connected":
         tab.button("Connect", ".card")
@@ -65,8 +65,8 @@ def choose(tab: Tab, name: str, *, view: str = "Explore") -> None:
 
 def tool(tab: Tab, name: str, kind: str = "Tools") -> None:
     """Show an item of the list."""
-    tab.click(f'.kinds >> role=tab[name=/^{kind}/]')
-    tab.click(f'.items-list >> role=button[name=/^{name}/]')
+    tab.click(f".kinds >> role=tab[name=/^{kind}/]")
+    tab.click(f".items-list >> role=button[name=/^{name}/]")
     tab.waitForSelector(".item-detail")
 
 

@@ -1,4 +1,4 @@
-"""A server on the official SDK with an authorization server of its own, which lets everybody in: `protected.py PORT`."""
+"""A server on the official SDK, with an authorization server that lets everybody in: `protected.py PORT`."""
 
 import secrets
 import sys
@@ -74,7 +74,9 @@ server = MCPServer(
         resource_server_url=f"{ISSUER}/mcp",
         validate_token_resource=False,
         required_scopes=["user"],
-        client_registration_options=ClientRegistrationOptions(enabled=True, valid_scopes=["user"], default_scopes=["user"]),
+        client_registration_options=ClientRegistrationOptions(
+            enabled=True, valid_scopes=["user"], default_scopes=["user"]
+        ),
     ),
 )
 

@@ -45,7 +45,9 @@ FORM = {
     },
     "required": ["name"],
 }
-HOSTILE = "<script>window.harmed = true</script><img src=x onerror='window.harmed = true'>\x1b[31mred\x1b[0m \u202egnirts"
+HOSTILE = (
+    "<script>window.harmed = true</script><img src=x onerror='window.harmed = true'>\x1b[31mred\x1b[0m \u202egnirts"
+)
 
 
 @server.tool(input_schema=FORM)
@@ -68,7 +70,9 @@ def hostile(length: int = 1_000_000) -> str:
 @server.tool
 def table() -> dict[str, list[dict[str, str | int]]]:
     """Returns a list of objects."""
-    return {"cities": [{"city": "Oslo", "people": 717}, {"city": "Bergen", "people": 291}, {"city": "Tromsø", "people": 78}]}
+    return {
+        "cities": [{"city": "Oslo", "people": 717}, {"city": "Bergen", "people": 291}, {"city": "Tromsø", "people": 78}]
+    }
 
 
 @server.tool
@@ -149,7 +153,8 @@ async def ask_visit(ctx: Context) -> str:
 @server.tool
 def crash() -> str:
     """Ends the server."""
-    print("the disk is on fire", file=sys.stderr, flush=True)
+    sys.stderr.write("the disk is on fire\n")
+    sys.stderr.flush()
     os._exit(3)
 
 
