@@ -28,7 +28,7 @@ FAILED = 400
 _MASKS = Masks()
 
 
-class _Envelope(Struct):
+class _Members(Struct):
     method: str | UnsetType = UNSET
     id: Any = None
     params: Raw | UnsetType = UNSET
@@ -36,7 +36,7 @@ class _Envelope(Struct):
     error: Raw | UnsetType = UNSET
 
 
-_decode = msgspec.json.Decoder(_Envelope).decode
+_decode = msgspec.json.Decoder(_Members).decode
 
 
 class Row(Struct):

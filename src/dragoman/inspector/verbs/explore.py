@@ -42,7 +42,7 @@ DIALECTS: dict[str, Callable[[AsyncBoundTool], types.Json]] = {
 }
 
 
-class _Response(Struct):
+class _Answered(Struct):
     result: Raw = Raw(b"null")
 
 
@@ -138,7 +138,7 @@ class ExploreVerbs:
         found |= {"bytes": answer.row.bytes, "row": answer.row.number}
         if len(answer.data) > MAX_SHOWN_BYTES:
             return {"result": None, "cut": True, **found, "preview": data.decode("utf-8", "replace")}
-        return {"result": msgspec.json.decode(data, type=_Response).result, "cut": False, **found}
+        return {"result": msgspec.json.decode(data, type=_Answered).result, "cut": False, **found}
 
     async def cancel(self, key: str) -> dict[str, Any]:
         """Cancel a request."""
