@@ -201,13 +201,18 @@ class InspectedServer:
             except (TypeError, ValueError) as error:
                 self.failure = InspectorError(str(error))
                 raise self.failure from None
+            except asyncio.CancelledError:  # the page is gone
+                await self._stop()
+                raise
             finally:
                 exchange_observer.reset(observing)
                 self._is_connecting = False
                 self.push_status()
 
     async def disconnect(self) -> None:
-        """End the connection."""
+        """End the connection, or the attempt to make one."""
+        if self._client is not None:
+            await self._client.stop()
         async with self._turn:
             self.failure = None
             await self._stop()

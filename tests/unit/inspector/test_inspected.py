@@ -1,9 +1,12 @@
 """One server of the inspector, without a page."""
 
+import asyncio
+import sys
+
 import pytest
 
 from dragoman import types
-from dragoman.errors import ConfigError, InspectorError
+from dragoman.errors import ConfigError, DragomanError, InspectorError
 from dragoman.inspector.inspected import ServerTarget
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.targets import targets_of
@@ -71,3 +74,39 @@ async def test_roots_that_are_set_before_the_connection_are_declared(tmp_path):
     await server.connect()
     assert [root.name for root in server.client.roots.as_wire()] == ["here"]
     await inspector.close()
+
+
+async def begun(inspector, server):
+    """Begin to connect, and return the attempt when the first message was sent."""
+    with inspector.events.subscribed() as subscriber:
+        connecting = asyncio.ensure_future(server.connect())
+        events = subscriber.events()
+        while b'"event":"traffic"' not in await anext(events):
+            pass
+        await events.aclose()
+    return connecting
+
+
+async def test_an_attempt_to_connect_is_given_up_by_a_disconnect():
+    inspector = Inspector()
+    silent = {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
+    [server] = inspector.add(targets_of(silent))
+    async with asyncio.timeout(20):
+        connecting = await begun(inspector, server)
+        assert server.status == "connecting"
+        await server.disconnect()
+        with pytest.raises(DragomanError):
+            await connecting
+    assert server.status == "disconnected"
+    await inspector.close()
+
+
+async def test_a_page_that_leaves_while_a_server_starts_leaves_no_process_behind():
+    inspector = Inspector()
+    silent = {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
+    [server] = inspector.add(targets_of(silent))
+    async with asyncio.timeout(20):
+        connecting = await begun(inspector, server)
+        connecting.cancel()
+        await asyncio.wait([connecting])
+    assert (connecting.cancelled(), server.status) == (True, "disconnected")

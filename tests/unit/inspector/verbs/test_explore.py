@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from scenarios.inspector_page import STATELESS, open_page
+from dragoman import Server
+from scenarios.inspector_page import STATELESS, open_page, serving_mcp
 
 
 async def test_a_list_is_read_page_by_page_as_it_is_on_the_wire():
@@ -176,3 +177,23 @@ async def test_the_rounds_of_a_stateless_call_are_one_span():
         assert [(span["method"], span["label"], span["rounds"], span["messages"]) for span in spans] == [
             ("tools/call", "ask", 2, 4)
         ]
+
+
+async def test_a_task_is_followed_to_its_end_and_is_listed_in_either_era():
+    server = Server("slow")
+
+    @server.tool(task="required")
+    async def report() -> str:
+        """Takes its time."""
+        return "done"
+
+    async with serving_mcp(server) as url, open_page() as page:
+        for version in ("2026-07-28", "2025-11-25"):
+            id = await page.connected(url, version=version)
+            outcome = await page.tool(id, "report")
+            assert "done" in str(outcome["result"])
+            [task] = (await page.call("explore/list", server=id, kind="tasks"))["items"]
+            assert task["status"] == "completed"
+            [span] = (await page.call("traffic/spans", server=id, filter="method:tools/call"))["spans"]
+            assert span["kind"] == "task"
+            await page.call("traffic/clear")
