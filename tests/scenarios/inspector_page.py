@@ -145,5 +145,5 @@ async def serving_mcp(server):
             return web.Response(status=202)
         return web.Response(body=answer, content_type="application/json")
 
-    async with server.serving(), serving(handle) as url:
+    async with serving(handle) as url:
         yield url

@@ -157,8 +157,9 @@ class Traffic:
 
     def matching(self, wanted: Filter, server: str | None = None) -> Iterator[TrafficRecord]:
         """Yield the records that match, in their order."""
+        matches = None if wanted.is_empty else wanted.matches
         for record in list(self._records.values()):
-            if (server is None or record.row.server == server) and wanted.matches(record):
+            if (server is None or record.row.server == server) and (matches is None or matches(record)):
                 yield record
 
     def clear(self, server: str | None = None) -> None:
