@@ -57,19 +57,14 @@ CREATE TABLE IF NOT EXISTS records(
 
 Sender = Literal["client", "server", "tap"]
 Kind = Literal["message", "text", "request", "response", "stderr", "note"]
+Head = Mapping[str, Any] | None
 
 
 class TakesRecords(Protocol):
     """Takes the records of a conversation, as `SessionWriter` does."""
 
     def write(
-        self,
-        sender: Sender,
-        kind: Kind,
-        data: bytes = b"",
-        head: Mapping[str, Any] | None = None,
-        *,
-        exchange: int | None = None,
+        self, sender: Sender, kind: Kind, data: bytes = b"", head: Head = None, *, exchange: int | None = None
     ) -> object:
         """Add a record."""
 
@@ -180,13 +175,7 @@ class SessionWriter:
         self.close()
 
     def write(
-        self,
-        sender: Sender,
-        kind: Kind,
-        data: bytes = b"",
-        head: Mapping[str, Any] | None = None,
-        *,
-        exchange: int | None = None,
+        self, sender: Sender, kind: Kind, data: bytes = b"", head: Head = None, *, exchange: int | None = None
     ) -> None:
         """Add a record; it is masked, cut and written later, in the thread of the writer."""
         with self._changed:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,7 +30,7 @@ from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.client.hear.notifications import LogMessage
 from dragoman.compose.masking import Masks
-from dragoman.compose.session_file import Kind, Sender
+from dragoman.compose.session_file import Head, Kind, Sender
 from dragoman.errors import AuthRequired, DragomanError, InspectorError, Rejected
 from dragoman.inspector.events import Events
 from dragoman.inspector.failure import failure_of
@@ -86,13 +85,7 @@ class TrafficRecords:
         self._traffic, self._events = traffic, events
 
     def write(
-        self,
-        sender: Sender,
-        kind: Kind,
-        data: bytes = b"",
-        head: Mapping[str, Any] | None = None,
-        *,
-        exchange: int | None = None,
+        self, sender: Sender, kind: Kind, data: bytes = b"", head: Head = None, *, exchange: int | None = None
     ) -> Row:
         """Add a record, and push its row."""
         row = self._traffic.add(self._server, sender, kind, data, head, exchange=exchange, name=self._name)
@@ -208,13 +201,18 @@ class InspectedServer:
             except (TypeError, ValueError) as error:
                 self.failure = InspectorError(str(error))
                 raise self.failure from None
+            except asyncio.CancelledError:  # the page is gone
+                await self._stop()
+                raise
             finally:
                 exchange_observer.reset(observing)
                 self._is_connecting = False
                 self.push_status()
 
     async def disconnect(self) -> None:
-        """End the connection."""
+        """End the connection, or the attempt to make one."""
+        if self._client is not None:
+            await self._client.stop()
         async with self._turn:
             self.failure = None
             await self._stop()
@@ -336,7 +334,11 @@ class InspectedServer:
         return bool(await self._questions.ask(self.id, "approval", params, check, self.script))
 
     def change(
-        self, *, approvals: bool | None, roots: list[types.Root] | None, script: list[AnswerRule] | None
+        self,
+        *,
+        approvals: bool | None = None,
+        roots: list[types.Root] | None = None,
+        script: list[AnswerRule] | None = None,
     ) -> None:
         """Change the settings; approvals count at once, and roots are sent to a connected server.
 

@@ -13,7 +13,7 @@ from dragoman.inspector.events import Events
 from dragoman.inspector.failure import NOT_FOUND
 from dragoman.inspector.inspected import InspectedServer, ServerTarget
 from dragoman.inspector.questions import Questions
-from dragoman.inspector.sessions import OpenedSession
+from dragoman.inspector.sessions import ReadSession
 from dragoman.inspector.traffic.rows import Traffic
 
 MAX_SERVERS = 200
@@ -33,7 +33,7 @@ class Inspector:
         self.events = Events(self._totals)
         self.questions = Questions(self.events)
         self.servers: dict[str, InspectedServer] = {}
-        self.sessions: dict[str, OpenedSession] = {}
+        self.sessions: dict[str, ReadSession] = {}
         self._ids = count(1)
         self.requests: dict[str, asyncio.Task[object]] = {}
         """The requests of the page that have no answer, by their keys."""
@@ -73,17 +73,17 @@ class Inspector:
         self.servers.pop(id, None)
         self.events.push("removed", server=id)
 
-    async def open(self, path: Path, *, name: str | None = None, follow: bool = False) -> OpenedSession:
+    async def open(self, path: Path, *, name: str | None = None, follow: bool = False) -> ReadSession:
         """Open a session file; `name` is that of an uploaded file, which is deleted at the end.
 
         Raises:
             SessionFileError: the file is missing, or is no session file.
         """
 
-        def changed(session: OpenedSession) -> None:
+        def changed(session: ReadSession) -> None:
             self.events.push("session", session=session.facts())
 
-        session = OpenedSession(
+        session = ReadSession(
             f"f{next(self._ids)}", path, self.traffic, self.events.push_row, changed, name=name, is_following=follow
         )
         self.sessions[session.id] = session

@@ -1,4 +1,4 @@
-"""`OpenedSession`: a session file whose records stand in the traffic beside those of live servers.
+"""`ReadSession`: a session file whose records stand in the traffic beside those of live servers.
 
 The file is read in a thread, a batch at a time. A file that is followed is read again and again, so that the records of
 a running `dragoman tap` appear as they are written.
@@ -23,7 +23,7 @@ BATCH = 500
 LOOK_SECONDS = 0.2
 
 
-class OpenedSession:
+class ReadSession:
     """A session file that is open; `changed` is called when its facts change, `added` with each row.
 
     Raises:
@@ -36,7 +36,7 @@ class OpenedSession:
         path: Path,
         traffic: Traffic,
         added: Callable[[Row], None],
-        changed: Callable[[OpenedSession], None],
+        changed: Callable[[ReadSession], None],
         *,
         name: str | None = None,
         is_following: bool = False,

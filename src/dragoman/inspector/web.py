@@ -91,7 +91,11 @@ class InspectorSite:
         application.router.add_get("/{path:.*}", self._page)
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, HOST, self._asked_port).start()
+        try:
+            await web.TCPSite(self._runner, HOST, self._asked_port).start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
         self.origin = f"http://{HOST}:{self._runner.addresses[0][1]}"
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,11 +44,11 @@ async def command(terminal: Terminal, target: str | None, port: int, no_browser:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    try:
-        site = await InspectorSite(inspector, port=port).__aenter__()
-    except OSError as error:
-        raise usage_error(f"The page cannot be served on port {port}: {error.strerror}.") from None
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            site = await stack.enter_async_context(InspectorSite(inspector, port=port))
+        except OSError as error:
+            raise usage_error(f"The page cannot be served on port {port}: {error.strerror}.") from None
         if is_session:
             await inspector.open(Path(str(target)), follow=True)
         inspector.add(targets)
@@ -56,8 +57,6 @@ async def command(terminal: Terminal, target: str | None, port: int, no_browser:
         if not no_browser:
             _open_browser(site.url)
         await stop.wait()
-    finally:
-        await site.__aexit__(None, None, None)
     return 0
 
 
@@ -75,7 +74,11 @@ async def _targets(terminal: Terminal, word: str | None) -> list[ServerTarget]:
     except click.UsageError:  # there is no configuration file, and the page starts empty
         return []
     await file.require_trust(terminal)
-    return [target_of_entry(entry, str(file)) for entry in entries if not entry.disabled]
+    found = [target_of_entry(entry, str(file)) for entry in entries if not entry.disabled]
+    for target in found:
+        target.options |= settings.client_options()
+        target.is_authorized = target.is_authorized or settings.is_authorized
+    return found
 
 
 def _is_configuration(word: str) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field, structs
 
-from dragoman.auth.fetcher import FetchedExchange
 from dragoman.compose.masking import Masks
+
+if TYPE_CHECKING:
+    from dragoman.auth.fetcher import FetchedExchange
 
 MAX_BODY = 4_000
 

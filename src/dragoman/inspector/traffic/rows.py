@@ -17,18 +17,18 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.compose.masking import Masks
 from dragoman.compose.session_file import Kind, Record, Sender
-from dragoman.errors import NotFound
+from dragoman.errors import InspectorError
 from dragoman.inspector.traffic.filter import Filter
 from dragoman.inspector.traffic.spans import MessageFacts, Spans
 
 MAX_RECORDS = 100_000
 MAX_BYTES = 192 * 1024 * 1024
 MAX_SUMMARY = 200
-FAILED = 400
+FAILED, NOT_FOUND = 400, 404
 _MASKS = Masks()
 
 
-class _Envelope(Struct):
+class _Members(Struct):
     method: str | UnsetType = UNSET
     id: Any = None
     params: Raw | UnsetType = UNSET
@@ -36,7 +36,7 @@ class _Envelope(Struct):
     error: Raw | UnsetType = UNSET
 
 
-_decode = msgspec.json.Decoder(_Envelope).decode
+_decode = msgspec.json.Decoder(_Members).decode
 
 
 class Row(Struct):
@@ -142,10 +142,14 @@ class Traffic:
         return len(self._records)
 
     def __getitem__(self, number: int) -> TrafficRecord:
-        found = self._records.get(number)
+        found = self.find(number)
         if found is None:
-            raise NotFound("record", str(number))
+            raise InspectorError(f"There is no record {number}; it may have been dropped", NOT_FOUND)
         return found
+
+    def find(self, number: int) -> TrafficRecord | None:
+        """Return a record; None if it was dropped."""
+        return self._records.get(number)
 
     def answer_of(self, number: int) -> TrafficRecord | None:
         """Return the response to a request."""
@@ -153,8 +157,9 @@ class Traffic:
 
     def matching(self, wanted: Filter, server: str | None = None) -> Iterator[TrafficRecord]:
         """Yield the records that match, in their order."""
+        matches = None if wanted.is_empty else wanted.matches
         for record in list(self._records.values()):
-            if (server is None or record.row.server == server) and wanted.matches(record):
+            if (server is None or record.row.server == server) and (matches is None or matches(record)):
                 yield record
 
     def clear(self, server: str | None = None) -> None:

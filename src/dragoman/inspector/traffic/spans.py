@@ -138,6 +138,10 @@ class Spans:
         """Return the spans, the oldest first."""
         return list(self._spans.values())
 
+    def tasks(self, server: str) -> list[str]:
+        """Return the ids of the tasks of a server, the oldest first."""
+        return [key[2] for key in self._keys if key[:2] == (server, "task")]
+
     def clear(self, server: str | None) -> None:
         """Forget all spans, or those of one server."""
         self._spans = {id: span for id, span in self._spans.items() if server not in (None, span.server)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.client import AsyncClient
-from dragoman.errors import Cancelled, DragomanError, InspectorError
+from dragoman.errors import Cancelled, DragomanError, InspectorError, NotFound, RpcError
 from dragoman.inspector.doctor.tools import problems
 from dragoman.inspector.inspected import InspectedServer
 from dragoman.inspector.inspector import Inspector
@@ -24,6 +25,7 @@ from dragoman.protocol.official.apps import SCHEME, tool_ui
 from dragoman.runtime.tasks import is_being_cancelled
 
 MAX_SHOWN_BYTES = 200_000
+MAX_TASKS = 100
 CHARACTERS_PER_TOKEN = 4
 """About how many characters of JSON make a token of a model."""
 _LISTS = {
@@ -42,7 +44,7 @@ DIALECTS: dict[str, Callable[[AsyncBoundTool], types.Json]] = {
 }
 
 
-class _Response(Struct):
+class _Answered(Struct):
     result: Raw = Raw(b"null")
 
 
@@ -62,7 +64,7 @@ class ExploreVerbs:
             case "skills":
                 return _page([_skill(skill) for skill in await client.skills()])
             case "tasks":
-                return _page([_task(task) for task in await client.tasks.list()])
+                return _page(await self._tasks(server, client))
             case "apps":
                 return _page(await _apps(client))
         if kind not in _LISTS:
@@ -74,6 +76,15 @@ class ExploreVerbs:
         result = await client.request(method, {} if cursor is None else {"cursor": cursor})
         items = result.get(member)
         return _page(items if isinstance(items, list) else [], result.get("nextCursor"))
+
+    async def _tasks(self, server: str, client: AsyncClient) -> list[dict[str, Any]]:
+        """Return the tasks that the server lists, and those that its messages named: 2026-07-28 has no list."""
+        found = {task.id: task for task in await client.tasks.list()}
+        for id in self._inspector.traffic.spans.tasks(server)[-MAX_TASKS:]:
+            if id not in found:
+                with suppress(RpcError, NotFound):  # it has expired
+                    found[id] = await client.tasks.get(id)
+        return [_task(task) for task in found.values()]
 
     async def request(
         self,
@@ -125,7 +136,8 @@ class ExploreVerbs:
 
     def _is_about(self, number: int, method: str) -> bool:
         """Tell whether a request is of a method, or about the task that the method became."""
-        sent = self._inspector.traffic[number].row.method or ""
+        record = self._inspector.traffic.find(number)
+        sent = "" if record is None else record.row.method or ""
         return sent == method or sent.startswith("tasks/")
 
     def _outcome(self, rows: list[int], milliseconds: float) -> dict[str, Any]:
@@ -138,7 +150,7 @@ class ExploreVerbs:
         found |= {"bytes": answer.row.bytes, "row": answer.row.number}
         if len(answer.data) > MAX_SHOWN_BYTES:
             return {"result": None, "cut": True, **found, "preview": data.decode("utf-8", "replace")}
-        return {"result": msgspec.json.decode(data, type=_Response).result, "cut": False, **found}
+        return {"result": msgspec.json.decode(data, type=_Answered).result, "cut": False, **found}
 
     async def cancel(self, key: str) -> dict[str, Any]:
         """Cancel a request."""

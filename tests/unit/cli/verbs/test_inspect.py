@@ -64,6 +64,7 @@ async def test_the_port_can_be_chosen_and_a_configuration_file_gives_its_servers
         assert address[0].endswith(f":{port}")
         [server] = (await called(address, "servers/list"))["servers"]
         assert (server["name"], server["source"]) == ("one", str(file))
+        assert server["requestedVersion"] == "2025-06-18"
         again = await asyncio.to_thread(dragoman, "inspect", "--port", port, home=tmp_path, cwd=tmp_path)
         assert (again.code, f"port {port}" in again.err) == (2, True)
 

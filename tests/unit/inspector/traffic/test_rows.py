@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dragoman.errors import NotFound
+from dragoman.errors import InspectorError
 from dragoman.inspector.traffic.filter import Filter
 from dragoman.inspector.traffic.rows import Traffic
 
@@ -73,7 +73,7 @@ def test_the_oldest_records_are_dropped_by_number_and_by_bytes():
     for number in range(5):
         traffic.add("s1", "client", "message", message(id=number, method="ping"))
     assert (len(traffic), traffic.dropped, traffic.last) == (3, 2, 5)
-    with pytest.raises(NotFound):
+    with pytest.raises(InspectorError, match="no record 1"):
         traffic[1]
     traffic.add("s1", "server", "text", b"x" * 2000)
     assert [record.row.kind for record in traffic.matching(Filter())] == ["text"]

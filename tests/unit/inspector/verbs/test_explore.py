@@ -176,3 +176,28 @@ async def test_the_rounds_of_a_stateless_call_are_one_span():
         assert [(span["method"], span["label"], span["rounds"], span["messages"]) for span in spans] == [
             ("tools/call", "ask", 2, 4)
         ]
+
+
+SLOW = """
+from dragoman import Server
+
+server = Server("slow")
+
+@server.tool(task="required")
+async def report() -> str:
+    return "done"
+"""
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+async def test_a_task_is_followed_to_its_end_and_is_listed_in_either_era(tmp_path, version):
+    path = tmp_path / "slow.py"
+    path.write_text(SLOW, encoding="utf-8")
+    async with open_page() as page:
+        id = await page.connected(str(path), version=version)
+        outcome = await page.tool(id, "report")
+        assert "done" in str(outcome["result"])
+        [task] = (await page.call("explore/list", server=id, kind="tasks"))["items"]
+        assert task["status"] == "completed"
+        [span] = (await page.call("traffic/spans", server=id, filter="method:tools/call"))["spans"]
+        assert (span["kind"], span["rounds"] > 1) == ("task", True)
