@@ -20,7 +20,11 @@ const tabs = new Map();
 
 async function tabNamed(name) {
     if (!tabs.has(name)) {
-        const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, bypassCSP: false, acceptDownloads: true });
+        const context = await browser.newContext({
+            viewport: { width: 1440, height: 900 },
+            bypassCSP: false,
+            acceptDownloads: true,
+        });
         await context.grantPermissions(['clipboard-read', 'clipboard-write']);
         const page = await context.newPage();
         page.setDefaultTimeout(MILLISECONDS);
@@ -29,7 +33,10 @@ async function tabNamed(name) {
         page.on('console', (message) => message.type() === 'error' && tab.complaints.push(message.text()));
         page.on('request', (request) => tab.requested.add(new URL(request.url()).origin));
         page.on('download', (download) => tab.saved.push(download));
-        page.on('dialog', (dialog) => { tab.complaints.push(`dialog ${dialog.message()}`); dialog.dismiss(); });
+        page.on('dialog', (dialog) => {
+            tab.complaints.push(`dialog ${dialog.message()}`);
+            dialog.dismiss();
+        });
         tabs.set(name, tab);
     }
     return tabs.get(name);
@@ -53,7 +60,11 @@ const OWN = {
         await page.evaluate(source);
         return page.evaluate(async () => {
             const { violations } = await window.axe.run(document, { resultTypes: ['violations'] });
-            return violations.map(({ id, impact, nodes }) => ({ id, impact, nodes: nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`) }));
+            return violations.map(({ id, impact, nodes }) => ({
+                id,
+                impact,
+                nodes: nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`),
+            }));
         });
     },
     async popup({ page }) {
@@ -71,8 +82,19 @@ for await (const line of createInterface({ input: process.stdin })) {
     let answer;
     try {
         const tab = await tabNamed(name);
-        const value = OWN[call] ? await OWN[call](tab) : call.startsWith('keyboard.') ? await tab.page.keyboard[call.slice(9)](...given) : await tab.page[call](...given);
-        answer = { value: ['string', 'number', 'boolean'].includes(typeof value) || Array.isArray(value) || value?.constructor === Object ? value : null };
+        const value = OWN[call]
+            ? await OWN[call](tab)
+            : call.startsWith('keyboard.')
+              ? await tab.page.keyboard[call.slice(9)](...given)
+              : await tab.page[call](...given);
+        answer = {
+            value:
+                ['string', 'number', 'boolean'].includes(typeof value) ||
+                Array.isArray(value) ||
+                value?.constructor === Object
+                    ? value
+                    : null,
+        };
     } catch (error) {
         answer = { error: String(error.message ?? error) };
     }

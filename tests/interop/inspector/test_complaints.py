@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,32 @@ def test_a_login_works_on_a_machine_without_a_key_ring_and_hides_its_tokens(tab:
     tab.view("Servers")
     tab.button("Log out", ".card")
     tab.sees("Log in", ".card button")
+
+
+class Closed(BaseHTTPRequestHandler):
+    """A server that refuses everybody, and does not say how to get in."""
+
+    def do_POST(self) -> None:
+        self.send_response(404 if "well-known" in self.path else 401)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_POST  # noqa: N815
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+def test_a_login_that_cannot_work_names_the_step_that_is_missing(tab: Tab) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Closed) as closed:
+        threading.Thread(target=closed.serve_forever).start()
+        tab.fill("#add-target", f"http://127.0.0.1:{closed.server_port}/mcp")
+        tab.press_keys("Enter")
+        tab.waitForSelector(".card .status[data-status=login], .card .status[data-status=failed]")
+        tab.sees("RFC 9728", ".findings [data-mark=bad], .findings [data-mark=note]")
+        tab.sees("401", ".failure")
+        tab.button("Remove", ".card")
+        closed.shutdown()
 
 
 def test_a_failure_names_the_exit_code_and_what_the_server_wrote(tab: Tab) -> None:

@@ -13,12 +13,24 @@ const { listsOfObjects } = await from('shown/table.js');
 const { brief, bytes, cutAt, duration, harmless, withoutColours } = await from('page/texts.js');
 const { matching } = await from('page/palette.js');
 
-const EMAIL = { type: 'object', properties: { kind: { const: 'email' }, address: { type: 'string' } }, required: ['kind', 'address'] };
-const SMS = { type: 'object', properties: { kind: { const: 'sms' }, phone: { type: 'string' } }, required: ['kind', 'phone'] };
+const EMAIL = {
+    type: 'object',
+    properties: { kind: { const: 'email' }, address: { type: 'string' } },
+    required: ['kind', 'address'],
+};
+const SMS = {
+    type: 'object',
+    properties: { kind: { const: 'sms' }, phone: { type: 'string' } },
+    required: ['kind', 'phone'],
+};
 
 test('a reference is followed, and what stands beside it wins', () => {
     const root = { $defs: { City: { type: 'string', description: 'A city', title: 'City' } } };
-    assert.deepEqual(resolve({ $ref: '#/$defs/City', description: 'Where' }, root), { type: 'string', description: 'Where', title: 'City' });
+    assert.deepEqual(resolve({ $ref: '#/$defs/City', description: 'Where' }, root), {
+        type: 'string',
+        description: 'Where',
+        title: 'City',
+    });
 });
 
 test('a reference with an anchor, an escape or the root is followed', () => {
@@ -30,11 +42,20 @@ test('a reference with an anchor, an escape or the root is followed', () => {
 
 test('a reference that leads nowhere, elsewhere or to itself asks for anything', () => {
     const root = { $defs: { Loop: { $ref: '#/$defs/Loop' } } };
-    for (const $ref of ['#/$defs/Absent', 'https://example.com/schema', '#/$defs/Loop', 7]) assert.equal(fieldOf({ $ref }, root).kind, 'any');
+    for (const $ref of ['#/$defs/Absent', 'https://example.com/schema', '#/$defs/Loop', 7])
+        assert.equal(fieldOf({ $ref }, root).kind, 'any');
 });
 
 test('the parts of allOf are one object', () => {
-    const merged = resolve({ allOf: [{ properties: { a: { type: 'string' } }, required: ['a'] }, { properties: { b: { type: 'integer' }, a: { minLength: 2 } }, required: ['b'] }] }, {});
+    const merged = resolve(
+        {
+            allOf: [
+                { properties: { a: { type: 'string' } }, required: ['a'] },
+                { properties: { b: { type: 'integer' }, a: { minLength: 2 } }, required: ['b'] },
+            ],
+        },
+        {},
+    );
     assert.deepEqual(merged.required, ['a', 'b']);
     assert.deepEqual(fieldOf(merged.properties.a, {}).schema, { type: 'string', minLength: 2 });
 });
@@ -52,9 +73,20 @@ test('every way to say null makes a field nullable, and not a choice', () => {
 });
 
 test('constants with titles are an enum', () => {
-    const field = fieldOf({ oneOf: [{ const: 's', title: 'Small' }, { const: 'l', title: 'Large' }] }, {});
+    const field = fieldOf(
+        {
+            oneOf: [
+                { const: 's', title: 'Small' },
+                { const: 'l', title: 'Large' },
+            ],
+        },
+        {},
+    );
     assert.equal(field.kind, 'enum');
-    assert.deepEqual(field.options, [{ value: 's', label: 'Small' }, { value: 'l', label: 'Large' }]);
+    assert.deepEqual(field.options, [
+        { value: 's', label: 'Small' },
+        { value: 'l', label: 'Large' },
+    ]);
     assert.equal(fieldOf({ enum: ['a', null] }, {}).nullable, true);
 });
 
@@ -62,17 +94,29 @@ test('a union at the root is a choice with the shared properties in every branch
     const schema = { type: 'object', properties: { id: { type: 'integer' } }, required: ['id'], oneOf: [EMAIL, SMS] };
     const field = fieldOf(schema, schema);
     assert.equal(field.kind, 'choice');
-    assert.deepEqual(field.options.map((option) => option.label), ['email', 'sms']);
+    assert.deepEqual(
+        field.options.map((option) => option.label),
+        ['email', 'sms'],
+    );
     assert.deepEqual(Object.keys(field.options[1].schema.properties), ['id', 'kind', 'phone']);
     assert.deepEqual(initialValue(schema, schema), { kind: 'email' });
 });
 
 test('branches that only demand properties are no choice', () => {
-    assert.equal(fieldOf({ type: 'object', properties: { a: {}, b: {} }, anyOf: [{ required: ['a'] }, { required: ['b'] }] }, {}).kind, 'object');
+    assert.equal(
+        fieldOf({ type: 'object', properties: { a: {}, b: {} }, anyOf: [{ required: ['a'] }, { required: ['b'] }] }, {})
+            .kind,
+        'object',
+    );
 });
 
 test('a value finds its branch', () => {
-    const options = [{ schema: EMAIL }, { schema: SMS }, { schema: { type: 'string' } }, { schema: { type: ['integer', 'null'] } }];
+    const options = [
+        { schema: EMAIL },
+        { schema: SMS },
+        { schema: { type: 'string' } },
+        { schema: { type: ['integer', 'null'] } },
+    ];
     assert.equal(branchOf({ kind: 'sms' }, options, {}), 1);
     assert.equal(branchOf('x', options, {}), 2);
     assert.equal(branchOf(3, options, {}), 3);
@@ -83,14 +127,24 @@ test('a value finds its branch', () => {
 test('a form begins with defaults and constants, and leaves out what is optional', () => {
     const schema = {
         type: 'object',
-        properties: { a: { type: 'string' }, b: { type: 'integer', default: 3 }, c: { anyOf: [{ type: 'integer' }, { type: 'null' }], default: null }, d: { type: 'array' }, e: { type: 'object' }, f: { const: 'x' } },
+        properties: {
+            a: { type: 'string' },
+            b: { type: 'integer', default: 3 },
+            c: { anyOf: [{ type: 'integer' }, { type: 'null' }], default: null },
+            d: { type: 'array' },
+            e: { type: 'object' },
+            f: { const: 'x' },
+        },
         required: ['a', 'd', 'f'],
     };
     assert.deepEqual(initialValue(schema, schema), { b: 3, d: [], f: 'x' });
 });
 
 test('a schema that needs itself ends', () => {
-    const root = { $defs: { Node: { type: 'object', properties: { next: { $ref: '#/$defs/Node' } }, required: ['next'] } }, $ref: '#/$defs/Node' };
+    const root = {
+        $defs: { Node: { type: 'object', properties: { next: { $ref: '#/$defs/Node' } }, required: ['next'] } },
+        $ref: '#/$defs/Node',
+    };
     assert.equal(typeof initialValue(root, root), 'object');
     assert.ok(check({}, root).length > 0);
 });
@@ -98,13 +152,34 @@ test('a schema that needs itself ends', () => {
 test('a value is judged by the words that people meet', () => {
     const schema = {
         type: 'object',
-        properties: { n: { type: 'integer', minimum: 1, maximum: 9 }, s: { type: 'string', minLength: 2, pattern: '^a' }, l: { type: 'array', items: { enum: [1, 2] }, minItems: 2 }, o: { additionalProperties: false, type: 'object' } },
+        properties: {
+            n: { type: 'integer', minimum: 1, maximum: 9 },
+            s: { type: 'string', minLength: 2, pattern: '^a' },
+            l: { type: 'array', items: { enum: [1, 2] }, minItems: 2 },
+            o: { additionalProperties: false, type: 'object' },
+        },
         required: ['n', 'x'],
     };
-    const found = check({ n: 10, s: 'b', l: [3], o: { y: 1 } }, schema).map(({ path, message }) => `${path} ${message}`);
-    assert.deepEqual(found, ['/x is required', '/n must be at most 9', '/s needs at least 2 characters', '/s must match ^a', '/l needs at least 2 items', '/l/0 must be one of 1, 2', '/o/y is not a property of the schema']);
-    assert.deepEqual(check({ n: 'abc' }, { properties: { n: { type: 'integer' } } })[0].message, 'must be an integer, and is a string');
-    assert.deepEqual(check({ n: 2 ** 60 }, { properties: { n: { type: 'integer' } } })[0].message, 'is larger than a browser can hold exactly');
+    const found = check({ n: 10, s: 'b', l: [3], o: { y: 1 } }, schema).map(
+        ({ path, message }) => `${path} ${message}`,
+    );
+    assert.deepEqual(found, [
+        '/x is required',
+        '/n must be at most 9',
+        '/s needs at least 2 characters',
+        '/s must match ^a',
+        '/l needs at least 2 items',
+        '/l/0 must be one of 1, 2',
+        '/o/y is not a property of the schema',
+    ]);
+    assert.deepEqual(
+        check({ n: 'abc' }, { properties: { n: { type: 'integer' } } })[0].message,
+        'must be an integer, and is a string',
+    );
+    assert.deepEqual(
+        check({ n: 2 ** 60 }, { properties: { n: { type: 'integer' } } })[0].message,
+        'is larger than a browser can hold exactly',
+    );
 });
 
 test('a pattern that is no pattern, or that could take forever, is left to the server', () => {
@@ -119,7 +194,10 @@ test('JSON values are equal by their content', () => {
 });
 
 test('a URI template gives its variables and its URI', () => {
-    assert.deepEqual(variables('users://{id}/posts{?page,id}'), [{ name: 'id', isRequired: true }, { name: 'page', isRequired: false }]);
+    assert.deepEqual(variables('users://{id}/posts{?page,id}'), [
+        { name: 'id', isRequired: true },
+        { name: 'page', isRequired: false },
+    ]);
     assert.equal(expand('users://{id}/x', { id: 'a b/c' }), 'users://a%20b%2Fc/x');
     assert.equal(expand('file:///{+path}', { path: 'a b/c' }), 'file:///a%20b/c');
     assert.equal(expand('x://s{?q,page}', { q: 'é', page: 2 }), 'x://s?q=%C3%A9&page=2');
@@ -154,12 +232,18 @@ test('a long text is cut, by characters and by lines', () => {
 
 test('numbers are said as people read them', () => {
     assert.deepEqual([bytes(12), bytes(1_234), bytes(20_000_000), bytes(null)], ['12 B', '1.2 kB', '20.0 MB', '']);
-    assert.deepEqual([duration(1.23), duration(123.4), duration(12_345), duration(null)], ['1.2 ms', '123 ms', '12.3 s', '']);
+    assert.deepEqual(
+        [duration(1.23), duration(123.4), duration(12_345), duration(null)],
+        ['1.2 ms', '123 ms', '12.3 s', ''],
+    );
 });
 
 test('the palette finds commands by their letters, the best first', () => {
     const commands = [{ name: 'Clear all messages' }, { name: 'call forecast', hint: 'tools' }, { name: 'Dark theme' }];
-    assert.deepEqual(matching(commands, 'forecast').map(({ name }) => name), ['call forecast']);
+    assert.deepEqual(
+        matching(commands, 'forecast').map(({ name }) => name),
+        ['call forecast'],
+    );
     assert.deepEqual(matching(commands, 'cam').map(({ name }) => name)[0], 'Clear all messages');
     assert.equal(matching(commands, '').length, 3);
     assert.equal(matching(commands, 'zzz').length, 0);

@@ -12,7 +12,13 @@ import { questions } from "./views/questions.js";
 import { servers } from "./views/servers.js";
 import { traffic } from "./views/traffic.js";
 
-const VIEWS = { servers: ["Servers", servers], explore: ["Explore", explore], traffic: ["Traffic", traffic], questions: ["Questions", questions], export: ["Export", exporting] };
+const VIEWS = {
+    servers: ["Servers", servers],
+    explore: ["Explore", explore],
+    traffic: ["Traffic", traffic],
+    questions: ["Questions", questions],
+    export: ["Export", exporting],
+};
 const NOTICE_MILLISECONDS = 6_000;
 
 const made = {};
@@ -46,27 +52,66 @@ function drawNavigation() {
     redraw(
         navigation,
         Object.entries(VIEWS).map(([name, [label]], place) =>
-            make("li", {}, button([label, name === "questions" && waiting > 0 && make("span.badge", { "aria-label": `${waiting} waiting` }, waiting)], () => open(name), { "aria-current": name === current ? "page" : null, title: `Alt+${place + 1}` }))
-        )
+            make(
+                "li",
+                {},
+                button(
+                    [
+                        label,
+                        name === "questions" &&
+                            waiting > 0 &&
+                            make("span.badge", { "aria-label": `${waiting} waiting` }, waiting),
+                    ],
+                    () => open(name),
+                    { "aria-current": name === current ? "page" : null, title: `Alt+${place + 1}` },
+                ),
+            ),
+        ),
     );
     asked.hidden = !waiting || current === "questions";
     const first = state.questions[0];
-    if (first) fill(asked, "A server asks: ", make("bdi", {}, brief(first.params?.message ?? first.params?.name ?? first.kind, 80)), " ", button("Answer", () => open("questions"), { look: "primary" }));
+    if (first)
+        fill(
+            asked,
+            "A server asks: ",
+            make("bdi", {}, brief(first.params?.message ?? first.params?.name ?? first.kind, 80)),
+            " ",
+            button("Answer", () => open("questions"), { look: "primary" }),
+        );
 }
 
 function drawServers() {
     redraw(
         serverList,
         state.servers.map((server) =>
-            make("li", {}, button([make("span.dot", { "data-status": server.status, role: "img", "aria-label": server.status }), make("bdi", {}, brief(server.name, 40))], () => { chooseServer(server.id); if (current !== "servers" && current !== "explore") open("explore"); }, { "aria-current": server.id === state.chosen ? "true" : null, title: server.target }))
+            make(
+                "li",
+                {},
+                button(
+                    [
+                        make("span.dot", { "data-status": server.status, role: "img", "aria-label": server.status }),
+                        make("bdi", {}, brief(server.name, 40)),
+                    ],
+                    () => {
+                        chooseServer(server.id);
+                        if (current !== "servers" && current !== "explore") open("explore");
+                    },
+                    { "aria-current": server.id === state.chosen ? "true" : null, title: server.target },
+                ),
+            ),
         ),
-        !state.servers.length && make("li.quiet", {}, "No server yet")
+        !state.servers.length && make("li.quiet", {}, "No server yet"),
     );
 }
 
 function drawConnection() {
     connection.hidden = state.isConnected;
-    fill(connection, state.isRefused ? "The token of this page is not valid any more. Open the URL that `dragoman inspect` printed." : "The inspector does not answer. It is asked again; nothing that you typed is lost.");
+    fill(
+        connection,
+        state.isRefused
+            ? "The token of this page is not valid any more. Open the URL that `dragoman inspect` printed."
+            : "The inspector does not answer. It is asked again; nothing that you typed is lost.",
+    );
 }
 
 function showNotice({ text, kind }) {
@@ -77,13 +122,34 @@ function showNotice({ text, kind }) {
 }
 
 function commands() {
-    const views = Object.entries(VIEWS).map(([name, [label]]) => ({ name: label, hint: "view", run: () => open(name) }));
+    const views = Object.entries(VIEWS).map(([name, [label]]) => ({
+        name: label,
+        hint: "view",
+        run: () => open(name),
+    }));
     const ofServers = state.servers.flatMap((server) => [
-        { name: `Inspect ${server.name}`, hint: "server", run: () => { chooseServer(server.id); open("explore"); } },
-        { name: `${server.status === "connected" ? "Reconnect" : "Connect"} ${server.name}`, hint: "server", run: () => ask("servers/connect", { server: server.id }).catch((failure) => notify(failure.message, "error")) },
+        {
+            name: `Inspect ${server.name}`,
+            hint: "server",
+            run: () => {
+                chooseServer(server.id);
+                open("explore");
+            },
+        },
+        {
+            name: `${server.status === "connected" ? "Reconnect" : "Connect"} ${server.name}`,
+            hint: "server",
+            run: () =>
+                ask("servers/connect", { server: server.id }).catch((failure) => notify(failure.message, "error")),
+        },
     ]);
     const others = Object.values(made).flatMap((view) => view.commands?.() ?? []);
-    return [...others, ...views, ...ofServers, { name: isDark() ? "Light theme" : "Dark theme", hint: "appearance", run: toggleTheme }];
+    return [
+        ...others,
+        ...views,
+        ...ofServers,
+        { name: isDark() ? "Light theme" : "Dark theme", hint: "appearance", run: toggleTheme },
+    ];
 }
 
 function pressed(event) {
@@ -98,22 +164,50 @@ function pressed(event) {
 
 applyTheme();
 document.body.append(
-    make("a.skip", { href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
+    make(
+        "a.skip",
+        {
+            href: "#main",
+            onclick: (event) => {
+                event.preventDefault();
+                main.focus();
+            },
+        },
+        "Skip to the content",
+    ),
     make(
         "div.shell",
         {},
         make(
             "header.side",
             {},
-            make("div.brand", {}, make("img", { src: "icon.svg", alt: "", width: 22, height: 22 }), make("h1", {}, "Dragoman ", make("span", {}, "Inspector"))),
+            make(
+                "div.brand",
+                {},
+                make("img", { src: "icon.svg", alt: "", width: 22, height: 22 }),
+                make("h1", {}, "Dragoman ", make("span", {}, "Inspector")),
+            ),
             make("nav", { "aria-label": "Views" }, navigation),
-            make("section.servers-side", { "aria-labelledby": "servers-side" }, make("h2", { id: "servers-side" }, "Servers"), serverList),
-            make("div.side-foot", {}, button(["Commands ", make("kbd", { "aria-hidden": "true" }, "Ctrl K")], () => palette.open(), { look: "quiet", title: "Ctrl K" }), button("◐", toggleTheme, { look: "quiet", "aria-label": "Light or dark", title: "Light or dark" }))
+            make(
+                "section.servers-side",
+                { "aria-labelledby": "servers-side" },
+                make("h2", { id: "servers-side" }, "Servers"),
+                serverList,
+            ),
+            make(
+                "div.side-foot",
+                {},
+                button(["Commands ", make("kbd", { "aria-hidden": "true" }, "Ctrl K")], () => palette.open(), {
+                    look: "quiet",
+                    title: "Ctrl K",
+                }),
+                button("◐", toggleTheme, { look: "quiet", "aria-label": "Light or dark", title: "Light or dark" }),
+            ),
         ),
-        make("div.content", {}, connection, asked, main)
+        make("div.content", {}, connection, asked, main),
     ),
     notices,
-    palette.node
+    palette.node,
 );
 document.addEventListener("keydown", pressed);
 for (const topic of ["servers", "chosen"]) listen(topic, drawServers);

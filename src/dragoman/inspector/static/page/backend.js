@@ -19,9 +19,20 @@ export class Failure extends Error {
 async function send(verb, body, headers = {}) {
     let response;
     try {
-        response = await fetch(`/api/${verb}`, { method: "POST", body, headers: { "X-Dragoman-Token": TOKEN, "Content-Type": "application/json", ...headers } });
+        response = await fetch(`/api/${verb}`, {
+            method: "POST",
+            body,
+            headers: { "X-Dragoman-Token": TOKEN, "Content-Type": "application/json", ...headers },
+        });
     } catch {
-        throw new Failure({ kind: "Away", message: "The inspector does not answer.", remedy: "See whether `dragoman inspect` still runs." }, 0);
+        throw new Failure(
+            {
+                kind: "Away",
+                message: "The inspector does not answer.",
+                remedy: "See whether `dragoman inspect` still runs.",
+            },
+            0,
+        );
     }
     if (response.ok) return response;
     const answer = await response.json().catch(() => ({}));

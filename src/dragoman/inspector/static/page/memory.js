@@ -33,6 +33,8 @@ export function remember(server, kind, name, typed) {
 
 function forgetOldest() {
     const keys = Object.keys(localStorage).filter((key) => key.startsWith(PREFIX));
-    const ages = keys.map((key) => [JSON.parse(localStorage.getItem(key)).at ?? 0, key]).sort((one, other) => one[0] - other[0]);
+    const ages = keys
+        .map((key) => [JSON.parse(localStorage.getItem(key)).at ?? 0, key])
+        .sort((one, other) => one[0] - other[0]);
     for (const [, key] of ages.slice(0, Math.max(1, ages.length - MOST))) localStorage.removeItem(key);
 }

@@ -73,7 +73,17 @@ export function tabs(label, panels, { chosen = 0, onchoose = () => {} } = {}) {
     const panel = make("div.panel", { role: "tabpanel", tabindex: "0", id: freshId("panel") });
     const made = new Map();
     const buttons = panels.map(([name], index) =>
-        make("button", { type: "button", role: "tab", id: freshId("tab"), "aria-controls": panel.id, onclick: () => choose(index) }, name)
+        make(
+            "button",
+            {
+                type: "button",
+                role: "tab",
+                id: freshId("tab"),
+                "aria-controls": panel.id,
+                onclick: () => choose(index),
+            },
+            name,
+        ),
     );
     function choose(index, isQuiet = false) {
         buttons.forEach((one, place) => {
@@ -85,7 +95,11 @@ export function tabs(label, panels, { chosen = 0, onchoose = () => {} } = {}) {
         fill(panel, made.get(index));
         if (!isQuiet) onchoose(index);
     }
-    const row = make("div.tabs", { role: "tablist", "aria-label": label, onkeydown: (event) => moveAmong(event, buttons) }, buttons);
+    const row = make(
+        "div.tabs",
+        { role: "tablist", "aria-label": label, onkeydown: (event) => moveAmong(event, buttons) },
+        buttons,
+    );
     choose(Math.min(chosen, panels.length - 1), true);
     return make("div.tabbed", {}, row, panel);
 }

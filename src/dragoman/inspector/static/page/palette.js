@@ -8,8 +8,24 @@ const MOST = 50;
 /** `commands()` returns what can be done now: a list of `{name, hint, run}`. */
 export function makePalette(commands) {
     const list = make("ul", { role: "listbox", id: freshId("commands"), "aria-label": "Commands" });
-    const input = make("input", { type: "text", role: "combobox", "aria-label": "Search commands", "aria-controls": list.id, "aria-expanded": "true", "aria-autocomplete": "list", placeholder: "Search tools, views and actions", autocomplete: "off", oninput: () => show(0), onkeydown: pressed });
-    const dialog = make("dialog.palette", { "aria-label": "Command palette", onclick: (event) => event.target === dialog && dialog.close() }, input, list);
+    const input = make("input", {
+        type: "text",
+        role: "combobox",
+        "aria-label": "Search commands",
+        "aria-controls": list.id,
+        "aria-expanded": "true",
+        "aria-autocomplete": "list",
+        placeholder: "Search tools, views and actions",
+        autocomplete: "off",
+        oninput: () => show(0),
+        onkeydown: pressed,
+    });
+    const dialog = make(
+        "dialog.palette",
+        { "aria-label": "Command palette", onclick: (event) => event.target === dialog && dialog.close() },
+        input,
+        list,
+    );
     let found = [];
     let place = 0;
 
@@ -18,8 +34,25 @@ export function makePalette(commands) {
         place = Math.max(0, Math.min(next, found.length - 1));
         fill(
             list,
-            found.map((command, index) => make("li", { role: "option", id: `${list.id}-${index}`, "aria-selected": String(index === place), onclick: () => run(command) }, make("bdi", {}, brief(command.name, 80)), make("span.hint", {}, brief(command.hint ?? "", 60)))),
-            !found.length && make("li.quiet", { role: "option", "aria-selected": "false", "aria-disabled": "true" }, "Nothing is called that.")
+            found.map((command, index) =>
+                make(
+                    "li",
+                    {
+                        role: "option",
+                        id: `${list.id}-${index}`,
+                        "aria-selected": String(index === place),
+                        onclick: () => run(command),
+                    },
+                    make("bdi", {}, brief(command.name, 80)),
+                    make("span.hint", {}, brief(command.hint ?? "", 60)),
+                ),
+            ),
+            !found.length &&
+                make(
+                    "li.quiet",
+                    { role: "option", "aria-selected": "false", "aria-disabled": "true" },
+                    "Nothing is called that.",
+                ),
         );
         input.setAttribute("aria-activedescendant", `${list.id}-${place}`);
         list.children[place]?.scrollIntoView({ block: "nearest" });

@@ -59,7 +59,9 @@ async function refresh() {
     Object.assign(state, lists, { questions: asked.questions });
     const kept = sessionStorage.getItem("dragoman.server");
     if (!chosenServer()) state.chosen = null;
-    chooseServer(state.chosen ?? (state.servers.some((one) => one.id === kept) ? kept : state.servers[0]?.id ?? null));
+    chooseServer(
+        state.chosen ?? (state.servers.some((one) => one.id === kept) ? kept : (state.servers[0]?.id ?? null)),
+    );
     tell("servers");
     tell("questions");
     tell("traffic", { last: Infinity });
@@ -135,7 +137,11 @@ const EVENTS = {
     },
     notice(event) {
         tell("changed", event);
-        const words = { list_changed: `The list of ${event.detail} has changed.`, resource_updated: `${event.detail} has changed.`, reconnected: "The connection was lost and is back." };
+        const words = {
+            list_changed: `The list of ${event.detail} has changed.`,
+            resource_updated: `${event.detail} has changed.`,
+            reconnected: "The connection was lost and is back.",
+        };
         notify(words[event.kind] ?? event.detail, event.kind === "warning" ? "warning" : "note");
     },
     finding({ server, finding }) {
@@ -159,6 +165,6 @@ export function start() {
             state.isConnected = false;
             state.isRefused = code === 4401;
             tell("connection");
-        }
+        },
     );
 }

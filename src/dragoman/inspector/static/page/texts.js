@@ -13,7 +13,9 @@ const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 export function harmless(text) {
     return text
         .replaceAll("\r\n", "\n")
-        .replace(CONTROLS, (one) => (one.codePointAt(0) < 0x20 ? String.fromCodePoint(0x2400 + one.codePointAt(0)) : codeOf(one)))
+        .replace(CONTROLS, (one) =>
+            one.codePointAt(0) < 0x20 ? String.fromCodePoint(0x2400 + one.codePointAt(0)) : codeOf(one),
+        )
         .replace(HIDDEN, codeOf);
 }
 
@@ -28,7 +30,9 @@ export function withoutColours(text) {
 
 /** Return a short text for a label or a row: one line, and cut. */
 export function brief(text, most = 120) {
-    const line = harmless(String(text).slice(0, most * 2)).replace(/\s+/g, " ").trim();
+    const line = harmless(String(text).slice(0, most * 2))
+        .replace(/\s+/g, " ")
+        .trim();
     return line.length > most || String(text).length > most * 2 ? `${line.slice(0, most)}…` : line;
 }
 
@@ -50,7 +54,14 @@ export function shownText(text, tag = "div.text") {
     let factor = 1;
     function show() {
         const left = text.length - end;
-        fill(node, harmless(text.slice(0, end)), left > 0 && [" … ", button(`Show more (${left.toLocaleString("en")} characters left)`, more, { look: "quiet" })]);
+        fill(
+            node,
+            harmless(text.slice(0, end)),
+            left > 0 && [
+                " … ",
+                button(`Show more (${left.toLocaleString("en")} characters left)`, more, { look: "quiet" }),
+            ],
+        );
     }
     function more() {
         factor *= 8;

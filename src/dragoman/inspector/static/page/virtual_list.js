@@ -23,8 +23,14 @@ export class VirtualList {
         this.space = make("div.space", { role: "presentation" });
         this.node = make(
             "div.virtual-list",
-            { role: "listbox", "aria-label": label, tabindex: "0", onscroll: () => this.scrolled(), onkeydown: (event) => this.pressed(event) },
-            this.space
+            {
+                role: "listbox",
+                "aria-label": label,
+                tabindex: "0",
+                onscroll: () => this.scrolled(),
+                onkeydown: (event) => this.pressed(event),
+            },
+            this.space,
         );
         new ResizeObserver(() => this.show()).observe(this.node);
     }
@@ -45,9 +51,13 @@ export class VirtualList {
     show() {
         const first = Math.max(0, Math.floor(this.node.scrollTop / this.rowHeight) - AROUND);
         const count = Math.ceil((this.node.clientHeight || 600) / this.rowHeight) + 2 * AROUND;
-        fill(this.space, this.rows.slice(first, first + count).map((row, offset) => this.rowNode(row, first + offset)));
+        fill(
+            this.space,
+            this.rows.slice(first, first + count).map((row, offset) => this.rowNode(row, first + offset)),
+        );
         const place = this.chosenPlace();
-        if (place >= first && place < first + count) this.node.setAttribute("aria-activedescendant", `${this.prefix}-${this.chosen}`);
+        if (place >= first && place < first + count)
+            this.node.setAttribute("aria-activedescendant", `${this.prefix}-${this.chosen}`);
         else this.node.removeAttribute("aria-activedescendant");
     }
 
@@ -64,7 +74,7 @@ export class VirtualList {
                 "data-marked": this.marked.has(key),
                 onclick: (event) => this.choose(place, event),
             },
-            this.draw(row)
+            this.draw(row),
         );
         node.style.top = `${place * this.rowHeight}px`;
         node.style.height = `${this.rowHeight}px`;
@@ -87,15 +97,28 @@ export class VirtualList {
     reveal(place) {
         const top = place * this.rowHeight;
         if (top < this.node.scrollTop) this.node.scrollTop = top;
-        else if (top + this.rowHeight > this.node.scrollTop + this.node.clientHeight) this.node.scrollTop = top + this.rowHeight - this.node.clientHeight;
+        else if (top + this.rowHeight > this.node.scrollTop + this.node.clientHeight)
+            this.node.scrollTop = top + this.rowHeight - this.node.clientHeight;
     }
 
     pressed(event) {
         const page = Math.max(1, Math.floor(this.node.clientHeight / this.rowHeight) - 1);
-        const step = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
+        const step = {
+            ArrowDown: 1,
+            ArrowUp: -1,
+            j: 1,
+            k: -1,
+            PageDown: page,
+            PageUp: -page,
+            Home: -Infinity,
+            End: Infinity,
+        }[event.key];
         if (step === undefined || !this.rows.length || event.ctrlKey || event.metaKey) return;
         event.preventDefault();
         const before = this.chosenPlace();
-        this.choose(Math.min(this.rows.length - 1, Math.max(0, (before < 0 && step < 0 ? this.rows.length : before) + step)), event);
+        this.choose(
+            Math.min(this.rows.length - 1, Math.max(0, (before < 0 && step < 0 ? this.rows.length : before) + step)),
+            event,
+        );
     }
 }

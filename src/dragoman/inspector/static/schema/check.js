@@ -21,7 +21,8 @@ function inspect(value, schema, root, path, problems, depth) {
     if (field.kind === "constant") {
         if (!equal(value, field.schema.const)) complain(`must be ${JSON.stringify(field.schema.const)}`);
     } else if (field.kind === "enum") {
-        if (!field.options.some((option) => equal(option.value, value))) complain(`must be one of ${field.options.map((option) => option.label).join(", ")}`);
+        if (!field.options.some((option) => equal(option.value, value)))
+            complain(`must be one of ${field.options.map((option) => option.label).join(", ")}`);
     } else if (field.kind === "choice") {
         inspect(value, field.options[branchOf(value, field.options, root)].schema, root, path, problems, depth + 1);
     } else if (!hasType(value, field.kind)) {
@@ -42,19 +43,26 @@ function hasType(value, kind) {
 }
 
 function inspectObject(value, schema, root, path, problems, depth) {
-    for (const name of schema.required ?? []) if (!(name in value)) problems.push({ path: `${path}/${name}`, message: "is required" });
+    for (const name of schema.required ?? [])
+        if (!(name in value)) problems.push({ path: `${path}/${name}`, message: "is required" });
     const properties = schema.properties ?? {};
     for (const [name, part] of Object.entries(value)) {
         if (name in properties) inspect(part, properties[name], root, `${path}/${name}`, problems, depth + 1);
-        else if (schema.additionalProperties === false) problems.push({ path: `${path}/${name}`, message: "is not a property of the schema" });
-        else if (isObject(schema.additionalProperties)) inspect(part, schema.additionalProperties, root, `${path}/${name}`, problems, depth + 1);
+        else if (schema.additionalProperties === false)
+            problems.push({ path: `${path}/${name}`, message: "is not a property of the schema" });
+        else if (isObject(schema.additionalProperties))
+            inspect(part, schema.additionalProperties, root, `${path}/${name}`, problems, depth + 1);
     }
 }
 
 function inspectArray(value, schema, root, path, problems, depth) {
-    if (value.length < (schema.minItems ?? 0)) problems.push({ path, message: `needs at least ${schema.minItems} items` });
-    if (value.length > (schema.maxItems ?? Infinity)) problems.push({ path, message: `has room for ${schema.maxItems} items` });
-    value.forEach((item, place) => inspect(item, schema.prefixItems?.[place] ?? schema.items ?? {}, root, `${path}/${place}`, problems, depth + 1));
+    if (value.length < (schema.minItems ?? 0))
+        problems.push({ path, message: `needs at least ${schema.minItems} items` });
+    if (value.length > (schema.maxItems ?? Infinity))
+        problems.push({ path, message: `has room for ${schema.maxItems} items` });
+    value.forEach((item, place) =>
+        inspect(item, schema.prefixItems?.[place] ?? schema.items ?? {}, root, `${path}/${place}`, problems, depth + 1),
+    );
 }
 
 function inspectString(value, schema, complain) {

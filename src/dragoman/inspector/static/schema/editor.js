@@ -17,7 +17,12 @@ export class SchemaEditor {
         this.problems = make("ul.problems", { "aria-live": "polite" });
         this.mistake = make("div.mistake", { role: "status" });
         const id = freshId("json");
-        this.area = make("textarea.code", { id, spellcheck: "false", autocomplete: "off", oninput: () => this.typed() });
+        this.area = make("textarea.code", {
+            id,
+            spellcheck: "false",
+            autocomplete: "off",
+            oninput: () => this.typed(),
+        });
         this.node = make(
             "div.editor",
             {},
@@ -25,10 +30,19 @@ export class SchemaEditor {
             make(
                 "section.json",
                 { "aria-label": "JSON" },
-                make("div.field-head", {}, make("label", { for: id }, "JSON"), button("Format", () => this.format(), { look: "tiny" }), button("Reset", () => this.reset(), { look: "tiny", title: "Start again with the defaults of the schema" })),
+                make(
+                    "div.field-head",
+                    {},
+                    make("label", { for: id }, "JSON"),
+                    button("Format", () => this.format(), { look: "tiny" }),
+                    button("Reset", () => this.reset(), {
+                        look: "tiny",
+                        title: "Start again with the defaults of the schema",
+                    }),
+                ),
                 this.area,
-                this.mistake
-            )
+                this.mistake,
+            ),
         );
         this.drawForm();
         this.write();
@@ -47,7 +61,10 @@ export class SchemaEditor {
     isTouched = false;
 
     drawForm() {
-        fill(this.formPlace, schemaForm(this.schema, this.value, (value) => this.formChanged(value), this.complete));
+        fill(
+            this.formPlace,
+            schemaForm(this.schema, this.value, (value) => this.formChanged(value), this.complete),
+        );
         this.judge();
     }
 
@@ -103,7 +120,16 @@ export class SchemaEditor {
     }
 
     judge() {
-        const found = check(this.value, this.schema).filter(({ message }) => this.isTouched || message !== "is required");
-        fill(this.problems, found.slice(0, 8).map(({ path, message }) => make("li", {}, make("code", {}, path.slice(1) || "arguments"), ` ${message}`)));
+        const found = check(this.value, this.schema).filter(
+            ({ message }) => this.isTouched || message !== "is required",
+        );
+        fill(
+            this.problems,
+            found
+                .slice(0, 8)
+                .map(({ path, message }) =>
+                    make("li", {}, make("code", {}, path.slice(1) || "arguments"), ` ${message}`),
+                ),
+        );
     }
 }

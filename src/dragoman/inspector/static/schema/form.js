@@ -9,19 +9,35 @@ import { brief, shownText } from "../page/texts.js";
 import { branchOf, equal, fieldOf, initialValue, isObject } from "./resolve.js";
 
 const INPUT_TYPES = { date: "date", time: "text", email: "email", uri: "url", url: "url", password: "password" };
-const EXAMPLES = { "date-time": "2026-01-31T12:00:00Z", time: "12:00:00", uri: "https://", uuid: "00000000-0000-0000-0000-000000000000" };
+const EXAMPLES = {
+    "date-time": "2026-01-31T12:00:00Z",
+    time: "12:00:00",
+    uri: "https://",
+    uuid: "00000000-0000-0000-0000-000000000000",
+};
 const DEEPEST = 12;
 
 /** Return the node of a form; `onchange(value)` hears every change, and `complete(name, value)` suggests texts. */
 export function schemaForm(schema, value, onchange, complete = null) {
     const root = isObject(schema) ? schema : {};
     const context = { root, complete };
-    return make("div.form", {}, control(schema, value, onchange, { ...context, name: "arguments", isRequired: true, isRoot: true, depth: 0, labelId: null }));
+    return make(
+        "div.form",
+        {},
+        control(schema, value, onchange, {
+            ...context,
+            name: "arguments",
+            isRequired: true,
+            isRoot: true,
+            depth: 0,
+            labelId: null,
+        }),
+    );
 }
 
 function control(schema, value, set, context) {
     const field = fieldOf(schema, context.root);
-    const draw = context.depth > DEEPEST ? jsonControl : CONTROLS[field.kind] ?? jsonControl;
+    const draw = context.depth > DEEPEST ? jsonControl : (CONTROLS[field.kind] ?? jsonControl);
     return draw(field, value, set, context);
 }
 
@@ -31,13 +47,35 @@ function labelled(name, schema, value, set, context) {
     const inner = { ...context, name, id, labelId: `${id}-label`, depth: context.depth + 1, isRoot: false };
     const about = field.schema.description;
     const body = make("div.control");
-    const redraw = (next) => fill(body, control(schema, next, set, { ...inner, describedBy: about ? `${id}-about` : null }));
+    const redraw = (next) =>
+        fill(body, control(schema, next, set, { ...inner, describedBy: about ? `${id}-about` : null }));
     redraw(value);
     const isPlain = !["object", "array", "choice"].includes(field.kind);
-    const label = make(isPlain ? "label" : "span.label", { id: `${id}-label`, for: isPlain ? id : null }, make("bdi", {}, brief(name, 80)), context.isRequired && make("span.required", { title: "required" }, " *"));
+    const label = make(
+        isPlain ? "label" : "span.label",
+        { id: `${id}-label`, for: isPlain ? id : null },
+        make("bdi", {}, brief(name, 80)),
+        context.isRequired && make("span.required", { title: "required" }, " *"),
+    );
     const type = make("span.type", {}, describeType(field));
-    const nullButton = field.nullable && field.kind !== "null" && button("null", () => { set(null); redraw(null); }, { look: "tiny", title: `Send null as ${name}` });
-    return make("div.field", { "data-field": name }, make("div.field-head", {}, label, type, nullButton), about && aboutNode(about, `${id}-about`), body);
+    const nullButton =
+        field.nullable &&
+        field.kind !== "null" &&
+        button(
+            "null",
+            () => {
+                set(null);
+                redraw(null);
+            },
+            { look: "tiny", title: `Send null as ${name}` },
+        );
+    return make(
+        "div.field",
+        { "data-field": name },
+        make("div.field-head", {}, label, type, nullButton),
+        about && aboutNode(about, `${id}-about`),
+        body,
+    );
 }
 
 function aboutNode(text, id) {
@@ -53,7 +91,12 @@ function describeType(field) {
 }
 
 function attributesOf(context) {
-    return { id: context.id, "aria-labelledby": context.labelId, "aria-describedby": context.describedBy, "aria-required": context.isRequired ? "true" : null };
+    return {
+        id: context.id,
+        "aria-labelledby": context.labelId,
+        "aria-describedby": context.describedBy,
+        "aria-required": context.isRequired ? "true" : null,
+    };
 }
 
 function stringControl(field, value, set, context) {
@@ -61,7 +104,7 @@ function stringControl(field, value, set, context) {
     const isSingle = type !== undefined || context.complete !== null || field.schema.contentEncoding === "base64";
     const node = make(isSingle ? "input" : "textarea", {
         ...attributesOf(context),
-        type: isSingle ? type ?? "text" : null,
+        type: isSingle ? (type ?? "text") : null,
         rows: isSingle ? null : 1,
         spellcheck: "false",
         autocomplete: "off",
@@ -82,19 +125,28 @@ function suggesting(node, context) {
         asked += 1;
         const mine = asked;
         const values = await context.complete(context.name, node.value);
-        if (mine === asked) fill(list, values.map((one) => make("option", { value: one })));
+        if (mine === asked)
+            fill(
+                list,
+                values.map((one) => make("option", { value: one })),
+            );
     });
     return make("div.suggesting", {}, node, list);
 }
 
 function withFile(node, set) {
-    const file = make("input", { type: "file", "aria-label": "Take the content of a file", onchange: async () => {
-        const bytes = new Uint8Array(await file.files[0].arrayBuffer());
-        let text = "";
-        for (let place = 0; place < bytes.length; place += 8_192) text += String.fromCharCode(...bytes.subarray(place, place + 8_192));
-        node.value = btoa(text);
-        set(node.value);
-    } });
+    const file = make("input", {
+        type: "file",
+        "aria-label": "Take the content of a file",
+        onchange: async () => {
+            const bytes = new Uint8Array(await file.files[0].arrayBuffer());
+            let text = "";
+            for (let place = 0; place < bytes.length; place += 8_192)
+                text += String.fromCharCode(...bytes.subarray(place, place + 8_192));
+            node.value = btoa(text);
+            set(node.value);
+        },
+    });
     return make("div.stack", {}, node, file);
 }
 
@@ -110,7 +162,8 @@ function numberControl(field, value, set, context) {
         oninput: () => {
             const text = node.value.trim();
             const number = Number(text);
-            const isNumber = text !== "" && Number.isFinite(number) && (field.kind !== "integer" || Number.isInteger(number));
+            const isNumber =
+                text !== "" && Number.isFinite(number) && (field.kind !== "integer" || Number.isInteger(number));
             node.setAttribute("aria-invalid", String(text !== "" && !isNumber));
             fill(warning, text !== "" && !isNumber && `This is no ${field.kind}. It is sent as text.`);
             set(text === "" ? undefined : isNumber ? number : node.value);
@@ -121,10 +174,19 @@ function numberControl(field, value, set, context) {
 
 function booleanControl(field, value, set, context) {
     if (context.isRequired && !field.nullable) {
-        const node = make("input", { ...attributesOf(context), "aria-required": null, type: "checkbox", checked: value === true, onchange: () => set(node.checked) });
+        const node = make("input", {
+            ...attributesOf(context),
+            "aria-required": null,
+            type: "checkbox",
+            checked: value === true,
+            onchange: () => set(node.checked),
+        });
         return node;
     }
-    return optionControl(field, value, set, context, [{ value: true, label: "true" }, { value: false, label: "false" }]);
+    return optionControl(field, value, set, context, [
+        { value: true, label: "true" },
+        { value: false, label: "false" },
+    ]);
 }
 
 function enumControl(field, value, set, context) {
@@ -136,11 +198,26 @@ function optionControl(field, value, set, context, options) {
     const isOdd = place < 0 && value !== undefined && value !== null;
     const node = make(
         "select",
-        { ...attributesOf(context), onchange: () => set(node.value === "" ? undefined : node.value === "null" ? null : node.value === "odd" ? value : options[Number(node.value)].value) },
+        {
+            ...attributesOf(context),
+            onchange: () =>
+                set(
+                    node.value === ""
+                        ? undefined
+                        : node.value === "null"
+                          ? null
+                          : node.value === "odd"
+                            ? value
+                            : options[Number(node.value)].value,
+                ),
+        },
         make("option", { value: "", selected: value === undefined }, context.isRequired ? "Choose…" : "(not given)"),
-        isOdd && make("option", { value: "odd", selected: true }, `${brief(JSON.stringify(value), 60)} (not an option)`),
-        options.map((option, index) => make("option", { value: index, selected: index === place }, brief(option.label, 100))),
-        field.nullable && make("option", { value: "null", selected: value === null }, "null")
+        isOdd &&
+            make("option", { value: "odd", selected: true }, `${brief(JSON.stringify(value), 60)} (not an option)`),
+        options.map((option, index) =>
+            make("option", { value: index, selected: index === place }, brief(option.label, 100)),
+        ),
+        field.nullable && make("option", { value: "null", selected: value === null }, "null"),
     );
     return node;
 }
@@ -148,7 +225,12 @@ function optionControl(field, value, set, context, options) {
 function constantControl(field, value, set, context) {
     const shown = JSON.stringify(field.schema.const);
     if (context.isRequired) return make("output", { ...attributesOf(context), "aria-required": null }, brief(shown));
-    const node = make("input", { ...attributesOf(context), type: "checkbox", checked: value !== undefined, onchange: () => set(node.checked ? field.schema.const : undefined) });
+    const node = make("input", {
+        ...attributesOf(context),
+        type: "checkbox",
+        checked: value !== undefined,
+        onchange: () => set(node.checked ? field.schema.const : undefined),
+    });
     return make("div.inline", {}, node, brief(shown));
 }
 
@@ -163,8 +245,20 @@ function optional(value, set, context, { empty, draw }) {
     function show(next, hasChanged = false) {
         if (hasChanged) set(next);
         if (next === undefined || next === null)
-            fill(place, [next === null && make("code", {}, "null "), button(`Add ${brief(context.name, 40)}`, () => show(empty(), true), { look: "quiet" })]);
-        else fill(place, draw(next), !context.isRequired && button("Remove", () => show(undefined, true), { look: "tiny", "aria-label": `Remove ${context.name}` }));
+            fill(place, [
+                next === null && make("code", {}, "null "),
+                button(`Add ${brief(context.name, 40)}`, () => show(empty(), true), { look: "quiet" }),
+            ]);
+        else
+            fill(
+                place,
+                draw(next),
+                !context.isRequired &&
+                    button("Remove", () => show(undefined, true), {
+                        look: "tiny",
+                        "aria-label": `Remove ${context.name}`,
+                    }),
+            );
     }
     show(value);
     return place;
@@ -173,7 +267,8 @@ function optional(value, set, context, { empty, draw }) {
 function objectControl(field, value, set, context) {
     return optional(value, set, context, {
         empty: () => initialValue({ ...field.schema, default: undefined }, context.root) ?? {},
-        draw: (given) => (isObject(given) ? objectFields(field, given, set, context) : jsonControl(field, given, set, context)),
+        draw: (given) =>
+            isObject(given) ? objectFields(field, given, set, context) : jsonControl(field, given, set, context),
     });
 }
 
@@ -190,28 +285,53 @@ function objectFields(field, given, set, context) {
     const extra = Object.keys(current).filter((name) => !(name in (field.schema.properties ?? {})));
     const box = make("div.extra");
     const extraField = (name, next) => {
-        const row = make("div.removable", {}, labelled(name, isObject(more) ? more : {}, next, change(name), { ...context, isRequired: true }), button("Remove", () => { change(name)(undefined); row.remove(); }, { look: "tiny", "aria-label": `Remove ${name}` }));
+        const row = make(
+            "div.removable",
+            {},
+            labelled(name, isObject(more) ? more : {}, next, change(name), { ...context, isRequired: true }),
+            button(
+                "Remove",
+                () => {
+                    change(name)(undefined);
+                    row.remove();
+                },
+                { look: "tiny", "aria-label": `Remove ${name}` },
+            ),
+        );
         return row;
     };
-    fill(box, extra.map((name) => extraField(name, current[name])));
+    fill(
+        box,
+        extra.map((name) => extraField(name, current[name])),
+    );
     const offersMore = more !== false && (isObject(more) || !properties.length) && !(context.isRoot && !isObject(more));
     return make(
         "div.object",
         {},
-        properties.map(([name, schema]) => labelled(name, schema, current[name], change(name), { ...context, isRequired: required.has(name) })),
+        properties.map(([name, schema]) =>
+            labelled(name, schema, current[name], change(name), { ...context, isRequired: required.has(name) }),
+        ),
         !properties.length && !extra.length && !offersMore && make("p.quiet", {}, "No arguments."),
         box,
-        offersMore && propertyAdder((name) => {
-            if (name in current) return;
-            const next = initialValue(isObject(more) ? more : {}, context.root) ?? "";
-            change(name)(next);
-            box.append(extraField(name, next));
-        })
+        offersMore &&
+            propertyAdder((name) => {
+                if (name in current) return;
+                const next = initialValue(isObject(more) ? more : {}, context.root) ?? "";
+                change(name)(next);
+                box.append(extraField(name, next));
+            }),
     );
 }
 
 function propertyAdder(add) {
-    const name = make("input", { type: "text", placeholder: "name of a property", "aria-label": "Name of a property to add", autocomplete: "off", onkeydown: (event) => event.key === "Enter" && !event.ctrlKey && !event.metaKey && (event.preventDefault(), use()) });
+    const name = make("input", {
+        type: "text",
+        placeholder: "name of a property",
+        "aria-label": "Name of a property to add",
+        autocomplete: "off",
+        onkeydown: (event) =>
+            event.key === "Enter" && !event.ctrlKey && !event.metaKey && (event.preventDefault(), use()),
+    });
     function use() {
         if (name.value) add(name.value);
         name.value = "";
@@ -222,18 +342,42 @@ function propertyAdder(add) {
 function arrayControl(field, value, set, context) {
     return optional(value, set, context, {
         empty: () => [],
-        draw: (given) => (Array.isArray(given) ? arrayItems(field, given, set, context) : jsonControl(field, given, set, context)),
+        draw: (given) =>
+            Array.isArray(given) ? arrayItems(field, given, set, context) : jsonControl(field, given, set, context),
     });
 }
 
 function arrayItems(field, given, set, context) {
     let current = [...given];
     const list = make("ol.items");
-    const schemaAt = (place) => field.schema.prefixItems?.[place] ?? (isObject(field.schema.items) ? field.schema.items : {});
+    const schemaAt = (place) =>
+        field.schema.prefixItems?.[place] ?? (isObject(field.schema.items) ? field.schema.items : {});
     const choices = chosenFromEnum(field, context);
     if (choices) return manyOf(choices, given, set, context);
     function show() {
-        fill(list, current.map((item, place) => make("li", {}, labelled(`${context.name} ${place + 1}`, schemaAt(place), item, (next) => { current[place] = next ?? null; set([...current]); }, { ...context, isRequired: true }), button("Remove", () => change(current.filter((_, other) => other !== place)), { look: "tiny", "aria-label": `Remove ${context.name} ${place + 1}` }))));
+        fill(
+            list,
+            current.map((item, place) =>
+                make(
+                    "li",
+                    {},
+                    labelled(
+                        `${context.name} ${place + 1}`,
+                        schemaAt(place),
+                        item,
+                        (next) => {
+                            current[place] = next ?? null;
+                            set([...current]);
+                        },
+                        { ...context, isRequired: true },
+                    ),
+                    button("Remove", () => change(current.filter((_, other) => other !== place)), {
+                        look: "tiny",
+                        "aria-label": `Remove ${context.name} ${place + 1}`,
+                    }),
+                ),
+            ),
+        );
     }
     function change(next) {
         current = next;
@@ -241,7 +385,23 @@ function arrayItems(field, given, set, context) {
         show();
     }
     show();
-    return make("div.array", {}, list, button("Add item", () => { change([...current, initialValue(schemaAt(current.length), context.root) ?? emptyOf(schemaAt(current.length), context.root)]); list.lastElementChild?.querySelector("input,textarea,select")?.focus(); }, { look: "quiet", "aria-label": `Add item to ${context.name}` }));
+    return make(
+        "div.array",
+        {},
+        list,
+        button(
+            "Add item",
+            () => {
+                change([
+                    ...current,
+                    initialValue(schemaAt(current.length), context.root) ??
+                        emptyOf(schemaAt(current.length), context.root),
+                ]);
+                list.lastElementChild?.querySelector("input,textarea,select")?.focus();
+            },
+            { look: "quiet", "aria-label": `Add item to ${context.name}` },
+        ),
+    );
 }
 
 function emptyOf(schema, root) {
@@ -256,13 +416,23 @@ function chosenFromEnum(field, context) {
 
 function manyOf(options, given, set, context) {
     let current = [...given];
-    return make("div.many", { role: "group", "aria-labelledby": context.labelId }, options.map((option) => {
-        const box = make("input", { type: "checkbox", checked: current.some((one) => equal(one, option.value)), onchange: () => {
-            current = current.filter((one) => !equal(one, option.value)).concat(box.checked ? [option.value] : []);
-            set([...current]);
-        } });
-        return make("label.inline", {}, box, brief(option.label, 100));
-    }));
+    return make(
+        "div.many",
+        { role: "group", "aria-labelledby": context.labelId },
+        options.map((option) => {
+            const box = make("input", {
+                type: "checkbox",
+                checked: current.some((one) => equal(one, option.value)),
+                onchange: () => {
+                    current = current
+                        .filter((one) => !equal(one, option.value))
+                        .concat(box.checked ? [option.value] : []);
+                    set([...current]);
+                },
+            });
+            return make("label.inline", {}, box, brief(option.label, 100));
+        }),
+    );
 }
 
 function choiceControl(field, value, set, context) {
@@ -274,15 +444,33 @@ function choiceControl(field, value, set, context) {
     const kept = new Map([[start, value]]);
     const selector = make(
         "select",
-        { ...attributesOf(context), "aria-label": context.labelId ? null : "Which of the alternatives", onchange: () => choose(Number(selector.value)) },
+        {
+            ...attributesOf(context),
+            "aria-label": context.labelId ? null : "Which of the alternatives",
+            onchange: () => choose(Number(selector.value)),
+        },
         !context.isRequired && make("option", { value: -1, selected: start < 0 }, "(not given)"),
-        options.map((option, place) => make("option", { value: place, selected: place === start }, brief(option.label, 80)))
+        options.map((option, place) =>
+            make("option", { value: place, selected: place === start }, brief(option.label, 80)),
+        ),
     );
     function draw(place, next) {
-        fill(body, place >= 0 && control(options[place].schema, next, (changed) => { kept.set(place, changed); set(changed); }, { ...context, id: freshId("field"), isRequired: true, isRoot: true, depth: context.depth + 1 }));
+        fill(
+            body,
+            place >= 0 &&
+                control(
+                    options[place].schema,
+                    next,
+                    (changed) => {
+                        kept.set(place, changed);
+                        set(changed);
+                    },
+                    { ...context, id: freshId("field"), isRequired: true, isRoot: true, depth: context.depth + 1 },
+                ),
+        );
     }
     function choose(place) {
-        const next = place < 0 ? undefined : kept.get(place) ?? initialValue(options[place].schema, root);
+        const next = place < 0 ? undefined : (kept.get(place) ?? initialValue(options[place].schema, root));
         kept.set(place, next);
         set(next);
         draw(place, next);
@@ -299,7 +487,14 @@ function jsonControl(field, value, set, context) {
         rows: 2,
         spellcheck: "false",
         placeholder: "JSON, or plain text",
-        value: value === undefined ? "" : typeof value === "string" && value !== "" ? value : value === "" ? "" : JSON.stringify(value, null, 2),
+        value:
+            value === undefined
+                ? ""
+                : typeof value === "string" && value !== ""
+                  ? value
+                  : value === ""
+                    ? ""
+                    : JSON.stringify(value, null, 2),
         oninput: () => {
             if (node.value.trim() === "") return set(context.isRequired ? "" : undefined);
             try {

@@ -14,15 +14,24 @@ export function resolve(schema, root) {
     }
     if (!Array.isArray(found.allOf)) return found;
     const { allOf, ...rest } = found;
-    return allOf.map((part) => resolve(part, root)).concat([rest]).reduce(merge, {});
+    return allOf
+        .map((part) => resolve(part, root))
+        .concat([rest])
+        .reduce(merge, {});
 }
 
 function lookUp(reference, root) {
     if (typeof reference !== "string" || !reference.startsWith("#")) return {};
     const pointer = decodeURIComponent(reference.slice(1));
-    if (pointer && !pointer.startsWith("/")) return Object.values(root.$defs ?? {}).find((one) => one?.$anchor === pointer) ?? {};
-    const steps = pointer.split("/").slice(1).map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
-    return steps.reduce((place, step) => (isObject(place) || Array.isArray(place) ? place[step] : undefined), root) ?? {};
+    if (pointer && !pointer.startsWith("/"))
+        return Object.values(root.$defs ?? {}).find((one) => one?.$anchor === pointer) ?? {};
+    const steps = pointer
+        .split("/")
+        .slice(1)
+        .map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
+    return (
+        steps.reduce((place, step) => (isObject(place) || Array.isArray(place) ? place[step] : undefined), root) ?? {}
+    );
 }
 
 function merge(one, other) {
@@ -43,16 +52,28 @@ function merge(one, other) {
 export function fieldOf(schema, root) {
     const found = resolve(schema, root);
     if ("const" in found) return { kind: "constant", schema: found, nullable: false };
-    if (Array.isArray(found.enum)) return enumOf(found, found.enum.map((value, place) => ({ value, label: found.enumNames?.[place] ?? labelOf(value) })));
+    if (Array.isArray(found.enum))
+        return enumOf(
+            found,
+            found.enum.map((value, place) => ({ value, label: found.enumNames?.[place] ?? labelOf(value) })),
+        );
     const branches = found.oneOf ?? found.anyOf;
-    if (Array.isArray(branches) && branches.some((branch) => BRANCH_WORDS.some((word) => word in resolve(branch, root))))
+    if (
+        Array.isArray(branches) &&
+        branches.some((branch) => BRANCH_WORDS.some((word) => word in resolve(branch, root)))
+    )
         return branched(found, branches, root);
     return typed(found);
 }
 
 function enumOf(schema, options) {
     const given = options.filter((option) => option.value !== null);
-    return { kind: "enum", schema, options: given, nullable: given.length < options.length || schema.nullable === true };
+    return {
+        kind: "enum",
+        schema,
+        options: given,
+        nullable: given.length < options.length || schema.nullable === true,
+    };
 }
 
 function branched(schema, branches, root) {
@@ -66,13 +87,26 @@ function branched(schema, branches, root) {
         return { ...only, nullable: nullable || only.nullable };
     }
     if (options.length && options.every((option) => "const" in option))
-        return { ...enumOf({ ...shared, ...about }, options.map((option) => ({ value: option.const, label: option.title ?? labelOf(option.const) }))), nullable };
-    return { kind: "choice", schema: { ...shared, ...about }, nullable, options: options.map((option, place) => ({ label: branchLabel(option, place, root), schema: option })) };
+        return {
+            ...enumOf(
+                { ...shared, ...about },
+                options.map((option) => ({ value: option.const, label: option.title ?? labelOf(option.const) })),
+            ),
+            nullable,
+        };
+    return {
+        kind: "choice",
+        schema: { ...shared, ...about },
+        nullable,
+        options: options.map((option, place) => ({ label: branchLabel(option, place, root), schema: option })),
+    };
 }
 
 function branchLabel(schema, place, root) {
     if (schema.title) return schema.title;
-    const fixed = Object.values(schema.properties ?? {}).map((one) => resolve(one, root)).find((one) => "const" in one);
+    const fixed = Object.values(schema.properties ?? {})
+        .map((one) => resolve(one, root))
+        .find((one) => "const" in one);
     if (fixed) return labelOf(fixed.const);
     const names = Object.keys(schema.properties ?? {});
     if (names.length) return names.slice(0, 3).join(", ");
@@ -84,7 +118,12 @@ function typed(schema) {
     const given = types.filter((type) => type !== "null");
     const nullable = given.length < types.length || schema.nullable === true;
     if (given.length > 1)
-        return { kind: "choice", schema, nullable, options: given.map((type) => ({ label: type, schema: { ...schema, type, default: undefined } })) };
+        return {
+            kind: "choice",
+            schema,
+            nullable,
+            options: given.map((type) => ({ label: type, schema: { ...schema, type, default: undefined } })),
+        };
     if (!given.length) return { kind: types.length ? "null" : "any", schema, nullable };
     return { kind: given[0], schema, nullable };
 }
@@ -92,8 +131,10 @@ function typed(schema) {
 function inferredType(schema) {
     if (schema.properties || isObject(schema.additionalProperties)) return "object";
     if (schema.items || schema.prefixItems) return "array";
-    if (schema.pattern || schema.format || schema.minLength !== undefined || schema.maxLength !== undefined) return "string";
-    if (schema.minimum !== undefined || schema.maximum !== undefined || schema.multipleOf !== undefined) return "number";
+    if (schema.pattern || schema.format || schema.minLength !== undefined || schema.maxLength !== undefined)
+        return "string";
+    if (schema.minimum !== undefined || schema.maximum !== undefined || schema.multipleOf !== undefined)
+        return "number";
     return null;
 }
 
@@ -132,7 +173,10 @@ function fitness(value, schema, root, depth = 0) {
     if (value === null) return field.nullable || field.kind === "null" ? 1 : -1;
     if (field.kind === "constant") return equal(value, field.schema.const) ? 5 : -1;
     if (field.kind === "enum") return field.options.some((option) => equal(option.value, value)) ? 3 : -1;
-    if (field.kind === "choice") return Math.max(...field.options.map((option) => (depth > 4 ? 0 : fitness(value, option.schema, root, depth + 1))));
+    if (field.kind === "choice")
+        return Math.max(
+            ...field.options.map((option) => (depth > 4 ? 0 : fitness(value, option.schema, root, depth + 1))),
+        );
     if (field.kind === "any") return 0;
     if (field.kind !== typeOf(value) && !(field.kind === "number" && typeOf(value) === "integer")) return -1;
     if (field.kind !== "object" || depth > 4) return field.kind === typeOf(value) ? 2 : 1;
@@ -162,7 +206,9 @@ export function equal(one, other) {
     if (one === other) return true;
     if (typeOf(one) !== typeOf(other) || typeof one !== "object" || one === null) return false;
     const keys = Object.keys(one);
-    return keys.length === Object.keys(other).length && keys.every((key) => key in other && equal(one[key], other[key]));
+    return (
+        keys.length === Object.keys(other).length && keys.every((key) => key in other && equal(one[key], other[key]))
+    );
 }
 
 export function isObject(value) {

@@ -16,7 +16,8 @@ const STYLES = {
 export function variables(template) {
     const found = new Map();
     for (const [, operator, list] of template.matchAll(EXPRESSION))
-        for (const one of list.split(",")) found.set(nameOf(one), found.get(nameOf(one)) || !["?", "&", "#"].includes(operator));
+        for (const one of list.split(","))
+            found.set(nameOf(one), found.get(nameOf(one)) || !["?", "&", "#"].includes(operator));
     return [...found].map(([name, isRequired]) => ({ name, isRequired }));
 }
 
@@ -24,7 +25,10 @@ export function variables(template) {
 export function expand(template, values) {
     return template.replace(EXPRESSION, (_, operator, list) => {
         const style = STYLES[operator];
-        const parts = list.split(",").filter((one) => values[nameOf(one)] !== undefined).map((one) => part(one, values[nameOf(one)], style));
+        const parts = list
+            .split(",")
+            .filter((one) => values[nameOf(one)] !== undefined)
+            .map((one) => part(one, values[nameOf(one)], style));
         return parts.length ? style.first + parts.join(style.separator) : "";
     });
 }
@@ -32,7 +36,9 @@ export function expand(template, values) {
 function part(variable, value, style) {
     const length = Number(/:(\d+)$/.exec(variable)?.[1] ?? Infinity);
     const text = [...String(value)].slice(0, length).join("");
-    const encoded = style.isOpen ? encodeURI(text) : encodeURIComponent(text).replace(/[!'()*]/g, (one) => `%${one.charCodeAt(0).toString(16).toUpperCase()}`);
+    const encoded = style.isOpen
+        ? encodeURI(text)
+        : encodeURIComponent(text).replace(/[!'()*]/g, (one) => `%${one.charCodeAt(0).toString(16).toUpperCase()}`);
     return style.isNamed ? `${nameOf(variable)}=${encoded}` : encoded;
 }
 

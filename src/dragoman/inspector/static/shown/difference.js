@@ -39,8 +39,28 @@ export function differenceTable(before, after, names) {
         make(
             "table.difference",
             {},
-            make("thead", {}, make("tr", {}, ["Path", ...names].map((name) => make("th", { scope: "col" }, name)))),
-            make("tbody", {}, found.map((one) => make("tr", { "data-kind": one.kind }, make("td", {}, make("code", {}, brief(one.path, 200))), side(one.before, "before" in one), side(one.after, "after" in one))))
-        )
+            make(
+                "thead",
+                {},
+                make(
+                    "tr",
+                    {},
+                    ["Path", ...names].map((name) => make("th", { scope: "col" }, name)),
+                ),
+            ),
+            make(
+                "tbody",
+                {},
+                found.map((one) =>
+                    make(
+                        "tr",
+                        { "data-kind": one.kind },
+                        make("td", {}, make("code", {}, brief(one.path, 200))),
+                        side(one.before, "before" in one),
+                        side(one.after, "after" in one),
+                    ),
+                ),
+            ),
+        ),
     );
 }

@@ -16,13 +16,31 @@ function entry(name, value, openDepth) {
     const keys = Object.keys(value);
     if (!keys.length) return make("div.leaf", {}, label(name), make("span.count", {}, isList ? "[]" : "{}"));
     const inside = make("div.inside");
-    const details = make("details", { open: false }, make("summary", {}, label(name), make("span.count", {}, isList ? `[${keys.length}]` : `{${keys.length}}`), make("span.hint", {}, hint(value, keys, isList))), inside);
+    const details = make(
+        "details",
+        { open: false },
+        make(
+            "summary",
+            {},
+            label(name),
+            make("span.count", {}, isList ? `[${keys.length}]` : `{${keys.length}}`),
+            make("span.hint", {}, hint(value, keys, isList)),
+        ),
+        inside,
+    );
     function grow(from) {
         const part = keys.slice(from, from + AT_ONCE);
         inside.append(...part.map((key) => entry(isList ? Number(key) : key, value[key], openDepth - 1)));
         const left = keys.length - from - part.length;
         if (left > 0) {
-            const more = button(`Show ${Math.min(left, AT_ONCE)} more of ${left}`, () => { more.remove(); grow(from + AT_ONCE); }, { look: "quiet" });
+            const more = button(
+                `Show ${Math.min(left, AT_ONCE)} more of ${left}`,
+                () => {
+                    more.remove();
+                    grow(from + AT_ONCE);
+                },
+                { look: "quiet" },
+            );
             inside.append(more);
         }
     }
@@ -36,7 +54,12 @@ function entry(name, value, openDepth) {
 }
 
 function label(name) {
-    return name !== null && [make("span.key", {}, make("bdi", {}, typeof name === "number" ? String(name) : brief(name, 100))), make("span.colon", {}, ": ")];
+    return (
+        name !== null && [
+            make("span.key", {}, make("bdi", {}, typeof name === "number" ? String(name) : brief(name, 100))),
+            make("span.colon", {}, ": "),
+        ]
+    );
 }
 
 function leaf(value) {

@@ -5,7 +5,8 @@ import { link, make } from "../page/nodes.js";
 import { harmless, shownText } from "../page/texts.js";
 
 const LONGEST = 100_000;
-const INLINE = /(`+)([^`]+?)\1|!\[([^\]\n]{0,500})\]\(([^()\s]{0,2000})\)|\[([^\]\n]{1,500})\]\(([^()\s]{1,2000})\)|\*\*([^*\n]{1,2000})\*\*|\*([^*\s][^*\n]{0,2000})\*|(https?:\/\/[^\s<>()]{1,2000})/g;
+const INLINE =
+    /(`+)([^`]+?)\1|!\[([^\]\n]{0,500})\]\(([^()\s]{0,2000})\)|\[([^\]\n]{1,500})\]\(([^()\s]{1,2000})\)|\*\*([^*\n]{1,2000})\*\*|\*([^*\s][^*\n]{0,2000})\*|(https?:\/\/[^\s<>()]{1,2000})/g;
 
 /** Return whether a text looks as if it was written as Markdown. */
 export function looksLikeMarkdown(text) {
@@ -37,19 +38,47 @@ function blocks(lines) {
             made.push(make("pre", { tabindex: "0" }, make("code", {}, code.join("\n"))));
         } else if (heading) {
             place += 1;
-            made.push(make("p.heading", { "data-level": heading[1].length, role: "heading", "aria-level": Math.min(6, heading[1].length + 3) }, inline(heading[2])));
+            made.push(
+                make(
+                    "p.heading",
+                    {
+                        "data-level": heading[1].length,
+                        role: "heading",
+                        "aria-level": Math.min(6, heading[1].length + 3),
+                    },
+                    inline(heading[2]),
+                ),
+            );
         } else if (/^\s*(---+|\*\*\*+)\s*$/.test(line)) {
             place += 1;
             made.push(make("hr"));
         } else if (line.startsWith(">")) {
-            made.push(make("blockquote", {}, blocks(takeWhile((one) => one.startsWith(">")).map((one) => one.replace(/^>\s?/, "")))));
+            made.push(
+                make(
+                    "blockquote",
+                    {},
+                    blocks(takeWhile((one) => one.startsWith(">")).map((one) => one.replace(/^>\s?/, ""))),
+                ),
+            );
         } else if (/^\s*([-*+]|\d+[.)])\s+/.test(line)) {
             made.push(list(takeWhile((one) => /^\s*([-*+]|\d+[.)])\s+/.test(one) || /^\s{2,}\S/.test(one))));
         } else if (line.includes("|") && /^\s*\|?[\s:|-]+\|[\s:|-]*$/.test(lines[place + 1] ?? "")) {
             made.push(grid(takeWhile((one) => one.includes("|"))));
         } else {
             const from = place;
-            made.push(make("p", {}, inline(takeWhile((one, at) => one.trim() !== "" && (at === from || !/^(#{1,6}\s|```|>|\s*([-*+]|\d+[.)])\s)/.test(one))).join("\n"))));
+            made.push(
+                make(
+                    "p",
+                    {},
+                    inline(
+                        takeWhile(
+                            (one, at) =>
+                                one.trim() !== "" &&
+                                (at === from || !/^(#{1,6}\s|```|>|\s*([-*+]|\d+[.)])\s)/.test(one)),
+                        ).join("\n"),
+                    ),
+                ),
+            );
         }
     }
     return made;
@@ -63,13 +92,49 @@ function list(lines) {
         if (found) items.push(found[1]);
         else items[items.length - 1] += ` ${line.trim()}`;
     }
-    return make(isOrdered ? "ol" : "ul", {}, items.map((item) => make("li", {}, inline(item))));
+    return make(
+        isOrdered ? "ol" : "ul",
+        {},
+        items.map((item) => make("li", {}, inline(item))),
+    );
 }
 
 function grid(lines) {
-    const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((one) => one.trim());
+    const cells = (line) =>
+        line
+            .trim()
+            .replace(/^\||\|$/g, "")
+            .split("|")
+            .map((one) => one.trim());
     const [head, , ...rows] = lines;
-    return make("div.table-place", {}, make("table", {}, make("thead", {}, make("tr", {}, cells(head).map((one) => make("th", { scope: "col" }, inline(one))))), make("tbody", {}, rows.map((row) => make("tr", {}, cells(row).map((one) => make("td", {}, inline(one))))))));
+    return make(
+        "div.table-place",
+        {},
+        make(
+            "table",
+            {},
+            make(
+                "thead",
+                {},
+                make(
+                    "tr",
+                    {},
+                    cells(head).map((one) => make("th", { scope: "col" }, inline(one))),
+                ),
+            ),
+            make(
+                "tbody",
+                {},
+                rows.map((row) =>
+                    make(
+                        "tr",
+                        {},
+                        cells(row).map((one) => make("td", {}, inline(one))),
+                    ),
+                ),
+            ),
+        ),
+    );
 }
 
 function inline(text) {
@@ -79,7 +144,8 @@ function inline(text) {
         made.push(text.slice(end, found.index));
         const [whole, , code, pictured, , label, address, strong, emphasized, plain] = found;
         if (code !== undefined) made.push(make("code", {}, code));
-        else if (pictured !== undefined) made.push(make("span.picture", {}, `[picture: ${pictured || "no description"}]`));
+        else if (pictured !== undefined)
+            made.push(make("span.picture", {}, `[picture: ${pictured || "no description"}]`));
         else if (label !== undefined) made.push(link(address, label));
         else if (strong !== undefined) made.push(make("strong", {}, strong));
         else if (emphasized !== undefined) made.push(make("em", {}, emphasized));

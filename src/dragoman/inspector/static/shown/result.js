@@ -32,10 +32,14 @@ export function rawJson(value) {
 
 /** Return a button that puts a text on the clipboard. */
 export function copyButton(text, label = "Copy") {
-    const node = button(label, async () => {
-        await navigator.clipboard.writeText(text);
-        node.textContent = "Copied";
-    }, { look: "tiny copy" });
+    const node = button(
+        label,
+        async () => {
+            await navigator.clipboard.writeText(text);
+            node.textContent = "Copied";
+        },
+        { look: "tiny copy" },
+    );
     return node;
 }
 
@@ -43,7 +47,14 @@ function blocksOf(result) {
     if (Array.isArray(result.content)) return result.content.map(shownBlock);
     if (Array.isArray(result.contents)) return result.contents.map(shownContents);
     if (Array.isArray(result.messages))
-        return result.messages.map((message) => make("div.message", {}, make("div.role", {}, brief(message.role, 40)), [message.content].flat().map(shownBlock)));
+        return result.messages.map((message) =>
+            make(
+                "div.message",
+                {},
+                make("div.role", {}, brief(message.role, 40)),
+                [message.content].flat().map(shownBlock),
+            ),
+        );
     return [];
 }
 
@@ -63,42 +74,77 @@ export function shownBlock(block) {
     if (block.type === "text" && typeof block.text === "string") return shownWords(block.text);
     if (block.type === "image") return medium("image", block);
     if (block.type === "audio") return medium("audio", block);
-    if (block.type === "resource" && isObject(block.resource)) return make("div.embedded", {}, shownContents(block.resource));
+    if (block.type === "resource" && isObject(block.resource))
+        return make("div.embedded", {}, shownContents(block.resource));
     if (block.type === "resource_link")
-        return make("div.embedded", {}, make("strong", {}, make("bdi", {}, brief(block.title ?? block.name ?? ""))), " ", link(String(block.uri)), block.description && shownText(String(block.description)));
+        return make(
+            "div.embedded",
+            {},
+            make("strong", {}, make("bdi", {}, brief(block.title ?? block.name ?? ""))),
+            " ",
+            link(String(block.uri)),
+            block.description && shownText(String(block.description)),
+        );
     return jsonTree(block);
 }
 
 function shownWords(text, isMarkdown = looksLikeMarkdown(text)) {
     if (!isMarkdown) return shownText(text, "div.text.pre");
-    return tabs("Ways to see the text", [["Markdown", () => markdown(text)], ["Text", () => shownText(text, "div.text.pre")]]);
+    return tabs("Ways to see the text", [
+        ["Markdown", () => markdown(text)],
+        ["Text", () => shownText(text, "div.text.pre")],
+    ]);
 }
 
 function shownContents(contents) {
     const type = contents.mimeType ?? "";
-    const head = make("div.contents-head", {}, make("code", {}, make("bdi", {}, brief(String(contents.uri ?? ""), 200))), make("span.type", {}, brief(type, 60)));
-    if (typeof contents.text === "string") return make("div.contents", {}, head, shownWords(contents.text, type === "text/markdown" || (!type && looksLikeMarkdown(contents.text))));
+    const head = make(
+        "div.contents-head",
+        {},
+        make("code", {}, make("bdi", {}, brief(String(contents.uri ?? ""), 200))),
+        make("span.type", {}, brief(type, 60)),
+    );
+    if (typeof contents.text === "string")
+        return make(
+            "div.contents",
+            {},
+            head,
+            shownWords(contents.text, type === "text/markdown" || (!type && looksLikeMarkdown(contents.text))),
+        );
     if (typeof contents.blob === "string") {
         const kind = type.split("/")[0];
         const block = { mimeType: type, data: contents.blob };
-        return make("div.contents", {}, head, kind === "image" || kind === "audio" ? medium(kind, block) : download(block));
+        return make(
+            "div.contents",
+            {},
+            head,
+            kind === "image" || kind === "audio" ? medium(kind, block) : download(block),
+        );
     }
     return make("div.contents", {}, head, jsonTree(contents));
 }
 
 function medium(kind, block) {
     const type = String(block.mimeType ?? "");
-    if (typeof block.data !== "string" || block.data.length > LONGEST_MEDIUM || !/^(image|audio)\/[\w.+-]+$/.test(type)) return jsonTree(block);
+    if (typeof block.data !== "string" || block.data.length > LONGEST_MEDIUM || !/^(image|audio)\/[\w.+-]+$/.test(type))
+        return jsonTree(block);
     const source = `data:${type};base64,${block.data}`;
-    const node = kind === "image" ? make("img", { src: source, alt: `Image of the server, ${type}` }) : make("audio", { src: source, controls: true });
+    const node =
+        kind === "image"
+            ? make("img", { src: source, alt: `Image of the server, ${type}` })
+            : make("audio", { src: source, controls: true });
     return make("figure", {}, node, make("figcaption", {}, `${brief(type, 60)} · `, download(block)));
 }
 
 function download(block) {
-    return button("Save", () => {
-        const bytes = Uint8Array.from(atob(block.data), (one) => one.charCodeAt(0));
-        saveFile(new Blob([bytes], { type: "application/octet-stream" }), "content");
-    }, { look: "tiny" });
+    return button(
+        "Save",
+        () => {
+            const bytes = Uint8Array.from(atob(block.data), (one) => one.charCodeAt(0));
+            saveFile(new Blob([bytes], { type: "application/octet-stream" }), "content");
+        },
+        { look: "tiny" },
+    );
 }
 
 /** Let the browser save bytes as a file. */

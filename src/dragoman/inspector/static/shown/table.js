@@ -24,21 +24,64 @@ export function table(rows, caption = "") {
     const body = make("tbody");
     let order = { column: null, isDown: false };
     let shown = AT_ONCE;
-    const heads = columns.map((column) => make("th", { scope: "col" }, button(make("bdi", {}, brief(column, 40)), () => sort(column), { look: "head" })));
-    const more = button("", () => { shown *= 4; draw(); }, { look: "quiet" });
+    const heads = columns.map((column) =>
+        make(
+            "th",
+            { scope: "col" },
+            button(make("bdi", {}, brief(column, 40)), () => sort(column), { look: "head" }),
+        ),
+    );
+    const more = button(
+        "",
+        () => {
+            shown *= 4;
+            draw();
+        },
+        { look: "quiet" },
+    );
     function sort(column) {
         order = { column, isDown: order.column === column && !order.isDown };
         draw();
     }
     function draw() {
-        const sorted = order.column === null ? rows : [...rows].sort((one, other) => compare(one[order.column], other[order.column]) * (order.isDown ? -1 : 1));
-        fill(body, sorted.slice(0, shown).map((row) => make("tr", {}, columns.map((column) => make("td", { dir: "auto" }, cell(row[column]))))));
-        heads.forEach((head, place) => head.setAttribute("aria-sort", columns[place] !== order.column ? "none" : order.isDown ? "descending" : "ascending"));
+        const sorted =
+            order.column === null
+                ? rows
+                : [...rows].sort(
+                      (one, other) => compare(one[order.column], other[order.column]) * (order.isDown ? -1 : 1),
+                  );
+        fill(
+            body,
+            sorted.slice(0, shown).map((row) =>
+                make(
+                    "tr",
+                    {},
+                    columns.map((column) => make("td", { dir: "auto" }, cell(row[column]))),
+                ),
+            ),
+        );
+        heads.forEach((head, place) =>
+            head.setAttribute(
+                "aria-sort",
+                columns[place] !== order.column ? "none" : order.isDown ? "descending" : "ascending",
+            ),
+        );
         more.hidden = rows.length <= shown;
         fill(more, `Show more of ${rows.length} rows`);
     }
     draw();
-    return make("div.table-place", { tabindex: "0", role: "region", "aria-label": caption || "Table" }, make("table", {}, caption && make("caption", {}, brief(caption)), make("thead", {}, make("tr", {}, heads)), body), more);
+    return make(
+        "div.table-place",
+        { tabindex: "0", role: "region", "aria-label": caption || "Table" },
+        make(
+            "table",
+            {},
+            caption && make("caption", {}, brief(caption)),
+            make("thead", {}, make("tr", {}, heads)),
+            body,
+        ),
+        more,
+    );
 }
 
 function cell(value) {

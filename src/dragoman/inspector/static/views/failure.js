@@ -12,11 +12,30 @@ export function failureBox(failure, { stderr = "", actions = [], kind = "error" 
     return make(
         "div.failure",
         { role: "alert", "data-kind": kind },
-        make("div.failure-head", {}, make("strong", {}, brief(failure.kind ?? "Failure", 60)), failure.code !== null && failure.code !== undefined && make("code", {}, failure.code), failure.status && make("code", {}, `HTTP ${failure.status}`)),
+        make(
+            "div.failure-head",
+            {},
+            make("strong", {}, brief(failure.kind ?? "Failure", 60)),
+            failure.code !== null && failure.code !== undefined && make("code", {}, failure.code),
+            failure.status && make("code", {}, `HTTP ${failure.status}`),
+        ),
         shownText(String(failure.message ?? ""), "div.text.pre"),
         failure.remedy && make("p.remedy", {}, shownText(String(failure.remedy), "span")),
-        failure.data !== null && failure.data !== undefined && make("details", {}, make("summary", {}, "Data of the error"), jsonTree(failure.data)),
-        tail && make("details", { open: true }, make("summary", {}, "What the server wrote to stderr"), shownText(tail, "pre.code")),
-        actions.length > 0 && make("div.actions", {}, actions.map(([label, run]) => button(label, run)))
+        failure.data !== null &&
+            failure.data !== undefined &&
+            make("details", {}, make("summary", {}, "Data of the error"), jsonTree(failure.data)),
+        tail &&
+            make(
+                "details",
+                { open: true },
+                make("summary", {}, "What the server wrote to stderr"),
+                shownText(tail, "pre.code"),
+            ),
+        actions.length > 0 &&
+            make(
+                "div.actions",
+                {},
+                actions.map(([label, run]) => button(label, run)),
+            ),
     );
 }

@@ -16,7 +16,15 @@ const BELL_MILLISECONDS = 150;
 
 export function traffic({ open }) {
     const rows = new Rows(redraw);
-    const filter = make("input", { type: "search", placeholder: "method:tools/* error >500ms text", "aria-label": "Filter", "data-search": true, autocomplete: "off", spellcheck: "false", oninput: () => search() });
+    const filter = make("input", {
+        type: "search",
+        placeholder: "method:tools/* error >500ms text",
+        "aria-label": "Filter",
+        "data-search": true,
+        autocomplete: "off",
+        spellcheck: "false",
+        oninput: () => search(),
+    });
     const servers = make("select", { "aria-label": "Server", onchange: () => search() });
     const word = make("span.quiet", { role: "status" });
     const aside = make("div.message-pane", { hidden: true });
@@ -26,10 +34,37 @@ export function traffic({ open }) {
         "div.view.traffic",
         {},
         make("h2.hidden-label", {}, "Traffic"),
-        make("div.toolbar", {}, filter, servers, toggle("Time line", () => timeLine(queryNow(), (number) => showNumber(number))), toggle("Statistics", () => statistics(queryNow(), (words) => { filter.value = words; search(); })), fileMenu()),
+        make(
+            "div.toolbar",
+            {},
+            filter,
+            servers,
+            toggle("Time line", () => timeLine(queryNow(), (number) => showNumber(number))),
+            toggle("Statistics", () =>
+                statistics(queryNow(), (words) => {
+                    filter.value = words;
+                    search();
+                }),
+            ),
+            fileMenu(),
+        ),
         make("div.filter-word", {}, word),
         extra,
-        make("div.traffic-panes", {}, make("div.rows-pane", {}, make("div.row.heads", { "aria-hidden": "true" }, ["#", "Time", "", "Message", "Id", "ms", "Bytes"].map((head) => make("span", {}, head))), list.node), aside)
+        make(
+            "div.traffic-panes",
+            {},
+            make(
+                "div.rows-pane",
+                {},
+                make(
+                    "div.row.heads",
+                    { "aria-hidden": "true" },
+                    ["#", "Time", "", "Message", "Id", "ms", "Bytes"].map((head) => make("span", {}, head)),
+                ),
+                list.node,
+            ),
+            aside,
+        ),
     );
     let marked = null;
     let chosenNumber = null;
@@ -44,10 +79,17 @@ export function traffic({ open }) {
     function redraw(why) {
         if (why === "search") list.followsEnd = true;
         list.setRows(rows.rows);
-        const sampled = rows.hasSkipped ? " · sampled: more came than the page can show, and the filter finds the rest" : "";
+        const sampled = rows.hasSkipped
+            ? " · sampled: more came than the page can show, and the filter finds the rest"
+            : "";
         const dropped = rows.dropped ? ` · ${rows.dropped.toLocaleString("en")} oldest dropped` : "";
         filter.setAttribute("aria-invalid", String(rows.error !== null));
-        fill(word, rows.error ? `The filter is wrong: ${brief(rows.error)}` : `${rows.matched.toLocaleString("en")} of ${rows.kept.toLocaleString("en")} messages${dropped}${sampled}`);
+        fill(
+            word,
+            rows.error
+                ? `The filter is wrong: ${brief(rows.error)}`
+                : `${rows.matched.toLocaleString("en")} of ${rows.kept.toLocaleString("en")} messages${dropped}${sampled}`,
+        );
     }
     list.node.addEventListener("scroll", async () => {
         if (list.node.scrollTop > 200 || !rows.rows.length) return;
@@ -60,7 +102,8 @@ export function traffic({ open }) {
     });
 
     function chosen(row, event) {
-        if (event?.shiftKey && chosenNumber !== null && chosenNumber !== row.number) return compare(chosenNumber, row.number);
+        if (event?.shiftKey && chosenNumber !== null && chosenNumber !== row.number)
+            return compare(chosenNumber, row.number);
         return showNumber(row.number);
     }
     function showNumber(number) {
@@ -69,7 +112,17 @@ export function traffic({ open }) {
         list.show();
         aside.hidden = false;
         node.dataset.detail = "true";
-        const actions = { close, mark, marked, compare: () => compare(marked, number), open, filter: (words) => { filter.value = words; search(); } };
+        const actions = {
+            close,
+            mark,
+            marked,
+            compare: () => compare(marked, number),
+            open,
+            filter: (words) => {
+                filter.value = words;
+                search();
+            },
+        };
         messageDetail(number, actions).then((shown) => chosenNumber === number && fill(aside, shown));
     }
     function mark(number) {
@@ -90,37 +143,86 @@ export function traffic({ open }) {
     }
 
     function toggle(label, draw) {
-        const one = button(label, () => {
-            const isOn = one.getAttribute("aria-pressed") !== "true";
-            for (const other of node.querySelectorAll(".toolbar [aria-pressed]")) other.setAttribute("aria-pressed", "false");
-            one.setAttribute("aria-pressed", String(isOn));
-            extra.hidden = !isOn;
-            fill(extra, isOn && draw());
-        }, { "aria-pressed": "false" });
+        const one = button(
+            label,
+            () => {
+                const isOn = one.getAttribute("aria-pressed") !== "true";
+                for (const other of node.querySelectorAll(".toolbar [aria-pressed]"))
+                    other.setAttribute("aria-pressed", "false");
+                one.setAttribute("aria-pressed", String(isOn));
+                extra.hidden = !isOn;
+                fill(extra, isOn && draw());
+            },
+            { "aria-pressed": "false" },
+        );
         return one;
     }
     function fileMenu() {
-        const file = make("input", { type: "file", accept: ".mcpsession,.jsonl", hidden: true, onchange: () => upload(file.files[0]).then(opened, failed) });
-        const path = make("input", { type: "text", "aria-label": "Path of a session file", placeholder: "/path/to/a.mcpsession", onkeydown: (event) => event.key === "Enter" && follow() });
-        const opened = ({ session }) => { putSession(session); servers.value = session.id; search(); };
+        const file = make("input", {
+            type: "file",
+            accept: ".mcpsession,.jsonl",
+            hidden: true,
+            onchange: () => upload(file.files[0]).then(opened, failed),
+        });
+        const path = make("input", {
+            type: "text",
+            "aria-label": "Path of a session file",
+            placeholder: "/path/to/a.mcpsession",
+            onkeydown: (event) => event.key === "Enter" && follow(),
+        });
+        const opened = ({ session }) => {
+            putSession(session);
+            servers.value = session.id;
+            search();
+        };
         const failed = (failure) => notify(failure.message, "error");
         const follow = () => ask("traffic/open", { path: path.value, follow: true }).then(opened, failed);
         return make(
             "details.menu",
             {},
             make("summary", {}, "Session file"),
-            make("div.menu-body", {}, button("Save what is shown", () => askForFile("traffic/save", queryNow()).then(({ blob, name }) => saveFile(blob, name), failed)), button("Open a file…", () => file.click()), file, make("div.inline", {}, path, button("Follow", follow, { title: "Shows rows while `dragoman tap` writes them" })), button("Clear all messages", () => ask("traffic/clear").then(() => { close(); rows.clear(); search(); }, failed)))
+            make(
+                "div.menu-body",
+                {},
+                button("Save what is shown", () =>
+                    askForFile("traffic/save", queryNow()).then(({ blob, name }) => saveFile(blob, name), failed),
+                ),
+                button("Open a file…", () => file.click()),
+                file,
+                make(
+                    "div.inline",
+                    {},
+                    path,
+                    button("Follow", follow, { title: "Shows rows while `dragoman tap` writes them" }),
+                ),
+                button("Clear all messages", () =>
+                    ask("traffic/clear").then(() => {
+                        close();
+                        rows.clear();
+                        search();
+                    }, failed),
+                ),
+            ),
         );
     }
     function drawServers() {
         const before = servers.value;
-        fill(servers, make("option", { value: "" }, "All servers"), [...state.servers, ...state.sessions].map((one) => make("option", { value: one.id, selected: one.id === before }, brief(one.name, 40))));
+        fill(
+            servers,
+            make("option", { value: "" }, "All servers"),
+            [...state.servers, ...state.sessions].map((one) =>
+                make("option", { value: one.id, selected: one.id === before }, brief(one.name, 40)),
+            ),
+        );
     }
 
     listen("servers", drawServers);
     listen("traffic", (event) => {
         if (bell || node.hidden) return;
-        bell = setTimeout(() => { bell = null; rows.grow(event.last).catch(() => {}); }, BELL_MILLISECONDS);
+        bell = setTimeout(() => {
+            bell = null;
+            rows.grow(event.last).catch(() => {});
+        }, BELL_MILLISECONDS);
     });
     drawServers();
     search();
@@ -154,7 +256,13 @@ function cells(row) {
         make("span.number", {}, row.number),
         make("span.time", {}, stamp),
         make("span.arrow", { "data-sender": row.sender, title: `from the ${row.sender}` }, ARROWS[row.sender] ?? ""),
-        make("span.summary", { "data-kind": row.kind, "data-what": row.what, "data-error": row.error !== null }, make("bdi", {}, brief(said(row), 160)), state.servers.length + state.sessions.length > 1 && make("span.of", {}, brief(named(row.server)?.name ?? row.server, 24))),
+        make(
+            "span.summary",
+            { "data-kind": row.kind, "data-what": row.what, "data-error": row.error !== null },
+            make("bdi", {}, brief(said(row), 160)),
+            state.servers.length + state.sessions.length > 1 &&
+                make("span.of", {}, brief(named(row.server)?.name ?? row.server, 24)),
+        ),
         make("span.id", {}, row.id === null ? "" : brief(String(row.id), 12)),
         make("span.ms", {}, row.ms === null ? "" : duration(row.ms)),
         make("span.size", {}, bytes(row.bytes)),

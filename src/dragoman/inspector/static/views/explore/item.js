@@ -12,7 +12,12 @@ import { failureBox } from "../failure.js";
 import { completion, KINDS } from "./kinds.js";
 import { Requester } from "./request.js";
 
-const HINTS = { readOnlyHint: "read only", destructiveHint: "destructive", idempotentHint: "idempotent", openWorldHint: "open world" };
+const HINTS = {
+    readOnlyHint: "read only",
+    destructiveHint: "destructive",
+    idempotentHint: "idempotent",
+    openWorldHint: "open world",
+};
 
 /** Return the node of an item. */
 export function itemDetail(server, kind, item, { open }) {
@@ -25,16 +30,28 @@ export function itemDetail(server, kind, item, { open }) {
         {},
         make("h3", {}, make("bdi", {}, brief(nameOf(item), 200))),
         item.title && item.title !== nameOf(item) && make("p.item-title", {}, make("bdi", {}, brief(item.title, 200))),
-        make("div.chips", {}, chips(item).map((one) => make("span.chip", {}, brief(one, 60)))),
+        make(
+            "div.chips",
+            {},
+            chips(item).map((one) => make("span.chip", {}, brief(one, 60))),
+        ),
         item.description && shownText(item.description, "div.text.pre.description"),
-        tabs("Parts of this item", panels)
+        tabs("Parts of this item", panels),
     );
 }
 
 function chips(item) {
-    const hints = Object.entries(HINTS).filter(([key]) => item.annotations?.[key] === true).map(([, word]) => word);
+    const hints = Object.entries(HINTS)
+        .filter(([key]) => item.annotations?.[key] === true)
+        .map(([, word]) => word);
     const app = item._meta?.ui?.resourceUri;
-    const others = [item.mimeType, item.size !== undefined && `${item.size} bytes`, app && `app ${app}`, item.execution?.taskSupport && `task ${item.execution.taskSupport}`, ...(item.tools ?? []).map((tool) => `tool ${tool}`)];
+    const others = [
+        item.mimeType,
+        item.size !== undefined && `${item.size} bytes`,
+        app && `app ${app}`,
+        item.execution?.taskSupport && `task ${item.execution.taskSupport}`,
+        ...(item.tools ?? []).map((tool) => `tool ${tool}`),
+    ];
     return [...hints, ...others.filter(Boolean).map(String)];
 }
 
@@ -64,13 +81,24 @@ function trial(server, kind, item, open) {
             return requestOf(item, editor?.value);
         },
     });
-    const bar = make("div.send-bar", {}, requester.bar, others.map(([label, method]) => button(label, () => requester.send({ method, params: requestOf(item).params }))), kind === "resources" && subscription(server, item));
+    const bar = make(
+        "div.send-bar",
+        {},
+        requester.bar,
+        others.map(([label, method]) =>
+            button(label, () => requester.send({ method, params: requestOf(item).params })),
+        ),
+        kind === "resources" && subscription(server, item),
+    );
     return make(
         "div.trial",
-        { onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && (event.preventDefault(), requester.send()) },
+        {
+            onkeydown: (event) =>
+                event.key === "Enter" && (event.ctrlKey || event.metaKey) && (event.preventDefault(), requester.send()),
+        },
         editor?.node,
         bar,
-        requester.outcome
+        requester.outcome,
     );
 }
 
@@ -100,13 +128,29 @@ function modelView(server, item) {
         ({ dialects }) =>
             fill(
                 place,
-                make("p.quiet", {}, "What the API of each provider gets for this tool. The number of tokens is an estimate."),
-                tabs("Dialects", dialects.map((one) => [
-                    [brief(one.dialect, 40), " ", make("span.count", {}, `≈ ${one.tokens} tokens`)],
-                    () => [one.notes?.length > 0 && make("ul.notes", {}, one.notes.map((note) => make("li", {}, brief(note, 300)))), jsonTree(one.definition, 4), make("details", {}, make("summary", {}, "JSON"), rawJson(one.definition))],
-                ]))
+                make(
+                    "p.quiet",
+                    {},
+                    "What the API of each provider gets for this tool. The number of tokens is an estimate.",
+                ),
+                tabs(
+                    "Dialects",
+                    dialects.map((one) => [
+                        [brief(one.dialect, 40), " ", make("span.count", {}, `≈ ${one.tokens} tokens`)],
+                        () => [
+                            one.notes?.length > 0 &&
+                                make(
+                                    "ul.notes",
+                                    {},
+                                    one.notes.map((note) => make("li", {}, brief(note, 300))),
+                                ),
+                            jsonTree(one.definition, 4),
+                            make("details", {}, make("summary", {}, "JSON"), rawJson(one.definition)),
+                        ],
+                    ]),
+                ),
             ),
-        (failure) => fill(place, failureBox(failure))
+        (failure) => fill(place, failureBox(failure)),
     );
     return place;
 }

@@ -6,8 +6,14 @@ import { expand, variables } from "../../schema/uri_template.js";
 const NO_ARGUMENTS = { type: "object", properties: {} };
 
 function texts(list) {
-    const properties = Object.fromEntries(list.map((one) => [one.name, { type: "string", title: one.title, description: one.description }]));
-    return { type: "object", properties, required: list.filter((one) => one.isRequired ?? one.required).map((one) => one.name) };
+    const properties = Object.fromEntries(
+        list.map((one) => [one.name, { type: "string", title: one.title, description: one.description }]),
+    );
+    return {
+        type: "object",
+        properties,
+        required: list.filter((one) => one.isRequired ?? one.required).map((one) => one.name),
+    };
 }
 
 export const KINDS = {
@@ -58,7 +64,10 @@ export const KINDS = {
         labelOf: (item) => `${item.status ?? ""} ${item.taskId}`,
         schemaOf: () => null,
         requestOf: (item) => ({ method: "tasks/get", params: { taskId: item.taskId } }),
-        others: [["Result", "tasks/result"], ["Cancel the task", "tasks/cancel"]],
+        others: [
+            ["Result", "tasks/result"],
+            ["Cancel the task", "tasks/cancel"],
+        ],
     },
     apps: {
         label: "Apps",
@@ -76,7 +85,15 @@ export function completion(server, kind, item, valueNow) {
     if (!reference || !server.capabilities?.completions) return null;
     return async (argument, value) => {
         try {
-            return (await ask("explore/complete", { server: server.id, ref: reference, argument, value, context: { ...valueNow(), [argument]: undefined } })).values;
+            return (
+                await ask("explore/complete", {
+                    server: server.id,
+                    ref: reference,
+                    argument,
+                    value,
+                    context: { ...valueNow(), [argument]: undefined },
+                })
+            ).values;
         } catch {
             return [];
         }

@@ -13,7 +13,9 @@ export class Requester {
     /** `requestNow()` returns what goes to the backend, or null; `verb` is what the backend does with it. */
     constructor({ server, label, requestNow, open, verb = "explore/request" }) {
         Object.assign(this, { server, requestNow, open, verb, key: null });
-        this.run = button([label, " ", make("kbd", { "aria-hidden": "true" }, "Ctrl ↵")], () => this.send(), { look: "primary" });
+        this.run = button([label, " ", make("kbd", { "aria-hidden": "true" }, "Ctrl ↵")], () => this.send(), {
+            look: "primary",
+        });
         this.stop = button("Cancel", () => this.cancel(), { hidden: true });
         this.progress = make("div.progress", { role: "status" });
         this.outcome = make("section.outcome", { "aria-label": "Result", "aria-live": "polite" });
@@ -45,8 +47,17 @@ export class Requester {
     }
 
     showProgress({ progress, total, message }) {
-        const bar = make("progress", { "aria-label": "Progress", max: total ?? null, value: total ? progress : null });
-        fill(this.progress, total ? bar : make("progress", { "aria-label": "Progress" }), ` ${progress}${total ? ` of ${total}` : ""} `, message && brief(message, 200));
+        const bar = make("progress", {
+            "aria-label": "Progress",
+            max: total ?? null,
+            value: total ? progress : null,
+        });
+        fill(
+            this.progress,
+            total ? bar : make("progress", { "aria-label": "Progress" }),
+            ` ${progress}${total ? ` of ${total}` : ""} `,
+            message && brief(message, 200),
+        );
     }
 
     showOutcome(outcome) {
@@ -59,10 +70,19 @@ export class Requester {
                 { "data-error": isError },
                 make("strong", {}, isError ? "The tool reports an error" : "Result"),
                 make("span.quiet", {}, `${duration(outcome.ms)} · ${bytes(outcome.bytes)}`),
-                this.rowButtons(outcome.rows)
+                this.rowButtons(outcome.rows),
             ),
-            cut && make("div.cut", { role: "note" }, `This result has ${bytes(outcome.bytes)}. The beginning is shown. `, button("Save it whole", async () => { const { blob, name } = await askForFile("traffic/download", { number: outcome.row }); saveFile(blob, name); })),
-            cut ? shownText(preview ?? "", "pre.code") : shownResult(result ?? {})
+            cut &&
+                make(
+                    "div.cut",
+                    { role: "note" },
+                    `This result has ${bytes(outcome.bytes)}. The beginning is shown. `,
+                    button("Save it whole", async () => {
+                        const { blob, name } = await askForFile("traffic/download", { number: outcome.row });
+                        saveFile(blob, name);
+                    }),
+                ),
+            cut ? shownText(preview ?? "", "pre.code") : shownResult(result ?? {}),
         );
     }
 
@@ -73,13 +93,27 @@ export class Requester {
             this.outcome,
             failure.kind === "Cancelled"
                 ? make("div.outcome-head", {}, make("strong", {}, "Cancelled"))
-                : failureBox(failure, { stderr: isGone ? server.stderr : "", actions: isGone ? [["Connect again", () => connect(this.server)]] : [] }),
-            this.rowButtons(failure.rows)
+                : failureBox(failure, {
+                      stderr: isGone ? server.stderr : "",
+                      actions: isGone ? [["Connect again", () => connect(this.server)]] : [],
+                  }),
+            this.rowButtons(failure.rows),
         );
     }
 
     rowButtons(rows) {
         if (!rows?.length) return null;
-        return make("span.actions", {}, button("Messages", () => this.open("traffic", { numbers: rows }), { look: "tiny", title: "Show the messages of this request" }), button("Export", () => this.open("export", { numbers: rows }), { look: "tiny", title: "As a test, curl, Python, HAR" }));
+        return make(
+            "span.actions",
+            {},
+            button("Messages", () => this.open("traffic", { numbers: rows }), {
+                look: "tiny",
+                title: "Show the messages of this request",
+            }),
+            button("Export", () => this.open("export", { numbers: rows }), {
+                look: "tiny",
+                title: "As a test, curl, Python, HAR",
+            }),
+        );
     }
 }

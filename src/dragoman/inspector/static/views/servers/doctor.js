@@ -42,10 +42,21 @@ function shownFinding(finding) {
     return make(
         "li",
         { "data-mark": mark },
-        make("div.finding-head", {}, make("span.mark", { role: "img", "aria-label": { ok: "passed", note: "remark", bad: "failed" }[mark] }, { ok: "✓", note: "!", bad: "✗" }[mark]), make("strong", {}, brief(finding.step, 60)), " ", shownText(String(finding.detail ?? ""), "span")),
+        make(
+            "div.finding-head",
+            {},
+            make(
+                "span.mark",
+                { role: "img", "aria-label": { ok: "passed", note: "remark", bad: "failed" }[mark] },
+                { ok: "✓", note: "!", bad: "✗" }[mark],
+            ),
+            make("strong", {}, brief(finding.step, 60)),
+            " ",
+            shownText(String(finding.detail ?? ""), "span"),
+        ),
         finding.remedy && make("p.remedy", {}, shownText(finding.remedy, "span")),
         finding.rule && make("p.rule", {}, `Rule: ${brief(finding.rule, 300)}`),
-        (finding.exchanges ?? []).map(shownExchange)
+        (finding.exchanges ?? []).map(shownExchange),
     );
 }
 
@@ -55,9 +66,15 @@ function shownExchange(exchange) {
     return make(
         "details.exchange",
         {},
-        make("summary", {}, make("code", {}, `${request.method} ${brief(request.url, 160)}`), ` → ${outcome} `, make("span.quiet", {}, duration(exchange.ms))),
+        make(
+            "summary",
+            {},
+            make("code", {}, `${request.method} ${brief(request.url, 160)}`),
+            ` → ${outcome} `,
+            make("span.quiet", {}, duration(exchange.ms)),
+        ),
         half("Request", `${request.method} ${request.url}`, request),
-        response && half("Response", String(response.status), response)
+        response && half("Response", String(response.status), response),
     );
 }
 

@@ -31,7 +31,12 @@ export function authorization(id) {
     async function decode(token) {
         const answer = await act("decode", { token });
         if (!answer) return;
-        fill(decoded, answer.opaque ? make("p.quiet", {}, "The token is opaque: it is no JSON Web Token, and only its issuer can read it.") : jsonTree({ header: answer.header, claims: answer.claims, expired: answer.expired }, 3));
+        fill(
+            decoded,
+            answer.opaque
+                ? make("p.quiet", {}, "The token is opaque: it is no JSON Web Token, and only its issuer can read it.")
+                : jsonTree({ header: answer.header, claims: answer.claims, expired: answer.expired }, 3),
+        );
     }
     function update(server) {
         const { login } = server;
@@ -45,23 +50,37 @@ export function authorization(id) {
             make(
                 "div.actions",
                 {},
-                button(login?.loggedIn ? "Log in again" : "Log in", () => act("begin"), { look: login?.loggedIn ? "" : "primary" }),
+                button(login?.loggedIn ? "Log in again" : "Log in", () => act("begin"), {
+                    look: login?.loggedIn ? "" : "primary",
+                }),
                 login?.canRefresh && button("Refresh", () => act("refresh")),
                 login?.accessToken && button("Decode the token", () => decode("access")),
-                login?.loggedIn && button("Log out", () => act("end"))
-            )
+                login?.loggedIn && button("Log out", () => act("end")),
+            ),
         );
     }
     listen("login", (event) => {
         if (event.server !== id) return;
         const opened = window.open(event.url, "_blank", "noopener");
-        fill(busy, opened === null ? "Log in here: " : "Waiting for the login in the other tab. ", link(event.url, brief(event.url, 120)));
+        fill(
+            busy,
+            opened === null ? "Log in here: " : "Waiting for the login in the other tab. ",
+            link(event.url, brief(event.url, 120)),
+        );
     });
     return { node, update };
 }
 
 function rows(login) {
     const expires = login.expiresAt ? new Date(login.expiresAt * 1_000).toLocaleString() : null;
-    const facts = { "Logged in": "yes", Issuer: login.issuer, Scopes: (login.scopes ?? []).join(" "), "Access token": login.accessToken, Expires: expires };
-    return Object.entries(facts).filter(([, value]) => value).map(([key, value]) => [make("dt", {}, key), make("dd", {}, make("bdi", {}, brief(value, 200)))]);
+    const facts = {
+        "Logged in": "yes",
+        Issuer: login.issuer,
+        Scopes: (login.scopes ?? []).join(" "),
+        "Access token": login.accessToken,
+        Expires: expires,
+    };
+    return Object.entries(facts)
+        .filter(([, value]) => value)
+        .map(([key, value]) => [make("dt", {}, key), make("dd", {}, make("bdi", {}, brief(value, 200)))]);
 }

@@ -8,7 +8,15 @@ import { failureBox } from "../failure.js";
 /** Return a table of statistics; choosing a method filters by it. */
 export function statistics(query, choose) {
     const place = make("div.statistics", {}, make("p.quiet", {}, "Counting…"));
-    ask("traffic/statistics", query).then(({ methods, messages, bytes: total }) => fill(place, methods.length ? grid(methods, choose) : make("p.quiet", {}, "No request yet."), make("p.quiet", {}, `${messages.toLocaleString("en")} messages, ${bytes(total)}`)), (failure) => fill(place, failureBox(failure)));
+    ask("traffic/statistics", query).then(
+        ({ methods, messages, bytes: total }) =>
+            fill(
+                place,
+                methods.length ? grid(methods, choose) : make("p.quiet", {}, "No request yet."),
+                make("p.quiet", {}, `${messages.toLocaleString("en")} messages, ${bytes(total)}`),
+            ),
+        (failure) => fill(place, failureBox(failure)),
+    );
     return place;
 }
 
@@ -20,8 +28,36 @@ function grid(methods, choose) {
         make(
             "table.numbers",
             {},
-            make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))),
-            make("tbody", {}, methods.map((one) => make("tr", {}, make("td", {}, button(brief(one.method ?? "", 60), () => choose(`method:${one.method}`), { look: "quiet" })), make("td", {}, one.count), make("td", { class: one.errors ? "bad" : null }, one.errors), [one.p50, one.p95, one.max].map((value) => make("td", {}, duration(value))), make("td", {}, bytes(one.bytes)))))
-        )
+            make(
+                "thead",
+                {},
+                make(
+                    "tr",
+                    {},
+                    heads.map((head) => make("th", { scope: "col" }, head)),
+                ),
+            ),
+            make(
+                "tbody",
+                {},
+                methods.map((one) =>
+                    make(
+                        "tr",
+                        {},
+                        make(
+                            "td",
+                            {},
+                            button(brief(one.method ?? "", 60), () => choose(`method:${one.method}`), {
+                                look: "quiet",
+                            }),
+                        ),
+                        make("td", {}, one.count),
+                        make("td", { class: one.errors ? "bad" : null }, one.errors),
+                        [one.p50, one.p95, one.max].map((value) => make("td", {}, duration(value))),
+                        make("td", {}, bytes(one.bytes)),
+                    ),
+                ),
+            ),
+        ),
     );
 }

@@ -10,7 +10,10 @@ const MOST = 100;
 /** Return the time line of the newest spans; choosing a bar shows its last message. */
 export function timeLine(query, choose) {
     const place = make("div.time-line", {}, make("p.quiet", {}, "Loading…"));
-    ask("traffic/spans", { ...query, limit: MOST }).then(({ spans }) => fill(place, spans.length ? bars(spans, choose) : make("p.quiet", {}, "No call yet.")), (failure) => fill(place, failureBox(failure)));
+    ask("traffic/spans", { ...query, limit: MOST }).then(
+        ({ spans }) => fill(place, spans.length ? bars(spans, choose) : make("p.quiet", {}, "No call yet.")),
+        (failure) => fill(place, failureBox(failure)),
+    );
     return place;
 }
 
@@ -25,13 +28,28 @@ function bars(spans, choose) {
     const endOf = (span) => span.end ?? Math.max(span.begin, ...span.marks.map((mark) => mark.time));
     const first = Math.min(...spans.map((span) => span.begin));
     const last = Math.max(...spans.map(endOf));
-    const scale = make("div.scale", { "aria-hidden": "true" }, [0, 0.25, 0.5, 0.75, 1].map((part) => make("span", {}, duration((last - first) * 1_000 * part))));
-    return [scale, make("ol.spans", { tabindex: "0", "aria-label": "Spans" }, spans.map((span) => bar(span, endOf(span), first, last, choose)))];
+    const scale = make(
+        "div.scale",
+        { "aria-hidden": "true" },
+        [0, 0.25, 0.5, 0.75, 1].map((part) => make("span", {}, duration((last - first) * 1_000 * part))),
+    );
+    return [
+        scale,
+        make(
+            "ol.spans",
+            { tabindex: "0", "aria-label": "Spans" },
+            spans.map((span) => bar(span, endOf(span), first, last, choose)),
+        ),
+    ];
 }
 
 function bar(span, end, first, last, choose) {
     const { left, width } = placed(span.begin, end, first, last);
-    const line = make("span.bar", { "data-kind": span.kind, "data-error": span.error !== null, "data-open": span.end === null });
+    const line = make("span.bar", {
+        "data-kind": span.kind,
+        "data-error": span.error !== null,
+        "data-open": span.end === null,
+    });
     line.style.left = `${left}%`;
     line.style.width = `${width}%`;
     const marks = span.marks.slice(0, 200).map((mark) => {
@@ -41,5 +59,24 @@ function bar(span, end, first, last, choose) {
     });
     const words = `${span.kind} ${span.method ?? ""} ${span.label ?? ""}`.trim();
     const length = span.end === null ? "open" : duration((end - span.begin) * 1_000);
-    return make("li", {}, button([make("span.span-name", {}, make("bdi", {}, brief(span.label || span.method || span.kind, 40)), make("span.quiet", {}, ` ${length}${span.rounds > 1 ? `, ${span.rounds} rounds` : ""}`)), make("span.lane", {}, line, marks)], () => choose(span.marks.at(-1)?.number), { look: "span", "aria-label": `${brief(words, 80)}, ${length}, ${span.messages} messages${span.error ? `, ${brief(span.error, 80)}` : ""}` }));
+    return make(
+        "li",
+        {},
+        button(
+            [
+                make(
+                    "span.span-name",
+                    {},
+                    make("bdi", {}, brief(span.label || span.method || span.kind, 40)),
+                    make("span.quiet", {}, ` ${length}${span.rounds > 1 ? `, ${span.rounds} rounds` : ""}`),
+                ),
+                make("span.lane", {}, line, marks),
+            ],
+            () => choose(span.marks.at(-1)?.number),
+            {
+                look: "span",
+                "aria-label": `${brief(words, 80)}, ${length}, ${span.messages} messages${span.error ? `, ${brief(span.error, 80)}` : ""}`,
+            },
+        ),
+    );
 }
