@@ -256,3 +256,56 @@ test('Markdown and tables are recognized', () => {
     assert.deepEqual(listsOfObjects([{ b: 1 }]), [['', [{ b: 1 }]]]);
     assert.deepEqual(listsOfObjects('x'), []);
 });
+
+globalThis.location = { hash: '#token=x', host: '127.0.0.1' };
+globalThis.sessionStorage = { setItem() {}, getItem: () => null };
+const { Rows } = await from('views/traffic/rows.js');
+
+/** A backend with so many rows; it notes what it is asked. */
+function backendOf(count, asked = []) {
+    globalThis.fetch = async (_, { body }) => {
+        const { after, before, limit, filter } = JSON.parse(body);
+        asked.push({ after, before, filter });
+        const all = Array.from({ length: count }, (_, place) => ({ number: place + 1 }));
+        let rows = all.slice(-limit);
+        if (after !== undefined) rows = all.filter((row) => row.number > after).slice(0, limit);
+        else if (before !== undefined) rows = all.filter((row) => row.number < before).slice(-limit);
+        return { ok: true, json: async () => ({ rows, matched: count, kept: count, dropped: 0, error: null }) };
+    };
+    return asked;
+}
+
+test('rows begin with the newest, and grow at both ends', async () => {
+    const heard = [];
+    const rows = new Rows((why) => heard.push(why));
+    backendOf(1_000);
+    await rows.search({});
+    assert.deepEqual([rows.rows[0].number, rows.rows.at(-1).number, rows.matched], [601, 1_000, 1_000]);
+    assert.equal(await rows.growUp(), 600);
+    backendOf(1_200);
+    await rows.grow(1_200);
+    assert.deepEqual([rows.rows.length, rows.hasSkipped, heard], [1_200, false, ['search', 'grown']]);
+});
+
+test('rows that came faster than they can be fetched are left out, and that is said', async () => {
+    const heard = [];
+    const rows = new Rows((why) => heard.push(why));
+    backendOf(10);
+    await rows.search({});
+    backendOf(50_000);
+    await rows.grow(50_000);
+    assert.deepEqual([rows.rows.length, rows.rows.at(-1).number, rows.hasSkipped], [400, 50_000, true]);
+    assert.equal(heard.at(-1), 'skipped');
+});
+
+test('nothing is fetched before the first answer, and an answer that comes too late is dropped', async () => {
+    const rows = new Rows(() => {});
+    const asked = backendOf(10);
+    await rows.grow(10);
+    assert.deepEqual(asked, []);
+    const late = rows.search({ filter: 'a' });
+    await rows.search({ filter: 'ab' });
+    await late;
+    assert.deepEqual(rows.query, { filter: 'ab' });
+    assert.deepEqual([asked.length, rows.rows.length], [2, 10]);
+});

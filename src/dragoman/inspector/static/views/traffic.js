@@ -245,7 +245,7 @@ export function traffic({ open }) {
 }
 
 function said(row) {
-    if (row.error && row.error !== row.summary) return `${row.summary} · ${row.error}`;
+    if (row.error && !row.summary.includes(row.error)) return `${row.summary} · ${row.error}`;
     return row.summary || "(empty)";
 }
 
