@@ -180,12 +180,15 @@ def sampling_answer(request: SamplingRequest) -> Callable[[Answer], Any]:
 
 async def _sampled(request: SamplingRequest, name: str) -> types.CreateMessageResult:
     from dragoman.chat.messages import ModelOptions
-    from dragoman.chat.models.selection import resolve_model
+    from dragoman.chat.models.selection import ChatModels
     from dragoman.chat.sampler import sample
 
     try:
-        model = resolve_model(name)
-        return await sample(request, model, ModelOptions(), lambda _: None)
+        models = ChatModels(name)
+        try:
+            return await sample(request, models.own, ModelOptions(), lambda _: None)
+        finally:
+            await models.close()
     except (DragomanError, ImportError, ValueError) as error:
         raise InspectorError(f"The model {name!r} gave no answer: {error}", 502) from None
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from chat.provider import Provider, Say
 from dragoman import types
 from dragoman.client.answer.approval import Approval
 from dragoman.client.answer.elicitation import Accept, ElicitationRequest
@@ -82,3 +83,17 @@ def test_an_approval_is_given_or_denied_with_a_reason():
     denied = Approval("x")
     assert approval_answer(denied)(Answer(action="decline", reason="no")) is False
     assert denied.reason == "no"
+
+
+async def test_a_model_answers_a_sampling_request(monkeypatch):
+    with Provider(Say("42")) as provider:
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "test-key-0001")
+        result = await sampling_answer(asked("What is six times seven?"))(Answer(action="model", model="openai:test"))
+    assert (result.content.text, result.model) == ("42", "openai:test")
+    assert "six times seven" in str(provider.asked[0].body["messages"])
+
+
+async def test_a_model_that_is_no_model_is_named():
+    with pytest.raises(InspectorError, match="'nothing' gave no answer"):
+        await sampling_answer(asked("hello"))(Answer(action="model", model="nothing"))

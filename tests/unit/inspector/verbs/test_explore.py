@@ -190,7 +190,8 @@ async def report() -> str:
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
-async def test_a_task_is_followed_to_its_end_and_is_listed_in_either_era(tmp_path, version):
+async def test_a_task_is_followed_to_its_end_and_is_listed_in_either_era(tmp_path, monkeypatch, version):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # the store keeps tasks there
     path = tmp_path / "slow.py"
     path.write_text(SLOW, encoding="utf-8")
     async with open_page() as page:
