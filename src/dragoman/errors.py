@@ -46,6 +46,7 @@ DragomanError
     StoreUnavailable                the store cannot be reached, or does not answer in time
     StoreFull                       the store has no room for another value or task
   SessionFileError                  a file of recorded messages cannot be read or written
+  InspectorError(status)            the page of the inspector asked for what cannot be done
   PaginationLimit                   a list has too many pages, or repeats a page
   NotPrivate                        other users may read or change a folder or file; also a PermissionError
   CapabilityNotAvailable            the server does not declare a capability that the call needs
@@ -496,6 +497,14 @@ class StoreFull(StoreError):
 
 class SessionFileError(DragomanError):
     """A session file or a cassette cannot be read or written; the message names the file and the reason."""
+
+
+class InspectorError(DragomanError):
+    """The page of the inspector asked for what cannot be done; `status` is that of the HTTP response."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class PaginationLimit(DragomanError):

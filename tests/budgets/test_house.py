@@ -19,7 +19,7 @@ MODULES = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path
 
 MOST_FILES = 12
 """Files of one folder, `__init__.py` not counted."""
-MORE_FILES = {"protocol": 20, "types": 17, "auth/client": 15, "cli/verbs": 17}
+MORE_FILES = {"protocol": 20, "types": 17, "auth/client": 15, "cli/verbs": 18}
 FIRST_EDITION_RATIO = 1.66
 """Lines of code, as a multiple of `tools/lines_baseline.json`; lowered when code goes."""
 LONGEST_REPEAT = 6
@@ -39,6 +39,7 @@ WITHOUT_TWIN = 96
 TESTS_OF_SEVERAL_FILES = {
     "auth/client/test_construction.py": "what every authorization refuses when it is made",
     "client/test_branching.py": "schemas of servers that branch too often",
+    "inspector/test_page.py": "the page of the inspector, which is no Python",
     "test_dependencies.py": "the packages that dragoman needs",
     "testing/test_stores.py": "check_store, by engines that break its promises",
     "test_lines.py": "tools/lines.py",

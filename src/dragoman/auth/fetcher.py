@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
@@ -71,6 +72,27 @@ def _checked_socket(address: tuple[Any, ...]) -> socket.socket:
         check.was_refused = True
         raise PermissionError("The address is inside a private network")
     return socket.socket(family, kind, protocol)
+
+
+class FetchedExchange(Struct):
+    """One request to an authorization server and its answer, for a person who wants to see the steps of a login.
+
+    The bodies hold secrets; mask them before they are shown.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    sent: bytes
+    seconds: float = 0.0
+    status: int | None = None
+    """None if there was no answer."""
+    received_headers: Mapping[str, str] | None = None
+    received: bytes = b""
+
+
+exchange_observer: ContextVar[Callable[[FetchedExchange], None] | None] = ContextVar("exchange_observer", default=None)
+"""Called with each exchange of the fetchers in this context."""
 
 
 class FetchedReply(Struct):
@@ -144,7 +166,8 @@ class Fetcher:
         assert session is not None
         is_server = self._server is not None and origin_of(url) == origin_of(self._server)
         check = _ConnectionCheck(self._server is None or self.in_private_network or is_server or proxy is not None)
-        before = _current_check.set(check)
+        before, exchange = _current_check.set(check), FetchedExchange(method, url, headers, sent or b"")
+        began = time.monotonic()
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 async with session.request(
@@ -159,6 +182,8 @@ class Fetcher:
                     middlewares=None if self._make_session is None else pinned(session, URL(url)),
                 ) as response:
                     body = await read_body(response, MAX_BYTES)
+                    exchange.status, exchange.received_headers = response.status, response.headers
+                    exchange.received = body or b""
         except InsecureUrl:
             raise
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
@@ -171,6 +196,10 @@ class Fetcher:
             raise AuthError(f"{redacted(url)} cannot be asked ({type(error).__name__}); is it reachable?") from None
         finally:
             _current_check.reset(before)
+            observer = exchange_observer.get()
+            if observer is not None:
+                exchange.seconds = time.monotonic() - began
+                observer(exchange)
         if body is None:
             raise AuthError(f"{redacted(url)} answered with more than {MAX_BYTES} bytes")
         if is_server and proxy is None and check.peer is not None and is_private(check.peer):

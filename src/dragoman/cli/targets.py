@@ -16,7 +16,8 @@ from dragoman.cli.command import show_logs, usage_error
 from dragoman.cli.server_file import split_target
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
-from dragoman.errors import AuthError, AuthRequired
+from dragoman.errors import AuthRequired
+from dragoman.inspector.login import program_oauth, stored_tokens
 from dragoman.runtime.terminal import is_terminal
 
 if TYPE_CHECKING:
@@ -162,30 +163,14 @@ async def client_options(settings: CommandSettings, resolved: ResolvedTarget) ->
     return options
 
 
-def command_oauth(**options: Any) -> OAuth:
-    """Return the `OAuth` of the command; DRAGOMAN_CLIENT_ID and DRAGOMAN_CLIENT_SECRET are its client id and secret."""
-    from dragoman.auth.client.oauth import OAuth
-
-    own: dict[str, Any] = {
-        "client_id": os.environ.get("DRAGOMAN_CLIENT_ID"),
-        "client_secret": os.environ.get("DRAGOMAN_CLIENT_SECRET"),
-        "client_metadata": {"client_name": "dragoman"},
-    }
-    return OAuth(**{**own, **options})
-
-
 async def _stored_login(url: str, options: dict[str, Any]) -> OAuth | None:
     def refuse_login(_: str) -> None:
         error = AuthRequired(f"The login has expired; log in again: dragoman auth login {url}")
         error.has_remedy = True
         raise error
 
-    oauth = command_oauth(**options, redirect_handler=refuse_login)
-    try:
-        tokens = await oauth.bind(url).tokens()
-    except AuthError:
-        return None
-    return None if tokens is None else oauth
+    oauth = program_oauth(**options, redirect_handler=refuse_login)
+    return None if await stored_tokens(oauth, url) is None else oauth
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from types import TracebackType
 from typing import Any
@@ -30,12 +30,10 @@ from yarl import URL
 
 from dragoman.auth.client.contract import Authorization
 from dragoman.compose.faults import GARBAGE, Faults
-from dragoman.compose.session_file import Sender, SessionWriter, kind_of
+from dragoman.compose.http_records import MAX_BODY_BYTES, STREAM, HttpRecords
+from dragoman.compose.session_file import SessionWriter
 from dragoman.errors import AuthError
-from dragoman.protocol.lines import Oversized
-from dragoman.protocol.sse import EventDecoder
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_HEADER_BYTES = 64 * 1024
 CONNECT_SECONDS = 30.0
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -113,28 +111,23 @@ class HttpTap:
         self._writer.write("tap", "note", head={"note": "ended"})
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
-        exchange = next(self._exchanges)
+        records = HttpRecords(self._writer, next(self._exchanges))
         body = await request.read()
-        head = {"method": request.method, "path": request.raw_path, "headers": list(request.headers.items())}
-        self._writer.write("client", "request", head=head, exchange=exchange)
-        if body:
-            self._record("client", body, exchange)
+        records.request(request.method, request.raw_path, request.headers.items(), body)
         await asyncio.sleep(self._faults.delay)
         status = self._faults.status
         if status is not None and self._faults.meet(next(self._requests)):
-            self._writer.write(
-                "tap", "note", head={"note": f"status {status} instead of a response"}, exchange=exchange
-            )
+            records.note(f"status {status} instead of a response")
             return web.Response(status=status)
         try:
-            return await self._exchange(request, body, exchange)
+            return await self._exchange(request, body, records)
         except AuthError as error:
-            self._writer.write("tap", "note", head={"note": f"the login failed: {error}"}, exchange=exchange)
+            records.note(f"the login failed: {error}")
             return web.Response(status=401, text=f"The login failed: {error}")
         except (aiohttp.ClientError, TimeoutError) as error:
             cause = error.os_error.strerror if isinstance(error, aiohttp.ClientConnectorError) else None
             note = f"{self._origin} cannot be reached: {cause or str(error) or type(error).__name__}"
-            self._writer.write("tap", "note", head={"note": note}, exchange=exchange)
+            records.note(note)
             return web.Response(status=502, text=note)
 
     def _send(self, request: web.Request, body: bytes, added: Mapping[str, str]) -> Any:
@@ -165,45 +158,41 @@ class HttpTap:
             return self._send(request, body, await authorization.headers(request.method, url))
         return received
 
-    async def _exchange(self, request: web.Request, body: bytes, exchange: int) -> web.StreamResponse:
+    async def _exchange(self, request: web.Request, body: bytes, records: HttpRecords) -> web.StreamResponse:
         sent = await self._authorized(request, body)
         async with sent as received:
             headers = list(received.headers.items())
-            self._writer.write(
-                "server", "response", head={"status": received.status, "headers": headers}, exchange=exchange
-            )
+            records.response(received.status, headers, received.content_type)
             response = web.StreamResponse(status=received.status, reason=received.reason)
             for name, value in _passed_on(headers):
                 response.headers.add(name, value)
             if received.content_length is not None and not self._faults.change_messages:
                 response.content_length = received.content_length
             await response.prepare(request)
-            is_whole = await self._copy(received, response, exchange)
+            is_whole = await self._copy(received, response, records)
             if is_whole:
                 await response.write_eof()
             elif request.transport is not None:
                 request.transport.abort()
             return response
 
-    async def _copy(self, received: aiohttp.ClientResponse, response: web.StreamResponse, exchange: int) -> bool:
+    async def _copy(self, received: aiohttp.ClientResponse, response: web.StreamResponse, records: HttpRecords) -> bool:
         """Copy the body of a response; return whether it is whole."""
-        is_stream = received.content_type == "text/event-stream"
-        record = self._record_events(exchange) if is_stream else self._record_body(exchange)
+        is_stream = received.content_type == STREAM
         body = _Messages(self._faults, is_stream=is_stream) if self._faults.change_messages else None
         try:
             async for chunk in received.content.iter_any():
-                record(chunk)
+                records.receive(chunk)
                 if body is None:
                     await response.write(chunk)
                 elif not await self._write_all(body.receive(chunk), response, body):
                     return False
             return body is None or await self._write_all(body.finish(), response, body)
         except (aiohttp.ClientError, OSError) as error:
-            note = f"the response ended early: {type(error).__name__}"
-            self._writer.write("tap", "note", head={"note": note}, exchange=exchange)
+            records.note(f"the response ended early: {type(error).__name__}")
             return False
         finally:
-            record(b"")
+            records.finish()
 
     async def _write_all(self, messages: Iterable[bytes], response: web.StreamResponse, body: _Messages) -> bool:
         """Write messages with their faults; return False if the connection must end."""
@@ -215,34 +204,6 @@ class HttpTap:
                 self._writer.write("tap", "note", head={"note": "cut in a message of the server"})
                 return False
         return True
-
-    def _record_events(self, exchange: int) -> Callable[[bytes], None]:
-        decoder = EventDecoder(MAX_BODY_BYTES)
-
-        def record(chunk: bytes) -> None:
-            for event in decoder.receive(chunk):
-                if isinstance(event, Oversized):
-                    note = {"note": "an event of the server is too long to be recorded"}
-                    self._writer.write("tap", "note", head=note, exchange=exchange)
-                    continue
-                head = {"id": event.id, "event": event.event, "retry": event.retry}
-                self._record("server", event.data.encode(), exchange, {k: v for k, v in head.items() if v is not None})
-
-        return record
-
-    def _record_body(self, exchange: int) -> Callable[[bytes], None]:
-        chunks: list[bytes] = []
-
-        def record(chunk: bytes) -> None:
-            if chunk:
-                chunks.append(chunk)
-            elif chunks:
-                self._record("server", b"".join(chunks), exchange)
-
-        return record
-
-    def _record(self, sender: Sender, data: bytes, exchange: int, head: dict[str, Any] | None = None) -> None:
-        self._writer.write(sender, kind_of(data), data, head, exchange=exchange)
 
 
 class _Messages:

@@ -29,6 +29,7 @@ MEMBERS = frozenset(
     }
 )
 """Members of JSON objects and parameters of URLs whose values are masked."""
+_SESSION_PARAMETERS = ("session_id=", "sessionid=")
 _BY_FORM = re.compile(
     rb"(?i:(bearer\s+))[A-Za-z0-9._~+/=-]{8,}|()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"
 )
@@ -45,6 +46,7 @@ class Masks:
         further = {name.lower() for name in names}
         self._headers = HEADERS | further
         any_name = "|".join(sorted(map(re.escape, MEMBERS | further)))
+        self._signs = [name.lower().encode() for name in {*MEMBERS, *further, "code=", "state=", *_SESSION_PARAMETERS}]
         # In JSON that stands in a string, every quote has one backslash or more. A message that was cut may end within
         # a secret.
         member = rf'(?i:(\\*"(?:{any_name})\\*"\s*:\s*))(?:"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(\\+")(?:(?!\2).)*(?:\2|\Z))'
@@ -54,9 +56,19 @@ class Masks:
 
     def message(self, data: bytes) -> bytes:
         """Return a message, or any text, with its secrets masked."""
-        data = self._member.sub(_masked_member, data)
-        data = self._parameter.sub(rb"\1\2=" + MASKED, data)
-        return _BY_FORM.sub(rb"\1" + MASKED, data)
+        # To find a text is far faster than to match an expression, and most messages have no secret.
+        lowered = data.lower()
+        if any(sign in lowered for sign in self._signs):
+            data = self._member.sub(_masked_member, data)
+            data = self._parameter.sub(rb"\1\2=" + MASKED, data)
+        if b"bearer" in lowered or b"eyj" in lowered:
+            data = _BY_FORM.sub(rb"\1" + MASKED, data)
+        return data
+
+    def lines(self, text: str) -> str:
+        """Return lines of text with their secrets masked, such as what a program writes to stderr."""
+        lines = text.encode("utf-8", "replace").splitlines(keepends=True)
+        return b"".join(map(self.message, lines)).decode()
 
     def url(self, url: str) -> str:
         """Return a URL with its secrets masked."""
@@ -66,7 +78,7 @@ class Masks:
     def headers(self, headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return headers with their secrets masked."""
         pairs = headers.items() if isinstance(headers, Mapping) else headers
-        return [(name, self._header(name.lower(), value)) for name, value in pairs]
+        return [(str(name), self._header(name.lower(), value)) for name, value in pairs]  # aiohttp has its own text
 
     def _header(self, name: str, value: str) -> str:
         if name == SESSION_HEADER:

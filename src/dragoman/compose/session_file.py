@@ -30,11 +30,11 @@ import secrets
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from dragoman.compose.masking import Masks
 from dragoman.errors import SessionFileError
@@ -57,6 +57,16 @@ CREATE TABLE IF NOT EXISTS records(
 
 Sender = Literal["client", "server", "tap"]
 Kind = Literal["message", "text", "request", "response", "stderr", "note"]
+Head = Mapping[str, Any] | None
+
+
+class TakesRecords(Protocol):
+    """Takes the records of a conversation, as `SessionWriter` does."""
+
+    def write(
+        self, sender: Sender, kind: Kind, data: bytes = b"", head: Head = None, *, exchange: int | None = None
+    ) -> object:
+        """Add a record."""
 
 
 def kind_of(data: bytes) -> Literal["message", "text"]:
@@ -165,13 +175,7 @@ class SessionWriter:
         self.close()
 
     def write(
-        self,
-        sender: Sender,
-        kind: Kind,
-        data: bytes = b"",
-        head: Mapping[str, Any] | None = None,
-        *,
-        exchange: int | None = None,
+        self, sender: Sender, kind: Kind, data: bytes = b"", head: Head = None, *, exchange: int | None = None
     ) -> None:
         """Add a record; it is masked, cut and written later, in the thread of the writer."""
         with self._changed:
@@ -211,12 +215,7 @@ class SessionWriter:
                 self._queued_bytes = self._lost = 0
             if lost:
                 batch.append((time.time(), "tap", "note", None, {"note": f"{lost} records are lost"}, b""))
-            with database:
-                database.executemany(
-                    "INSERT INTO records(connection, time, sender, kind, exchange, head, size, data)"
-                    " VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
-                    [(*record[1:6], json.dumps(record.head), *record[7:]) for record in map(self._record, batch)],
-                )
+            _insert(database, map(self._record, batch))
             self._remove_oldest(database)
 
     def _record(self, queued: tuple[Any, ...]) -> Record:
@@ -295,6 +294,35 @@ class SessionFile:
                 last = record.number
                 yield record
             time.sleep(LOOK_SECONDS)
+
+
+def write_session(path: Path, records: Iterable[Record], *, target: str = "") -> None:
+    """Write records, whose secrets are masked already, to a new session file; their numbers are those of the file.
+
+    Example:
+        write_session(Path("part.mcpsession"), SessionFile(Path("whole.mcpsession")).records(after=100))
+
+    Raises:
+        SessionFileError: the file cannot be written.
+    """
+    try:
+        path.touch(mode=0o600)
+        with closing(_connected(path)) as database:
+            with database:
+                _prepare(database, path, target)
+            _insert(database, records)
+    except (sqlite3.Error, OSError) as error:
+        raise SessionFileError(f"{path} cannot be written as a session file: {error}") from None
+
+
+def _insert(database: sqlite3.Connection, records: Iterable[Record]) -> None:
+    rows = ((*record[1:6], json.dumps(record.head), *record[7:]) for record in records)
+    with database:
+        database.executemany(
+            "INSERT INTO records(connection, time, sender, kind, exchange, head, size, data)"
+            " VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
 
 
 def _connected(path: Path, *, is_reading: bool = False) -> sqlite3.Connection:

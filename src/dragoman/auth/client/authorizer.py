@@ -190,6 +190,22 @@ class Authorizer(ABC):
         attempt.is_repeated = again
         return again
 
+    async def renew(self, url: str) -> None:
+        """Renew the stored tokens for a server now, although they have not expired.
+
+        Raises:
+            AuthRequired: there are no tokens that can be renewed, or the authorization server refuses to renew them.
+            AuthError: the renewal failed, and may succeed later.
+        """
+        self.bind(url)
+        async with self._locked() as stored:
+            known = None if stored is None else stored.authorization_server
+            if stored is None or known is None or not self._is_renewable(stored):
+                raise AuthRequired("There is no login that can be renewed; log in")
+            async with self._fetcher(known) as fetch:
+                if not await self._renew_and_store(fetch, stored, known):
+                    raise AuthRequired("The authorization server does not renew this login; log in again")
+
     async def close(self) -> None:
         """End the token task; stored tokens stay stored."""
         task, self._token_task = self._token_task, None

@@ -10,9 +10,10 @@ import click
 
 from dragoman.cli.command import in_event_loop, reporting, show_logs, usage_error
 from dragoman.cli.exit_codes import FAILED, OK
-from dragoman.cli.targets import ResolvedTarget, command_oauth, make_client
+from dragoman.cli.targets import ResolvedTarget, make_client
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
+from dragoman.inspector.login import program_oauth
 from dragoman.runtime.terminal import printable_line
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def _oauth_of(url: str, scope: str | None = None) -> tuple[OAuth, LoginRecords]:
     """Return the `OAuth` of the command for a server, and the storage of that server."""
-    oauth = command_oauth(scope=scope)
+    oauth = program_oauth(scope=scope)
     try:
         return oauth, oauth.bind(url)
     except InsecureUrl as error:

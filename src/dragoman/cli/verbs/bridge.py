@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.command import connecting, show_logs, usage_error
-from dragoman.cli.targets import command_oauth
 from dragoman.cli.terminal import Terminal
+from dragoman.inspector.login import program_oauth
 from dragoman.protocol.urls import is_http_url
 from dragoman.transports.stdio.serving import claim, run_stdio
 
@@ -65,7 +65,7 @@ def _credentials(terminal: Terminal) -> tuple[dict[str, str], Any]:
     headers: dict[str, str] = dict(terminal.settings.header)
     auth: Any = terminal.settings.token
     if auth is None and not any(name.lower() == "authorization" for name in headers):
-        auth = command_oauth()
+        auth = program_oauth()
     return headers, auth
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-import statistics
-import time
-from typing import TYPE_CHECKING
+from functools import partial
 
 import click
 
 from dragoman.cli.command import connecting, in_event_loop, show_logs
-from dragoman.cli.doctor.findings import Findings
-from dragoman.cli.exit_codes import FAILED, OK, one_line
+from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import (
     ResolvedTarget,
     announcing_wait,
@@ -22,15 +19,9 @@ from dragoman.cli.targets import (
     target_of_entry,
 )
 from dragoman.cli.terminal import Terminal
-from dragoman.errors import AuthRequired, ConfigError, ConnectError, DragomanError, ServerCrashed, Timeout
+from dragoman.errors import ConfigError
+from dragoman.inspector.doctor.findings import Finding, Findings, one_line
 from dragoman.protocol.urls import redacted
-
-if TYPE_CHECKING:
-    from dragoman.client.client import AsyncClient
-
-PINGS = 5
-LISTS = ("tools", "prompts", "resources", "resource_templates")
-_CAPABILITIES = ("tools", "prompts", "resources", "completions", "logging")
 
 
 @click.command("doctor", short_help="Find out what is wrong with a server, or with the way to it.")
@@ -40,12 +31,14 @@ _CAPABILITIES = ("tools", "prompts", "resources", "completions", "logging")
 @in_event_loop
 async def command(terminal: Terminal, target: str | None) -> int:
     """Examine a server step by step; without a target, every server of the configuration file."""
-    settings, findings = terminal.settings, Findings(terminal)
+    settings, findings = terminal.settings, Findings(partial(_show, terminal))
     show_logs(terminal)
     logger = logging.getLogger("dragoman")
     logger.handlers = [*(logger.handlers if settings.verbose else ()), _Warnings(findings)]
     for resolved in await _targets(terminal, target, findings):
         findings.begin(resolved.label, is_own=resolved.is_own)
+        if not settings.json:
+            terminal.write(one_line(resolved.label), "bold")
         findings.passed("target", _shown_target(resolved))
         await _examine(terminal, resolved, findings)
     if settings.json:
@@ -55,6 +48,15 @@ async def command(terminal: Terminal, target: str | None) -> int:
     elif findings.all_passed:
         terminal.write("It works; what is marked with ! is for the server's author to mend.", "green")
     return OK if findings.all_passed else FAILED
+
+
+def _show(terminal: Terminal, finding: Finding) -> None:
+    if terminal.settings.json:
+        return
+    mark, style = ("!" if finding.remark else "✓", None) if finding.ok else ("✗", "red")
+    terminal.write(f"{mark} {finding.step}: {finding.detail}", style)
+    if finding.remedy:
+        terminal.write(f"    → {one_line(finding.remedy)}", "yellow")
 
 
 class _Warnings(logging.Handler):
@@ -103,93 +105,11 @@ def _shown_target(resolved: ResolvedTarget) -> str:
 
 async def _examine(terminal: Terminal, resolved: ResolvedTarget, findings: Findings) -> None:
     from dragoman.client.client import AsyncClient
+    from dragoman.inspector.doctor.examination import examine
 
     client: AsyncClient = make_client(AsyncClient, resolved, await client_options(terminal.settings, resolved))
     try:
-        began = time.perf_counter()
-        try:
-            with announcing_wait(terminal, resolved):
-                await client.start()
-        except AuthRequired as error:
-            await _examine_refusal(resolved, error, findings)
-            return
-        except DragomanError as error:
-            findings.failed("connection", one_line(error), _remedy(error, resolved))
-            return
-        findings.passed("connection", f"open after {(time.perf_counter() - began) * 1000:.0f} ms")
-        await _examine_server(client, findings)
+        with announcing_wait(terminal, resolved):
+            await examine(client, resolved.url, findings)
     finally:
         await client.stop()
-
-
-async def _examine_refusal(resolved: ResolvedTarget, error: AuthRequired, findings: Findings) -> None:
-    findings.failed("connection", one_line(error))
-    if resolved.url is not None:
-        from dragoman.cli.doctor.login import examine_login
-
-        await examine_login(resolved.url, error, findings)
-
-
-def _remedy(error: DragomanError, resolved: ResolvedTarget) -> str:
-    if isinstance(error, ServerCrashed):
-        return "run its command by itself and see what it says, or add --verbose"
-    if isinstance(error, Timeout):
-        return "see whether it starts at all, or give it more time with --timeout"
-    if isinstance(error, ConnectError) and resolved.url is not None:
-        return "see whether the server runs, and whether the address and its path are right (often /mcp)"
-    return "see whether this is an MCP server; --mode and --protocol-version say how to speak to it"
-
-
-async def _examine_server(client: AsyncClient, findings: Findings) -> None:
-    from dragoman.protocol.versions import find_version
-
-    name = client.protocol_version
-    version = None if name is None else find_version(name)
-    era = "stateless" if version is not None and version.stateless else "handshake"
-    info = client.server_info
-    findings.passed("server", f"{info.name} {info.version}" if info else "it does not say who it is")
-    findings.passed("protocol", f"{name}, the {era} era")
-    await _examine_latency(client, findings)
-    offered = [one for one in _CAPABILITIES if getattr(client.capabilities, one, None) is not None]
-    if offered:
-        findings.passed("capabilities", ", ".join(offered))
-    else:
-        findings.failed("capabilities", "it offers nothing", "declare tools, prompts or resources")
-    await _examine_lists(client, findings)
-    await _examine_tools(client, findings)
-
-
-async def _examine_latency(client: AsyncClient, findings: Findings) -> None:
-    times: list[float] = []
-    for _ in range(PINGS):
-        began = time.perf_counter()
-        if not await client.ping():
-            findings.failed("latency", "it does not answer a ping", "see whether it blocks its event loop")
-            return
-        times.append((time.perf_counter() - began) * 1000)
-    findings.passed("latency", f"{statistics.median(times):.1f} ms, at most {max(times):.1f} ms, of {PINGS} pings")
-
-
-async def _examine_lists(client: AsyncClient, findings: Findings) -> None:
-    for kind in LISTS:
-        words = kind.replace("_", " ")
-        try:
-            items = await getattr(client, kind)()
-        except DragomanError as error:
-            findings.failed(words, one_line(error), "the server declares the list and has to answer for it")
-        else:
-            findings.passed(words, f"{len(items)} listed")
-
-
-async def _examine_tools(client: AsyncClient, findings: Findings) -> None:
-    from dragoman.cli.doctor.tools import problems
-
-    try:
-        tools = await client.tools()
-    except DragomanError:
-        return
-    found = [(tool.name, *problem) for tool in tools for problem in problems(tool.definition)]
-    for name, problem, remedy in found:
-        findings.shortcoming(f"tool {name}", problem, remedy)
-    if tools and not found:
-        findings.passed("schemas", "every model's API takes the tools as they are")

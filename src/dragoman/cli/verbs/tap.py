@@ -96,8 +96,8 @@ def command(
 async def _tap_url(
     terminal: Terminal, target: str, listen: str, writer: SessionWriter, faults: Faults, *, login: bool
 ) -> None:
-    from dragoman.cli.targets import command_oauth
     from dragoman.compose.http_tap import HttpTap
+    from dragoman.inspector.login import program_oauth
 
     host, _, port = listen.rpartition(":")
     if not port.isdecimal():
@@ -105,7 +105,7 @@ async def _tap_url(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    options: dict[str, Any] = {"authorization": command_oauth() if login else None}
+    options: dict[str, Any] = {"authorization": program_oauth() if login else None}
     async with HttpTap(target, writer, faults, host=host or "127.0.0.1", port=int(port), **options) as tap:
         terminal.write(tap.url)
         sys.stdout.flush()

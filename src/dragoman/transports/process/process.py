@@ -101,6 +101,8 @@ class ProcessTransport:
         self._ending: asyncio.Task[None] | None = None
         self._cause: TransportError | None = None
         self._tail = _StderrTail(self.name)
+        self.on_stderr: Callable[[bytes], object] | None = None
+        """Called with each piece of the child's stderr."""
 
     @property
     def pid(self) -> int | None:
@@ -209,7 +211,7 @@ class ProcessTransport:
         self._stdin = (DirectWriter if os.name == "posix" else open_writer)(child.stdin.fileno(), self)
         self._readers: list[Reader] = [
             open_reader(child.stdout.fileno(), self._receive_chunk, self._on_stdout_end),
-            open_reader(child.stderr.fileno(), self._tail.receive, self._on_stderr_end),
+            open_reader(child.stderr.fileno(), self._receive_stderr, self._on_stderr_end),
         ]
 
     def _forget(self) -> None:
@@ -310,6 +312,11 @@ class ProcessTransport:
         self._receive_last()
         self._stdout_ended.set()
         self._begin_end(ServerCrashed("closed its stdout"))
+
+    def _receive_stderr(self, chunk: bytes) -> None:
+        self._tail.receive(chunk)
+        if self.on_stderr is not None:
+            self.on_stderr(chunk)
 
     def _on_stderr_end(self) -> None:
         self._tail.finish()

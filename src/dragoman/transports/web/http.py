@@ -60,8 +60,10 @@ Resume = Callable[[str], Awaitable[Headers]]
 _BROKEN = (aiohttp.ClientError, OSError)
 
 
-def _new_session() -> aiohttp.ClientSession:
+def new_session(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+    """Return a session for the requests of a client; `middlewares` see each request and its response."""
     return aiohttp.ClientSession(
+        middlewares=middlewares,
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
         max_field_size=MAX_HEADER_BYTES,
@@ -128,7 +130,7 @@ class HttpClient:
             raise ConnectError(f"{self.url} is no address: {error}") from None
         await offload(self._read_environment)
         network = self._network
-        self._session = network.session or (network.session_factory or _new_session)()
+        self._session = network.session or (network.session_factory or new_session)()
 
     def _read_environment(self) -> None:
         if self._network.trust_env and self._authorization is None and self._target.host is not None:

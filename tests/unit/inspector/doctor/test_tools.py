@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.cli.doctor.tools import problems
+from dragoman.inspector.doctor.tools import problems
 from dragoman.types import Tool
 
 FINE = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "array", "items": {}}}}

@@ -1,0 +1,114 @@
+"""`dragoman inspect [TARGET | configuration file | session file]`: a page to see and try servers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dragoman.cli.command import connecting, in_event_loop, show_logs, usage_error
+from dragoman.cli.targets import ResolvedTarget, read_configuration, resolve_target
+from dragoman.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from dragoman.inspector.inspected import ServerTarget
+
+SESSION_SUFFIX = ".mcpsession"
+
+
+@click.command("inspect", short_help="See and try servers on a page of the browser.")
+@click.argument("target", required=False)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port of the page; else a free one.")
+@click.option("--no-browser", is_flag=True, help="Print the address of the page, and open no browser.")
+@connecting
+@click.pass_obj
+@in_event_loop
+async def command(terminal: Terminal, target: str | None, port: int, no_browser: bool) -> int:  # noqa: FBT001
+    """Serve a page of this machine on which servers are called, examined and recorded.
+
+    TARGET is a server, a configuration file, or a session file whose name ends with .mcpsession; without one, the page
+    shows the servers of the configuration file, if there is one.
+    """
+    from dragoman.inspector.inspector import Inspector
+    from dragoman.inspector.web import InspectorSite
+
+    show_logs(terminal)
+    inspector = Inspector()
+    is_session = target is not None and target.endswith(SESSION_SUFFIX)
+    targets = [] if is_session else await _targets(terminal, target)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        try:
+            site = await stack.enter_async_context(InspectorSite(inspector, port=port))
+        except OSError as error:
+            raise usage_error(f"The page cannot be served on port {port}: {error.strerror}.") from None
+        if is_session:
+            await inspector.open(Path(str(target)), follow=True)
+        inspector.add(targets)
+        terminal.write(site.url)
+        sys.stdout.flush()
+        if not no_browser:
+            _open_browser(site.url)
+        await stop.wait()
+    return 0
+
+
+async def _targets(terminal: Terminal, word: str | None) -> list[ServerTarget]:
+    """Return the servers that a word names: one server, or all of a configuration file."""
+    from dragoman.inspector.targets import target_of_entry
+
+    settings = terminal.settings
+    if word is not None and _is_configuration(word):
+        settings.config, word = word, None
+    if word is not None or settings.command is not None:
+        return [_server_target(terminal, await resolve_target(terminal, word))]
+    try:
+        file, entries = read_configuration(settings)
+    except click.UsageError:  # there is no configuration file, and the page starts empty
+        return []
+    await file.require_trust(terminal)
+    found = [target_of_entry(entry, str(file)) for entry in entries if not entry.disabled]
+    for target in found:
+        target.options |= settings.client_options()
+        target.is_authorized = target.is_authorized or settings.is_authorized
+    return found
+
+
+def _is_configuration(word: str) -> bool:
+    from dragoman.inspector.targets import FILES
+
+    return Path(word).suffix in FILES and Path(word).is_file()
+
+
+def _server_target(terminal: Terminal, resolved: ResolvedTarget) -> ServerTarget:
+    from dragoman.inspector.inspected import ServerTarget
+
+    settings = terminal.settings
+    return ServerTarget(
+        name=resolved.label,
+        target=resolved.target,
+        shown=resolved.url or resolved.label,
+        url=resolved.url,
+        source=resolved.file or "command line",
+        options={**resolved.options, **settings.client_options()},
+        login=resolved.login,
+        is_authorized=resolved.is_authorized or settings.is_authorized,
+    )
+
+
+def _open_browser(url: str) -> None:
+    """Open the page if there is a browser that is no terminal; the opening may block, so a thread does it."""
+    import threading
+    import webbrowser
+
+    from dragoman.auth.client.browser_login import can_open_browser
+
+    if can_open_browser():
+        threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

@@ -1,0 +1,1 @@
+"""The inspector: the page that `dragoman inspect` serves, and its backend."""

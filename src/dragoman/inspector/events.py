@@ -1,0 +1,141 @@
+"""`Events`: what the backend pushes to the pages that are open.
+
+Rows and progress are not pushed one by one: a timer sends what collected, ten times a second. Of many rows it sends the
+first few and says how many it skipped; of progress the latest of each request. Each page has a queue with a bound. If a
+page reads too slowly, its queue is emptied, and the page is told to fetch everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dragoman.inspector.traffic.rows import Row
+
+PUSH_SECONDS = 0.1
+MAX_ROWS = 100
+MAX_LOGS = 50
+MAX_QUEUED = 500
+
+
+class Subscriber:
+    """One page that reads events."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue(MAX_QUEUED)
+
+    def put(self, event: bytes) -> None:
+        """Queue an event; a full queue is emptied first."""
+        if self._queue.full():
+            while not self._queue.empty():
+                self._queue.get_nowait()
+            self._queue.put_nowait(b'{"event":"lagging"}')
+        self._queue.put_nowait(event)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yield the events, without an end."""
+        while True:
+            yield await self._queue.get()
+
+
+class Events:
+    """The events of all pages."""
+
+    def __init__(self, totals: Callable[[], dict[str, int]]) -> None:
+        self._totals = totals
+        self._subscribers: set[Subscriber] = set()
+        self._rows: list[Row] = []
+        self._skipped = 0
+        self._progress: dict[str, dict[str, Any]] = {}
+        self._logs: list[dict[str, Any]] = []
+        self._lost_logs = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def subscribed(self) -> Iterator[Subscriber]:
+        """Return a subscriber for the block."""
+        subscriber = Subscriber()
+        self._subscribers.add(subscriber)
+        try:
+            yield subscriber
+        finally:
+            self._subscribers.discard(subscriber)
+
+    def push(self, event: str, **members: Any) -> None:
+        """Push an event to every page at once."""
+        if self._subscribers:
+            encoded = encode({"event": event, **members})
+            for subscriber in self._subscribers:
+                subscriber.put(encoded)
+
+    def push_row(self, row: Row) -> None:
+        """Push a row with the next batch."""
+        if not self._subscribers:
+            return
+        if len(self._rows) < MAX_ROWS:
+            self._rows.append(row)
+        else:
+            self._skipped += 1
+        self._start_timer()
+
+    def push_progress(self, key: str, **members: Any) -> None:
+        """Push the progress of a request with the next batch, unless more progress follows before."""
+        self._progress[key] = {"key": key, **members}
+        self._start_timer()
+
+    def push_log(self, **members: Any) -> None:
+        """Push a log message with the next batch."""
+        if len(self._logs) < MAX_LOGS:
+            self._logs.append(members)
+        else:
+            self._lost_logs += 1
+        self._start_timer()
+
+    def _start_timer(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PUSH_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Push what collected."""
+        self._timer = None
+        rows, skipped, self._rows, self._skipped = self._rows, self._skipped, [], 0
+        progress, logs, lost = self._progress, self._logs, self._lost_logs
+        self._progress, self._logs, self._lost_logs = {}, [], 0
+        if rows:
+            self.push("traffic", rows=rows, skipped=skipped, **self._totals())
+        for members in progress.values():
+            self.push("progress", **members)
+        for members in logs:
+            self.push("log", **members)
+        if lost:
+            self.push("notice", server=None, kind="sampled", detail=f"{lost} log messages are not shown")
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def encode(value: Any) -> bytes:
+    """Return JSON; a text that is no Unicode becomes one."""
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_clean(msgspec.to_builtins(value, enc_hook=str)))
+
+
+def _clean(value: Any) -> Any:
+    """Return JSON values without lone surrogates."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_clean(key): _clean(member) for key, member in value.items()}
+    return [_clean(member) for member in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,231 @@
+"""Recorded calls in other forms: a pytest test, a cassette, curl, a program with a client, and HAR (HTTP Archive 1.2).
+
+Secrets are masked. Where a program needs one, it takes it from the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import pprint
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import dragoman
+from dragoman.inspector.inspected import ServerTarget
+from dragoman.inspector.traffic.rows import TrafficRecord
+from dragoman.testing.cassettes.tape import FORMAT
+
+_HANDSHAKE = frozenset({"initialize", "server/discover", "ping"})
+_LEFT_OUT = frozenset({"host", "content-length", "accept-encoding", "user-agent", "connection"})
+_AUTHORIZATION = '"Authorization: Bearer $DRAGOMAN_TOKEN"'
+
+
+class ExportedCalls:
+    """Records of one server that are exported."""
+
+    def __init__(self, records: Sequence[TrafficRecord], target: ServerTarget | None) -> None:
+        self.records = records
+        self.target = target
+
+    def requests(self) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+        """Yield each request of the client with its response, without the handshake."""
+        answers = {
+            (record.connection, record.row.id): _message(record)
+            for record in self.records
+            if record.row.what == "response" and record.row.sender == "server"
+        }
+        for record in self.records:
+            if record.row.what == "request" and record.row.sender == "client" and record.row.method not in _HANDSHAKE:
+                yield _message(record), answers.get((record.connection, record.row.id))
+
+    def target_words(self) -> str:
+        """Return the target of a client as Python."""
+        if self.target is None:
+            return '"PUT THE URL OR COMMAND OF THE SERVER HERE"'
+        if self.target.url is not None:
+            return repr(urlsplit(self.target.url)._replace(query="", fragment="").geturl())
+        given = self.target.target
+        if isinstance(given, dict):
+            return repr([given["command"], *given.get("args", ())])
+        return repr(str(given))
+
+
+def _message(record: TrafficRecord) -> dict[str, Any]:
+    try:
+        found = json.loads(record.masked())
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _plain_params(message: dict[str, Any]) -> dict[str, Any]:
+    params = message.get("params")
+    return {key: value for key, value in params.items() if key != "_meta"} if isinstance(params, dict) else {}
+
+
+def _call(message: dict[str, Any]) -> str:
+    """Return a call of a method of a client, as Python."""
+    method, params = message.get("method"), _plain_params(message)
+    if method == "tools/call" and params.keys() <= {"name", "arguments"}:
+        return (
+            f"client.call_tool({params.get('name')!r}, {_value(params.get('arguments') or {})}, raise_on_error=False)"
+        )
+    if method == "prompts/get" and params.keys() <= {"name", "arguments"}:
+        return f"client.get_prompt({params.get('name')!r}, {_value(params.get('arguments') or {})})"
+    if method == "resources/read" and params.keys() <= {"uri"}:
+        return f"client.read_resource({params.get('uri')!r})"
+    return f"client.request({method!r}, {_value(params)})"
+
+
+def _value(value: Any) -> str:
+    return pprint.pformat(value, width=100, sort_dicts=False)
+
+
+def _program(calls: ExportedCalls) -> str:
+    lines = ["from dragoman import Client", "", f"with Client({calls.target_words()}) as client:"]
+    body = []
+    for message, _ in calls.requests():
+        body += [*_indented(f"result = {_call(message)}"), "    print(result)"]
+    return "\n".join([*lines, *(body or ["    pass"]), ""])
+
+
+def _indented(text: str) -> list[str]:
+    return [f"    {line}" for line in text.splitlines()]
+
+
+def _test(calls: ExportedCalls) -> str:
+    lines = ["from dragoman import Client", ""]
+    for number, (message, answer) in enumerate(calls.requests(), 1):
+        lines += ["", f"def test_{_name(message)}_{number}():", f"    with Client({calls.target_words()}) as client:"]
+        lines += [f"    {line}" for line in _indented(f"result = {_call(message)}")]
+        lines += [f"    {line}" for line in _expected(message, answer)]
+    return "\n".join([*lines, ""])
+
+
+def _expected(message: dict[str, Any], answer: dict[str, Any] | None) -> list[str]:
+    """Return the assertions about a result."""
+    result = (answer or {}).get("result")
+    if not isinstance(result, dict):
+        return ["assert result is not None"]
+    if message.get("method") != "tools/call":
+        if message.get("method") in ("prompts/get", "resources/read"):
+            return ["assert result is not None"]
+        return f"assert result == {_value(result)}".splitlines()
+    texts = [block["text"] for block in result.get("content", ()) if block.get("type") == "text"]
+    lines = [f"assert result.is_error is {bool(result.get('isError'))}"]
+    if texts:
+        lines += f"assert result.text == {_value(chr(10).join(texts))}".splitlines()
+    structured = result.get("structuredContent")
+    if isinstance(structured, dict) and structured.keys() != {"result"}:  # the client may unwrap a lone `result`
+        lines += f"assert result.structured == {_value(structured)}".splitlines()
+    return lines
+
+
+def _name(message: dict[str, Any]) -> str:
+    params = _plain_params(message)
+    words = str(params.get("name") or message.get("method") or "call")
+    return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in words).lower()
+
+
+def _cassette(calls: ExportedCalls) -> str:
+    lines = [json.dumps({"cassette": FORMAT})]
+    for record in calls.records:
+        message = _message(record)
+        if record.row.kind == "message" and message.get("jsonrpc") == "2.0":
+            lines.append(json.dumps({"from": record.row.sender, "message": message}, ensure_ascii=False))
+    return "\n".join([*lines, ""])
+
+
+def _curl(calls: ExportedCalls) -> str:
+    """Return one curl command for each HTTP request, or for each message if the server is a process."""
+    heads = {(one.row.exchange): one.masked_head() for one in calls.records if one.row.kind == "request"}
+    url = "http://127.0.0.1:8000/mcp" if calls.target is None or calls.target.url is None else calls.target.url
+    bare = urlsplit(url)._replace(query="", fragment="").geturl()
+    commands = []
+    for record in calls.records:
+        if record.row.what == "request" and record.row.sender == "client":
+            head = heads.get(record.row.exchange, {})
+            commands.append(_curl_command(bare, head.get("headers", ()), record.masked().decode("utf-8", "replace")))
+    return "\n\n".join([*commands, ""])
+
+
+def _curl_command(url: str, headers: Sequence[Sequence[str]], body: str) -> str:
+    sent = {name: value for name, value in headers if name.lower() not in _LEFT_OUT}
+    sent = sent or {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    lines = [f"curl -sS {shlex.quote(url)}"]
+    for name, value in sent.items():
+        is_token = name.lower() == "authorization"
+        lines.append(f"  -H {_AUTHORIZATION if is_token else shlex.quote(f'{name}: {value}')}")
+    return " \\\n".join([*lines, f"  --data-raw {shlex.quote(body)}"])
+
+
+def _har(calls: ExportedCalls) -> str:
+    exchanges: dict[int, list[TrafficRecord]] = {}
+    for record in calls.records:
+        if record.row.exchange is not None:
+            exchanges.setdefault(record.row.exchange, []).append(record)
+    url = "http://127.0.0.1" if calls.target is None or calls.target.url is None else calls.target.url
+    parts = urlsplit(url)
+    origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    entries = [_har_entry(origin, records) for records in exchanges.values() if records[0].row.kind == "request"]
+    creator = {"name": "dragoman", "version": dragoman.__version__}
+    return json.dumps({"log": {"version": "1.2", "creator": creator, "entries": entries}}, indent=1)
+
+
+def _har_entry(origin: str, records: list[TrafficRecord]) -> dict[str, Any]:
+    request, begin = records[0].masked_head(), records[0].row.time
+    response: dict[str, Any] = next((one.masked_head() for one in records if one.row.kind == "response"), {})
+    bodies = {sender: _har_body(records, sender) for sender in ("client", "server")}
+    took = round((records[-1].row.time - begin) * 1000, 3)
+    common = {"httpVersion": "HTTP/1.1", "cookies": [], "headersSize": -1}
+    sent = {"mimeType": "application/json", "text": bodies["client"]}
+    return {
+        "startedDateTime": datetime.fromtimestamp(begin, UTC).isoformat(),
+        "time": took,
+        "request": {
+            **common,
+            "method": request["method"],
+            "url": origin + request["path"],
+            "headers": _har_headers(request),
+            "queryString": [],
+            "bodySize": len(bodies["client"]),
+            **({"postData": sent} if bodies["client"] else {}),
+        },
+        "response": {
+            **common,
+            "status": response.get("status", 0),
+            "statusText": "",
+            "headers": _har_headers(response),
+            "content": {"size": len(bodies["server"]), "mimeType": _mime_type(response), "text": bodies["server"]},
+            "redirectURL": "",
+            "bodySize": len(bodies["server"]),
+        },
+        "cache": {},
+        "timings": {"send": 0, "wait": took, "receive": 0},
+    }
+
+
+def _har_headers(head: dict[str, Any]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in head.get("headers", ())]
+
+
+def _mime_type(head: dict[str, Any]) -> str:
+    return next((value for name, value in head.get("headers", ()) if name.lower() == "content-type"), "")
+
+
+def _har_body(records: list[TrafficRecord], sender: str) -> str:
+    bodies = [one for one in records if one.row.sender == sender and one.row.kind in ("message", "text")]
+    return "\n".join(one.masked().decode("utf-8", "replace") for one in bodies)
+
+
+FORMATS: dict[str, tuple[str, str, Callable[[ExportedCalls], str]]] = {
+    "pytest": ("test_recorded.py", "text/x-python", _test),
+    "cassette": ("recorded.jsonl", "application/jsonl", _cassette),
+    "curl": ("recorded.sh", "text/x-shellscript", _curl),
+    "python": ("recorded.py", "text/x-python", _program),
+    "har": ("recorded.har", "application/json", _har),
+}
+"""The name of the file, its type, and the function that makes its text, by format."""

@@ -1,0 +1,115 @@
+"""`Inspector`: the servers, the session files, the traffic and the questions that all pages share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+from dragoman.errors import DragomanError, InspectorError
+from dragoman.inspector.events import Events
+from dragoman.inspector.failure import NOT_FOUND
+from dragoman.inspector.inspected import InspectedServer, ServerTarget
+from dragoman.inspector.questions import Questions
+from dragoman.inspector.sessions import ReadSession
+from dragoman.inspector.traffic.rows import Traffic
+
+MAX_SERVERS = 200
+
+
+class Inspector:
+    """What the pages show.
+
+    Example:
+        inspector = Inspector()
+        [server] = inspector.add(targets_of("python server.py"))
+        await server.connect()
+    """
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+        self.events = Events(self._totals)
+        self.questions = Questions(self.events)
+        self.servers: dict[str, InspectedServer] = {}
+        self.sessions: dict[str, ReadSession] = {}
+        self._ids = count(1)
+        self.requests: dict[str, asyncio.Task[object]] = {}
+        """The requests of the page that have no answer, by their keys."""
+
+    def _totals(self) -> dict[str, int]:
+        return {"last": self.traffic.last, "kept": len(self.traffic), "dropped": self.traffic.dropped}
+
+    def server(self, id: str) -> InspectedServer:
+        """Return a server.
+
+        Raises:
+            InspectorError: there is no such server.
+        """
+        if id not in self.servers:
+            raise InspectorError(f"There is no server {id}", NOT_FOUND)
+        return self.servers[id]
+
+    def add(self, targets: Iterable[ServerTarget]) -> list[InspectedServer]:
+        """Add servers; they are not connected.
+
+        Raises:
+            InspectorError: there are too many.
+        """
+        added = []
+        for target in targets:
+            if len(self.servers) >= MAX_SERVERS:
+                raise InspectorError(f"There are {MAX_SERVERS} servers already; remove some")
+            server = InspectedServer(f"s{next(self._ids)}", target, self.traffic, self.events, self.questions)
+            self.servers[server.id] = server
+            server.push_status()
+            added.append(server)
+        return added
+
+    async def remove(self, id: str) -> None:
+        """Disconnect and forget a server; its traffic stays."""
+        await self.server(id).disconnect()
+        self.servers.pop(id, None)
+        self.events.push("removed", server=id)
+
+    async def open(self, path: Path, *, name: str | None = None, follow: bool = False) -> ReadSession:
+        """Open a session file; `name` is that of an uploaded file, which is deleted at the end.
+
+        Raises:
+            SessionFileError: the file is missing, or is no session file.
+        """
+
+        def changed(session: ReadSession) -> None:
+            self.events.push("session", session=session.facts())
+
+        session = ReadSession(
+            f"f{next(self._ids)}", path, self.traffic, self.events.push_row, changed, name=name, is_following=follow
+        )
+        self.sessions[session.id] = session
+        await session.load()
+        return session
+
+    async def close_session(self, id: str) -> None:
+        """Close a session file, and forget its traffic.
+
+        Raises:
+            InspectorError: there is no such session.
+        """
+        session = self.sessions.pop(id, None)
+        if session is None:
+            raise InspectorError(f"There is no session {id}", NOT_FOUND)
+        await session.close()
+        self.traffic.clear(id)
+        self.events.push("closed", session=id)
+
+    async def close(self) -> None:
+        """Disconnect all servers, and close all files."""
+        for task in list(self.requests.values()):
+            task.cancel()
+        for server in list(self.servers.values()):
+            with suppress(DragomanError):
+                await server.disconnect()
+        for id in list(self.sessions):
+            await self.close_session(id)
+        self.events.close()

@@ -1,0 +1,150 @@
+"""How the inspector sees the traffic of its own clients: a transport and an HTTP middleware that record and pass on.
+
+The records are those of `dragoman tap`. A tap between the client and the server was rejected: over HTTP the client
+would speak to another address, and a login is bound to the address of the server.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import aiohttp
+
+from dragoman.auth.fetcher import FetchedExchange
+from dragoman.client.connect.endpoint import Endpoint
+from dragoman.client.connect.link import DuplexLink
+from dragoman.compose.http_records import HttpRecords
+from dragoman.compose.masking import Masks
+from dragoman.compose.session_file import TakesRecords, kind_of
+from dragoman.errors import ConnectError
+from dragoman.runtime.network import Network
+from dragoman.transports.contract import Receive, Transport
+from dragoman.transports.web.http import new_session
+
+sent_rows: ContextVar[list[int] | None] = ContextVar("sent_rows", default=None)
+"""The numbers of the requests that were sent in this context."""
+
+
+class RecordedTransport:
+    """A transport to a process that records the messages both ways; see `dragoman.transports.contract`."""
+
+    def __init__(
+        self, endpoint: Endpoint, records: TakesRecords, on_stderr: Callable[[bytes], None], on_end: Callable[[], None]
+    ) -> None:
+        self._endpoint = endpoint
+        self._records = records
+        self._on_stderr = on_stderr
+        self._on_end = on_end
+        self._inner: Transport | None = None
+
+    async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
+        """Start the process."""
+        link = self._endpoint.link()
+        assert isinstance(link, DuplexLink)
+        self._inner = inner = link.transport
+        inner.on_stderr = self._on_stderr  # type: ignore[attr-defined]
+
+        def received(message: bytes) -> Awaitable[None] | None:
+            self._records.write("server", kind_of(message), message)
+            return receive(message)
+
+        def ended(error: Exception | None) -> None:
+            text = Masks().lines(str(error or "the server closed the connection"))
+            self._records.write("tap", "note", head={"note": text, "failed": True})
+            closed(error)
+            self._on_end()
+
+        await inner.open(received, ended)
+
+    async def send(self, message: bytes) -> None:
+        """Send a message."""
+        if self._inner is None:
+            raise ConnectError("The connection is not open")
+        self._records.write("client", kind_of(message), message)
+        await self._inner.send(message)
+
+    async def close(self) -> None:
+        """End the process."""
+        if self._inner is not None:
+            await self._inner.close()
+
+
+def recorded_network(records: TakesRecords, exchanges: Iterator[int]) -> Network:
+    """Return the network of a client whose HTTP exchanges are recorded; `exchanges` numbers them."""
+    return Network(session_factory=partial(new_session, _HttpRecorder(records, exchanges)))
+
+
+def record_fetched(records: TakesRecords, exchange: int, fetched: FetchedExchange) -> None:
+    """Record an exchange with an authorization server."""
+    written = HttpRecords(records, exchange)
+    written.request(fetched.method, fetched.url, fetched.headers.items(), fetched.sent)
+    if fetched.status is None:
+        written.note("there is no response", failed=True)
+        return
+    headers = fetched.received_headers or {}
+    written.response(fetched.status, headers.items(), headers.get("Content-Type", ""))
+    written.receive(fetched.received)
+    written.finish()
+
+
+class _HttpRecorder:
+    """A middleware of an HTTP session that records each exchange."""
+
+    def __init__(self, records: TakesRecords, exchanges: Iterator[int]) -> None:
+        self._records = records
+        self._exchanges = exchanges
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        records = HttpRecords(self._records, next(self._exchanges))
+        url = request.url
+        records.request(request.method, url.raw_path_qs, request.headers.items(), await _body(request))
+        try:
+            response = await handler(request)
+        except (aiohttp.ClientError, OSError) as error:
+            records.note(f"there is no response: {type(error).__name__}", failed=True)
+            raise
+        records.response(response.status, response.headers.items(), response.content_type)
+        response.content = _RecordedContent(response.content, records)  # type: ignore[assignment]
+        return response
+
+
+async def _body(request: aiohttp.ClientRequest) -> bytes:
+    body = request.body
+    if isinstance(body, bytes):
+        return body
+    value = getattr(body, "_value", None)
+    return value.getvalue() if isinstance(value, io.BytesIO) else await body.as_bytes()
+
+
+class _RecordedContent:
+    """The content of a response; it records what is read."""
+
+    def __init__(self, content: aiohttp.StreamReader, records: HttpRecords) -> None:
+        self._content = content
+        self._records = records
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def readany(self) -> bytes:
+        return self._noted(await self._content.readany())
+
+    async def read(self, n: int = -1) -> bytes:
+        return self._noted(await self._content.read(n))
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        while chunk := await self.readany():
+            yield chunk
+
+    def _noted(self, chunk: bytes) -> bytes:
+        if chunk:
+            self._records.receive(chunk)
+        if self._content.at_eof():
+            self._records.finish()
+        return chunk

@@ -1,0 +1,95 @@
+// The rows of the traffic that the page holds: a window on what the backend keeps, which grows at both ends.
+//
+// The backend filters, because only it has the whole messages. An event of the socket is only a bell: rows are always
+// fetched, so that a row is never lost between the socket and a filter. When more rows have come than are worth fetching,
+// the window starts again at the newest, and says so.
+
+import { ask } from "../../page/backend.js";
+
+const PAGE = 400;
+const FARTHEST = 3_000;
+const MOST = 20_000;
+
+export class Rows {
+    constructor(onchange) {
+        this.onchange = onchange;
+        this.query = {};
+        this.asked = 0;
+        this.answered = 0;
+        this.clear();
+    }
+
+    clear() {
+        this.rows = [];
+        this.last = 0;
+        this.matched = 0;
+        this.kept = 0;
+        this.dropped = 0;
+        this.error = null;
+        this.hasSkipped = false;
+    }
+
+    /** Ask for other rows: a filter, a server. Only the answer to the latest question counts. */
+    async search(query) {
+        this.query = query;
+        this.asked += 1;
+        const mine = this.asked;
+        const answer = await ask("traffic/rows", { ...query, limit: PAGE });
+        if (mine !== this.asked) return;
+        this.answered = mine;
+        this.clear();
+        this.take(answer);
+        this.rows = answer.rows;
+        this.onchange("search");
+    }
+
+    take(answer) {
+        this.error = answer.error ?? null;
+        this.matched = answer.matched;
+        this.kept = answer.kept;
+        this.dropped = answer.dropped;
+        this.last = Math.max(this.last, answer.rows.at(-1)?.number ?? 0);
+    }
+
+    /** Fetch what came after the rows that are here. */
+    async grow(last) {
+        if (this.isBusy || this.answered !== this.asked || this.asked === 0) return;
+        this.isBusy = true;
+        const mine = this.asked;
+        try {
+            if (last !== Infinity && last - this.last > FARTHEST && !this.query.filter) {
+                await this.search(this.query);
+                this.hasSkipped = true;
+                this.onchange("skipped");
+                return;
+            }
+            const answer = await ask("traffic/rows", { ...this.query, after: this.last, limit: 1_000 });
+            if (mine !== this.asked) return;
+            const { matched } = this;
+            this.take(answer);
+            this.matched = Math.max(answer.matched, matched);
+            if (answer.rows.length) {
+                this.rows = [...this.rows, ...answer.rows].slice(-MOST);
+                this.onchange("grown");
+            }
+        } finally {
+            this.isBusy = false;
+        }
+    }
+
+    /** Fetch what came before the rows that are here; return how many came. */
+    async growUp() {
+        const first = this.rows[0]?.number;
+        if (!first || this.isBusy || this.rows.length >= Math.min(this.matched, MOST)) return 0;
+        this.isBusy = true;
+        const mine = this.asked;
+        try {
+            const answer = await ask("traffic/rows", { ...this.query, before: first, limit: PAGE * 2 });
+            if (mine !== this.asked) return 0;
+            this.rows = [...answer.rows, ...this.rows];
+            return answer.rows.length;
+        } finally {
+            this.isBusy = false;
+        }
+    }
+}

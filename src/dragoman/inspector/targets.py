@@ -1,0 +1,87 @@
+"""Targets that the page names: a URL, a command line, a script, an entry of a configuration, or a whole file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from dragoman.client.group.config import load
+from dragoman.client.group.entry import ServerEntry
+from dragoman.errors import ConfigError, InspectorError
+from dragoman.inspector.inspected import ServerTarget
+
+FILES = frozenset({".json", ".jsonc", ".toml", ".yaml", ".yml"})
+_SERVERS = ("mcpServers", "servers", "mcp_servers", "mcp")
+
+
+def targets_of(
+    given: str | dict[str, Any],
+    name: str | None = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    token: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[ServerTarget]:
+    """Return the servers that a target names.
+
+    Raises:
+        InspectorError: the target is empty, or the configuration cannot be read.
+    """
+    try:
+        found = _found(given, name)
+    except ConfigError as error:
+        raise InspectorError(str(error)) from None
+    for target in found:
+        _authorize(target, headers or {}, token)
+        if env:
+            target.options["env"] = {**target.options.get("env", {}), **env}
+        if name is not None and len(found) == 1:
+            target.name = name
+    return found
+
+
+def _found(given: str | dict[str, Any], name: str | None) -> list[ServerTarget]:
+    if isinstance(given, dict):
+        configuration = given if any(key in given for key in _SERVERS) else {"mcpServers": {name or "server": given}}
+        return [target_of_entry(entry, "page") for entry in load(configuration)]
+    word = given.strip()
+    if not word:
+        raise InspectorError("Give a URL, a command, a script, or a configuration file")
+    if "://" in word.partition(" ")[0]:
+        return [ServerTarget(name=urlsplit(word).netloc.rpartition("@")[2], target=word, shown=word, url=word)]
+    path = Path(word).expanduser()
+    if " " not in word and path.suffix in FILES and path.is_file():
+        return [target_of_entry(entry, str(path.absolute())) for entry in load(path)]
+    is_file = " " not in word and path.is_file()
+    return [ServerTarget(name=path.name if is_file else word, target=path.absolute() if is_file else word, shown=word)]
+
+
+def _authorize(target: ServerTarget, headers: Mapping[str, str], token: str | None) -> None:
+    if headers:
+        target.options["headers"] = dict(headers)
+    if token:
+        target.options["auth"] = token
+    named = {name.lower() for name in headers}
+    target.is_authorized = target.is_authorized or bool(token) or "authorization" in named
+
+
+def target_of_entry(entry: ServerEntry, source: str) -> ServerTarget:
+    """Return the server of an entry; an entry that cannot be used has its problem."""
+    options, url = dict(entry.options), entry.target.get("url")
+    if entry.login is not None:
+        options.pop("auth", None)  # a login begins when the person asks for it
+    named = {name.lower() for name in entry.target.get("headers") or ()}
+    words = [str(entry.target.get("command", "")), *map(str, entry.target.get("args", ()))]
+    return ServerTarget(
+        name=entry.name,
+        target=entry.target,
+        shown=url if isinstance(url, str) else " ".join(words),
+        url=url if isinstance(url, str) else None,
+        source=source,
+        options=options,
+        login=entry.login or {},
+        is_authorized="authorization" in named or "auth" in options,
+        problem=entry.error,
+    )

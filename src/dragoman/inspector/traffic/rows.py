@@ -1,0 +1,272 @@
+"""`Traffic`: the records of all servers in memory, each with the facts that a row of the page shows.
+
+A record is read once, when it is added: its method, its id, the request that it answers, its error and its span. The
+records are kept as they were sent; `Masks` replaces their secrets when they leave this process. Both the number of the
+records and their bytes have a bound, and the oldest are dropped. A database was rejected: a filter reads every record
+with each keystroke, and memory answers at once.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from dragoman.compose.masking import Masks
+from dragoman.compose.session_file import Kind, Record, Sender
+from dragoman.errors import InspectorError
+from dragoman.inspector.traffic.filter import Filter
+from dragoman.inspector.traffic.spans import MessageFacts, Spans
+
+MAX_RECORDS = 100_000
+MAX_BYTES = 192 * 1024 * 1024
+MAX_SUMMARY = 200
+FAILED, NOT_FOUND = 400, 404
+_MASKS = Masks()
+
+
+class _Members(Struct):
+    method: str | UnsetType = UNSET
+    id: Any = None
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+_decode = msgspec.json.Decoder(_Members).decode
+
+
+class Row(Struct):
+    """A row of the page."""
+
+    number: int
+    time: float
+    server: str
+    sender: str
+    kind: str
+    bytes: int
+    exchange: int | None = None
+    event: str | None = None
+    what: str | None = None
+    method: str | None = None
+    id: Any = None
+    ms: float | None = None
+    error: str | None = None
+    span: str | None = None
+    summary: str = ""
+
+
+class TrafficRecord(Struct):
+    """A record with its row; `data` holds the whole message."""
+
+    row: Row
+    head: dict[str, Any]
+    data: bytes
+    name: str = ""
+    """The name of the server."""
+    connection: str = ""
+    """The run of a tap that wrote the record."""
+
+    @property
+    def ms(self) -> float | None:
+        """The time of a response since its request."""
+        return self.row.ms
+
+    @property
+    def size(self) -> int:
+        """The size of the message in bytes."""
+        return self.row.bytes
+
+    @property
+    def error(self) -> str | None:
+        """Why the row is a failure."""
+        return self.row.error
+
+    def column(self, name: str) -> tuple[str, ...]:
+        """Return the values of a column."""
+        if name == "server":
+            return self.row.server, self.name
+        value = getattr(self.row, name)
+        return ("" if value is None else str(value),)
+
+    def text(self) -> str:
+        """Return the message, or the head, in lower case."""
+        data = self.data or str(self.head).encode()
+        return data.decode("utf-8", "replace").lower()
+
+    def as_record(self) -> Record:
+        """Return the record for a session file."""
+        row, head = self.row, self.masked_head()
+        place = self.connection or row.server
+        kind, sender = cast("Kind", row.kind), cast("Sender", row.sender)
+        return Record(0, place, row.time, sender, kind, row.exchange, head, row.bytes, self.masked())
+
+    def masked(self, limit: int | None = None) -> bytes:
+        """Return the message, or its first bytes, with its secrets masked."""
+        return _MASKS.message(self.data[:limit])
+
+    def masked_head(self) -> dict[str, Any]:
+        """Return the head with its secrets masked."""
+        head = dict(self.head)
+        if "headers" in head:
+            head["headers"] = _MASKS.headers(head["headers"])
+        if "path" in head:
+            head["path"] = _MASKS.url(head["path"])
+        return head
+
+
+class Traffic:
+    """The records of all servers.
+
+    Example:
+        traffic = Traffic()
+        traffic.add("s1", "client", "message", b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        [record.row.method for record in traffic.matching(Filter("method:ping"))]
+    """
+
+    def __init__(self, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES) -> None:
+        self._max_records, self._max_bytes = max_records, max_bytes
+        self._records: dict[int, TrafficRecord] = {}
+        self._bytes = 0
+        self._pending: dict[tuple[Any, ...], int] = {}
+        """The numbers of the requests that have no response: by server, connection, sender and id."""
+        self._answers: dict[int, int] = {}
+        """The number of the response, by the number of its request."""
+        self.spans = Spans()
+        self.last = self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, number: int) -> TrafficRecord:
+        found = self.find(number)
+        if found is None:
+            raise InspectorError(f"There is no record {number}; it may have been dropped", NOT_FOUND)
+        return found
+
+    def find(self, number: int) -> TrafficRecord | None:
+        """Return a record; None if it was dropped."""
+        return self._records.get(number)
+
+    def answer_of(self, number: int) -> TrafficRecord | None:
+        """Return the response to a request."""
+        return self._records.get(self._answers.get(number, 0))
+
+    def matching(self, wanted: Filter, server: str | None = None) -> Iterator[TrafficRecord]:
+        """Yield the records that match, in their order."""
+        matches = None if wanted.is_empty else wanted.matches
+        for record in list(self._records.values()):
+            if (server is None or record.row.server == server) and (matches is None or matches(record)):
+                yield record
+
+    def clear(self, server: str | None = None) -> None:
+        """Forget all records, or those of one server."""
+        gone = [number for number, record in self._records.items() if server in (None, record.row.server)]
+        for number in gone:
+            self._drop(number)
+        self.spans.clear(server)
+
+    def add(
+        self,
+        server: str,
+        sender: Sender,
+        kind: Kind,
+        data: bytes = b"",
+        head: Mapping[str, Any] | None = None,
+        *,
+        exchange: int | None = None,
+        time: float | None = None,
+        size: int | None = None,
+        connection: str = "",
+        name: str = "",
+    ) -> Row:
+        """Add a record, and return its row."""
+        self.last += 1
+        row = Row(
+            self.last,
+            clock.time() if time is None else time,
+            server,
+            sender,
+            kind,
+            len(data) if size is None else size,
+            exchange,
+            None if head is None else head.get("id"),
+        )
+        record = TrafficRecord(row, dict(head or {}), data, name, connection)
+        self._records[row.number] = record
+        self._bytes += len(data)
+        if kind == "message":
+            self._read_message(record)
+        else:
+            _read_other(record)
+        self._drop_oldest()
+        return row
+
+    def _read_message(self, record: TrafficRecord) -> None:
+        row, connection = record.row, record.connection
+        try:
+            envelope = _decode(record.data)
+        except (msgspec.DecodeError, RecursionError):
+            is_batch = record.data.lstrip()[:1] == b"["
+            row.what, row.summary = ("batch", "a batch of messages") if is_batch else (None, _shortened(record.data))
+            return
+        facts = MessageFacts.of(envelope.params, envelope.result, envelope.error)
+        id = envelope.id if isinstance(envelope.id, int | str) else None
+        row.id, row.error = id, facts.error
+        request = None
+        if isinstance(envelope.method, str):
+            row.what, row.method = ("notification" if id is None else "request"), envelope.method
+            if id is not None:
+                self._pending[row.server, connection, row.sender, id] = row.number
+        elif envelope.result is not UNSET or envelope.error is not UNSET:
+            other = "server" if row.sender == "client" else "client"
+            number = self._pending.pop((row.server, connection, other, id), 0)
+            request = self._records.get(number)
+            row.what = "response"
+            if request is not None:
+                self._answers[number] = row.number
+                row.method, row.ms = request.row.method, round((row.time - request.row.time) * 1000, 3)
+        listener = self._records.get(self._pending.get((row.server, connection, "client", facts.subscription), 0))
+        row.span = self.spans.join(row, facts, (request or listener or record).row.span)
+        row.summary = _summary(row, facts)
+
+    def _drop_oldest(self) -> None:
+        while len(self._records) > self._max_records or (self._bytes > self._max_bytes and len(self._records) > 1):
+            self._drop(next(iter(self._records)))
+            self.dropped += 1
+        if len(self._pending) > self._max_records:
+            self._pending = {key: number for key, number in self._pending.items() if number in self._records}
+
+    def _drop(self, number: int) -> None:
+        self._bytes -= len(self._records.pop(number).data)
+        self._answers.pop(number, None)
+
+
+def _summary(row: Row, facts: MessageFacts) -> str:
+    parts = [row.method or row.what, row.id, facts.label, row.error and f"error: {row.error}"]
+    return _shortened(" ".join(str(part) for part in parts if part is not None).encode("utf-8", "replace"))
+
+
+def _read_other(record: TrafficRecord) -> None:
+    """Set the facts of a row that is no message."""
+    row, head = record.row, record.head
+    match row.kind:
+        case "request":
+            row.summary = f"{head.get('method')} {_MASKS.url(str(head.get('path', '')))}"
+        case "response":
+            status = head.get("status")
+            row.summary = f"status {status}"
+            row.error = row.summary if isinstance(status, int) and status >= FAILED else None
+        case "note":
+            row.summary = str(head.get("note", ""))
+            row.error = row.summary if head.get("failed") else None
+        case _:
+            row.summary = _shortened(record.data)
+
+
+def _shortened(data: bytes) -> str:
+    """Return the beginning of a text on one line, masked."""
+    return " ".join(_MASKS.message(data[: 4 * MAX_SUMMARY]).decode("utf-8", "replace").split())[:MAX_SUMMARY]

@@ -1,0 +1,112 @@
+"""One server of the inspector, without a page."""
+
+import asyncio
+import sys
+
+import pytest
+
+from dragoman import types
+from dragoman.errors import ConfigError, DragomanError, InspectorError
+from dragoman.inspector.inspected import ServerTarget
+from dragoman.inspector.inspector import Inspector
+from dragoman.inspector.targets import targets_of
+from scenarios.inspector_page import COMMAND
+
+
+async def test_a_server_passes_from_disconnected_to_connected_and_back():
+    inspector = Inspector()
+    [server] = inspector.add(targets_of(COMMAND))
+    assert server.status == "disconnected"
+    with pytest.raises(InspectorError, match="not connected"):
+        _ = server.client
+    await server.connect("2025-06-18")
+    assert (server.status, server.client.protocol_version) == ("connected", "2025-06-18")
+    first = server.client
+    await server.connect()
+    assert (server.client is first, server.client.protocol_version) == (False, "2025-06-18")
+    await server.disconnect()
+    assert (server.status, server.facts()["version"]) == ("disconnected", None)
+    await inspector.close()
+
+
+async def test_a_version_that_is_chosen_replaces_the_mode_and_none_negotiates():
+    inspector = Inspector()
+    [target] = targets_of(COMMAND)
+    target.options |= {"mode": "stateless", "protocol_version": "2026-07-28"}
+    [server] = inspector.add([target])
+    assert server.requested_version == "2026-07-28"
+    await server.connect("2025-03-26")
+    assert server.client.protocol_version == "2025-03-26"
+    target.options.pop("mode")
+    await server.connect(None)
+    assert server.client.protocol_version == "2025-11-25"
+    await inspector.close()
+
+
+async def test_an_entry_that_cannot_be_used_fails_with_its_problem():
+    inspector = Inspector()
+    problem = ConfigError("there is no command")
+    [server] = inspector.add([ServerTarget(name="x", target={}, shown="", problem=problem)])
+    assert (server.status, server.facts()["failure"]["kind"]) == ("failed", "ConfigError")
+    with pytest.raises(ConfigError):
+        await server.connect()
+    assert server.status == "failed"
+
+
+async def test_an_option_that_is_wrong_is_a_failure_and_no_crash():
+    inspector = Inspector()
+    [server] = inspector.add([ServerTarget(name="x", target="python x.py", shown="x", options={"timeout": -1})])
+    with pytest.raises(InspectorError, match="timeout"):
+        await server.connect()
+    assert server.status == "failed"
+
+
+async def test_the_target_is_shown_without_its_password():
+    [server] = Inspector().add(targets_of("https://ada:hunter2@example.com/mcp?api_key=abc"))
+    assert "hunter2" not in server.facts()["target"]
+    assert "abc" not in server.facts()["target"]
+
+
+async def test_roots_that_are_set_before_the_connection_are_declared(tmp_path):
+    inspector = Inspector()
+    [server] = inspector.add(targets_of(COMMAND))
+    server.change(roots=[types.Root(tmp_path.as_uri(), name="here")])
+    await server.connect()
+    assert [root.name for root in server.client.roots.as_wire()] == ["here"]
+    await inspector.close()
+
+
+async def begun(inspector, server):
+    """Begin to connect, and return the attempt when the first message was sent."""
+    with inspector.events.subscribed() as subscriber:
+        connecting = asyncio.ensure_future(server.connect())
+        events = subscriber.events()
+        while b'"event":"traffic"' not in await anext(events):
+            pass
+        await events.aclose()
+    return connecting
+
+
+async def test_an_attempt_to_connect_is_given_up_by_a_disconnect():
+    inspector = Inspector()
+    silent = {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
+    [server] = inspector.add(targets_of(silent))
+    async with asyncio.timeout(20):
+        connecting = await begun(inspector, server)
+        assert server.status == "connecting"
+        await server.disconnect()
+        with pytest.raises(DragomanError):
+            await connecting
+    assert server.status == "disconnected"
+    await inspector.close()
+
+
+async def test_a_page_that_leaves_while_a_server_starts_leaves_no_process_behind():
+    inspector = Inspector()
+    silent = {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
+    [server] = inspector.add(targets_of(silent))
+    async with asyncio.timeout(20):
+        connecting = await begun(inspector, server)
+        connecting.cancel()
+        await asyncio.wait([connecting])
+    assert (connecting.cancelled(), server.status) == (True, "disconnected")

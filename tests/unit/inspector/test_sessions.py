@@ -1,0 +1,65 @@
+"""Session files in the traffic."""
+
+import asyncio
+import os
+
+import pytest
+
+from dragoman.compose.session_file import SessionWriter
+from dragoman.errors import SessionFileError
+from dragoman.inspector.sessions import BATCH, ReadSession
+from dragoman.inspector.traffic.rows import Traffic
+
+
+def recorded(path, count):
+    with SessionWriter(path, target="python server.py") as writer:
+        for number in range(count):
+            writer.write("client", "message", b'{"id":%d,"method":"ping"}' % number)
+    return path
+
+
+def opened(path, traffic, rows=None, **options):
+    changes = asyncio.Queue()
+    session = ReadSession("f1", path, traffic, (rows if rows is not None else []).append, changes.put_nowait, **options)
+    return session, changes
+
+
+async def test_a_file_of_several_batches_is_read_whole(tmp_path):
+    traffic, rows = Traffic(), []
+    session, changes = opened(recorded(tmp_path / "a.mcpsession", BATCH + 3), traffic, rows)
+    await session.load()
+    await session.close()
+    assert (session.records, len(traffic), len(rows), changes.qsize()) == (BATCH + 3, BATCH + 3, BATCH + 3, 1)
+    facts = session.facts()
+    assert (facts["name"], facts["target"], facts["following"]) == ("a.mcpsession", "python server.py", False)
+    assert facts["begun"] > 0
+
+
+async def test_a_file_that_is_damaged_while_it_is_followed_says_so_and_is_left(tmp_path):
+    path = recorded(tmp_path / "a.mcpsession", 2000)
+    traffic = Traffic()
+    session, changes = opened(path, traffic, is_following=True)
+    await session.load()
+    await changes.get()
+    os.truncate(path, 10_000)
+    async with asyncio.timeout(20):
+        await changes.get()
+    await session.close()
+    facts = session.facts()
+    assert (facts["following"], facts["failure"]["kind"]) == (False, "SessionFileError")
+
+
+async def test_an_uploaded_file_is_deleted_at_the_end(tmp_path):
+    path = recorded(tmp_path / "a.mcpsession", 1)
+    session, _ = opened(path, Traffic(), name="mine.mcpsession")
+    await session.load()
+    assert (session.facts()["name"], session.facts()["path"]) == ("mine.mcpsession", None)
+    await session.close()
+    assert not path.exists()
+
+
+def test_a_file_that_is_none_is_refused(tmp_path):
+    path = tmp_path / "a.mcpsession"
+    path.write_text("no database", encoding="utf-8")
+    with pytest.raises(SessionFileError):
+        ReadSession("f1", path, Traffic(), print, print)

@@ -1,0 +1,145 @@
+"""The verbs of servers, by a page over HTTP and real processes."""
+
+import json
+import sys
+
+import pytest
+
+from ports import free_port
+from scenarios.inspector_page import COMMAND, SERVER, STATELESS, open_page
+
+VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+
+
+async def test_a_server_tells_what_it_is_once_it_is_connected():
+    async with open_page() as page:
+        [added] = (await page.call("servers/add", target=COMMAND, name="shop"))["servers"]
+        assert (added["name"], added["status"], added["carrier"]) == ("shop", "disconnected", "stdio")
+        server = (await page.call("servers/connect", server=added["id"]))["server"]
+        assert (server["status"], server["version"], server["era"]) == ("connected", "2025-11-25", "handshake")
+        assert server["serverInfo"] == {"name": "inspected", "version": "1"}
+        assert server["capabilities"]["resources"] == {"subscribe": True}
+        assert (server["instructions"], server["failure"]) == ("Be kind.", None)
+        statuses = [event["server"]["status"] for event in page.events if event["event"] == "status"]
+        assert statuses[:2] == ["disconnected", "connecting"]
+        assert (await page.event("stderr"))["text"] == "started\n"
+        listed = await page.call("servers/list")
+        assert [one["id"] for one in listed["servers"]] == [added["id"]]
+        assert listed["versions"] == [*VERSIONS, "2026-07-28"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_server_is_connected_with_the_version_that_was_chosen(version):
+    async with open_page() as page:
+        [added] = (await page.call("servers/add", target=COMMAND))["servers"]
+        server = (await page.call("servers/connect", server=added["id"], version=version))["server"]
+        assert (server["version"], server["requestedVersion"]) == (version, version)
+
+
+async def test_a_server_changes_its_era_when_it_is_connected_again():
+    async with open_page() as page:
+        id = await page.connected(STATELESS)
+        [server] = (await page.call("servers/list"))["servers"]
+        assert (server["version"], server["era"]) == ("2026-07-28", "stateless")
+        again = (await page.call("servers/connect", server=id, version="2025-06-18"))["server"]
+        assert (again["version"], again["era"]) == ("2025-06-18", "handshake")
+        assert (await page.call("servers/connect", server=id, version=None))["server"]["version"] == "2026-07-28"
+
+
+async def test_a_server_that_dies_is_reported_with_its_last_words_and_comes_back_with_the_next_request():
+    async with open_page() as page:
+        id = await page.connected()
+        params = {"name": "die", "arguments": {}}
+        died = await page.refused("explore/request", server=id, method="tools/call", params=params, key="k")
+        assert (died.status, died.error["kind"]) == (502, "ServerCrashed")
+        assert "the disk is full" in died.error["message"]
+        [server] = (await page.call("servers/list"))["servers"]
+        assert "the disk is full" in server["stderr"]
+        assert "hunter2" not in json.dumps(page.events) + server["stderr"]
+        assert (await page.tool(id, "echo", {"a": 1}))["result"]["structuredContent"] == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "words"),
+    [
+        ("/nonexistent/program --serve", "ConnectError", "/nonexistent/program"),
+        ([sys.executable, "-c", "import sys; sys.exit('no licence')"], "ServerCrashed", "no licence"),
+        ("http://127.0.0.1:{port}/mcp", "ConnectError", "no connection"),
+    ],
+)
+async def test_a_failed_connection_names_its_reason_and_stays_in_the_status(target, kind, words):
+    if isinstance(target, list):
+        target = {"command": target[0], "args": target[1:]}
+    else:
+        target = target.replace("{port}", str(free_port()))
+    async with open_page() as page:
+        [added] = (await page.call("servers/add", target=target))["servers"]
+        refused = await page.refused("servers/connect", server=added["id"])
+        assert (refused.status, refused.error["kind"]) == (502, kind)
+        assert words in refused.error["message"]
+        assert refused.error["remedy"]
+        [server] = (await page.call("servers/list"))["servers"]
+        assert (server["status"], server["failure"]["kind"]) == ("failed", kind)
+        late = await page.refused("explore/list", server=added["id"], kind="tools")
+        assert (late.status, "not connected" in late.error["message"]) == (409, True)
+
+
+async def test_servers_of_a_configuration_are_added_together_and_a_wrong_one_says_why(tmp_path):
+    file = tmp_path / "mcp.json"
+    entry = {"command": SERVER[0], "args": SERVER[1:]}
+    file.write_text(json.dumps({"mcpServers": {"good": entry, "bad": {"url": "${NOT_SET_ANYWHERE}"}}}))
+    async with open_page() as page:
+        good, bad = (await page.call("servers/add", target=str(file)))["servers"]
+        assert (good["name"], good["source"], good["status"]) == ("good", str(file), "disconnected")
+        assert (bad["name"], bad["status"]) == ("bad", "failed")
+        assert "NOT_SET_ANYWHERE" in bad["failure"]["message"]
+        refused = await page.refused("servers/connect", server=bad["id"])
+        assert "NOT_SET_ANYWHERE" in refused.error["message"]
+        await page.call("servers/remove", server=bad["id"])
+        assert (await page.event("removed"))["server"] == bad["id"]
+        assert len((await page.call("servers/list"))["servers"]) == 1
+
+
+async def test_a_disconnected_server_keeps_its_traffic():
+    async with open_page() as page:
+        id = await page.connected()
+        gone = (await page.call("servers/disconnect", server=id))["server"]
+        assert (gone["status"], gone["version"]) == ("disconnected", None)
+        assert (await page.call("traffic/rows"))["matched"] > 0
+
+
+async def test_an_examination_reports_each_step_as_it_goes():
+    async with open_page() as page:
+        id = await page.connected()
+        found = await page.call("servers/examine", server=id)
+        steps = {finding["step"]: finding for finding in found["findings"]}
+        assert steps["connection"]["ok"]
+        assert "2025-11-25" in steps["protocol"]["detail"]
+        assert not steps["tool echo"]["ok"]  # it has no description
+        await page.event("finding", lambda event: event["finding"]["step"] == "protocol")
+
+
+async def test_an_examination_finds_the_step_that_fails():
+    async with open_page() as page:
+        [added] = (await page.call("servers/add", target=f"http://127.0.0.1:{free_port()}/mcp"))["servers"]
+        found = await page.call("servers/examine", server=added["id"])
+        steps = {finding["step"]: finding["ok"] for finding in found["findings"]}
+        assert (found["ok"], steps["DNS"], steps["TCP"], steps["connection"]) == (False, True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "status"),
+    [
+        ("servers/connect", {"server": "s9"}, 404),
+        ("servers/connect", {"server": "s1", "version": "1999-01-01"}, 400),
+        ("servers/add", {"target": "  "}, 400),
+        ("servers/add", {"target": "x", "unknown": 1}, 400),
+        ("servers/add", {"target": {"mcpServers": 3}}, 400),
+        ("servers/remove", {}, 400),
+    ],
+)
+async def test_a_wrong_request_is_refused_with_its_reason(verb, body, status):
+    async with open_page(COMMAND) as page:
+        refused = await page.refused(verb, **body)
+        assert refused.status == status
+        assert refused.error["message"]

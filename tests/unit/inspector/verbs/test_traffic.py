@@ -1,0 +1,170 @@
+"""The verbs of the traffic, by a page over HTTP and real processes."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from dragoman.compose.session_file import SessionFile, SessionWriter
+from scenarios.inspector_page import open_page
+
+
+async def test_rows_are_read_newest_first_and_from_any_place():
+    async with open_page() as page:
+        id = await page.connected()
+        for number in range(5):
+            await page.tool(id, "echo", {"n": number})
+        every = (await page.call("traffic/rows"))["rows"]
+        numbers = [row["number"] for row in every]
+        assert numbers == sorted(numbers)
+        newest = await page.call("traffic/rows", limit=3)
+        assert [row["number"] for row in newest["rows"]] == numbers[-3:]
+        assert newest["matched"] == newest["kept"] == len(numbers)
+        before = await page.call("traffic/rows", limit=2, before=numbers[-1])
+        assert [row["number"] for row in before["rows"]] == numbers[-3:-1]
+        after = await page.call("traffic/rows", limit=2, after=numbers[0])
+        assert [row["number"] for row in after["rows"]] == numbers[1:3]
+
+
+async def test_rows_are_filtered_and_a_wrong_filter_says_why():
+    async with open_page() as page:
+        id = await page.connected()
+        await page.tool(id, "fail")
+        await page.tool(id, "echo", {"city": "Oslo"})
+        failed = (await page.call("traffic/rows", filter="method:tools/* error"))["rows"]
+        assert [(row["what"], row["error"]) for row in failed] == [("response", "the tool failed")]
+        found = (await page.call("traffic/rows", filter="what:request OSLO"))["rows"]
+        assert [row["method"] for row in found] == ["tools/call"]
+        assert (await page.call("traffic/rows", filter="server:s77"))["rows"] == []
+        wrong = await page.call("traffic/rows", filter=">5parsecs")
+        assert (wrong["rows"], "no unit" in wrong["error"]) == ([], True)
+        assert (await page.refused("traffic/statistics", filter=">5parsecs")).status == 400
+
+
+async def test_statistics_count_times_and_bytes_by_method():
+    async with open_page() as page:
+        id = await page.connected()
+        for _ in range(3):
+            await page.tool(id, "echo")
+        await page.tool(id, "fail")
+        found = await page.call("traffic/statistics", filter="method:tools/call", server=id)
+        [method] = found["methods"]
+        assert (method["method"], method["count"], method["errors"]) == ("tools/call", 4, 1)
+        assert 0 < method["p50"] <= method["p95"] <= method["max"]
+        assert (found["messages"], found["bytes"]) == (8, method["bytes"])
+
+
+async def test_a_message_has_no_secret():
+    async with open_page() as page:
+        id = await page.connected()
+        outcome = await page.tool(id, "echo", {"password": "hunter2"})
+        assert outcome["result"]["structuredContent"] == {"password": "***"}
+        for number in outcome["rows"]:
+            _, data = await page.post("traffic/download", {"number": number})
+            assert b"hunter2" not in data
+        assert (await page.refused("traffic/message", number=9_999)).status == 404
+
+
+async def test_a_request_is_sent_again_as_it_was_or_changed():
+    async with open_page() as page:
+        id = await page.connected()
+        first = await page.tool(id, "echo", {"password": "hunter2", "a": 1})
+        again = await page.call("traffic/replay", number=first["rows"][0])
+        assert again["result"]["structuredContent"] == {"password": "***", "a": 1}
+        assert again["row"] > first["row"]
+        changed = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"b": 2}}}
+        assert (await page.call("traffic/replay", number=first["rows"][0], message=changed))["result"][
+            "structuredContent"
+        ] == {"b": 2}
+        assert (await page.refused("traffic/replay", number=first["row"])).status == 400
+        broken = {**changed, "params": [1]}
+        assert (await page.refused("traffic/replay", number=first["rows"][0], message=broken)).status == 400
+        await page.call("servers/remove", server=id)
+        assert (await page.refused("traffic/replay", number=first["rows"][0])).status == 409
+
+
+async def test_traffic_is_saved_opened_and_closed(tmp_path):
+    async with open_page() as page:
+        id = await page.connected()
+        await page.tool(id, "echo", {"password": "hunter2", "city": "Oslo"})
+        response, data = await page.post("traffic/save", {"filter": "method:tools/call"})
+        assert "traffic.mcpsession" in response.headers["Content-Disposition"]
+        assert b"hunter2" not in data
+        path = tmp_path / "saved.mcpsession"
+        path.write_bytes(data)
+        assert [record.message().get("method") for record in SessionFile(path).records()] == ["tools/call", None]
+        session = (await page.call("traffic/open", path=str(path), follow=False))["session"]
+        assert (session["name"], session["records"], session["following"]) == ("saved.mcpsession", 2, False)
+        rows = (await page.call("traffic/rows", server=session["id"]))["rows"]
+        assert [(row["what"], row["method"]) for row in rows] == [("request", "tools/call"), ("response", "tools/call")]
+        assert rows[1]["ms"] > 0
+        replayed = await page.call("traffic/replay", number=rows[0]["number"], server=id)
+        assert replayed["result"]["structuredContent"]["city"] == "Oslo"
+        await page.call("traffic/close", session=session["id"])
+        assert (await page.call("traffic/rows", server=session["id"]))["rows"] == []
+        assert (await page.refused("traffic/close", session=session["id"])).status == 404
+        await page.call("traffic/clear")
+        assert (await page.call("traffic/rows"))["matched"] == 0
+
+
+async def test_a_session_file_is_uploaded_and_what_is_none_is_refused():
+    async with open_page() as page:
+        id = await page.connected()
+        await page.tool(id, "echo")
+        _, data = await page.post("traffic/save")
+        head = {"X-Dragoman-Name": "%E2%98%95.mcpsession"}
+        response, body = await page.post("traffic/upload", data=data, headers=head)
+        session = json.loads(body)["session"]
+        assert (response.status, session["name"], session["path"]) == (200, "☕.mcpsession", None)
+        assert session["records"] > 2
+        response, body = await page.post("traffic/upload", data=b"no database", headers=head)
+        assert (response.status, json.loads(body)["error"]["kind"]) == (400, "SessionFileError")
+
+
+async def test_a_tap_that_runs_is_followed(tmp_path):
+    path = tmp_path / "tap.mcpsession"
+    with SessionWriter(path, target="python server.py") as writer:
+        writer.write("client", "message", b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        async with open_page() as page:
+            session = (await page.call("traffic/open", path=str(path)))["session"]
+            assert (session["following"], session["target"]) == (True, "python server.py")
+            writer.write("server", "message", b'{"jsonrpc":"2.0","id":1,"result":{}}')
+            event = await page.event("traffic", lambda event: any(row["what"] == "response" for row in event["rows"]))
+            assert event["rows"][-1]["method"] == "ping"
+            await page.event("session", lambda event: event["session"]["records"] == 2)
+
+
+async def test_a_flood_is_sampled_for_the_page_and_kept_whole_in_memory():
+    async with open_page() as page:
+        id = await page.connected()
+        began = time.monotonic()
+        await page.tool(id, "flood", {"messages": 20_000})
+        assert time.monotonic() - began < 20
+        rows = await page.call("traffic/rows", filter="method:notifications/message", limit=2000)
+        assert (rows["matched"], len(rows["rows"])) == (20_000, 2000)
+        sampled = await page.event("traffic", lambda event: event["skipped"] > 0)
+        assert len(sampled["rows"]) <= 100
+        pushed = sum(len(event["rows"]) + event["skipped"] for event in page.events if event["event"] == "traffic")
+        assert pushed <= rows["kept"]
+        assert len([event for event in page.events if event["event"] == "log"]) < 10_000
+        began = time.monotonic()
+        found = await page.call("traffic/rows", filter='"line 19999"')
+        assert found["matched"] == 1
+        assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("path", ["/nonexistent.mcpsession", __file__])
+async def test_a_file_that_cannot_be_opened_says_why(path):
+    async with open_page() as page:
+        refused = await page.refused("traffic/open", path=path)
+        assert (refused.status, refused.error["kind"]) == (400, "SessionFileError")
+        assert (await page.call("servers/list"))["sessions"] == []
+
+
+async def test_two_pages_get_the_same_events():
+    async with open_page() as page, page.another() as other:
+        id = await page.connected()
+        await asyncio.gather(page.tool(id, "echo"), other.event("traffic"))
+        event = await other.event("status", lambda event: event["server"]["status"] == "connected")
+        assert event["server"]["id"] == id
