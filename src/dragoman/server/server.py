@@ -21,7 +21,7 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
-from dragoman.runtime.callables import invoke
+from dragoman.runtime.callables import explaining, invoke
 from dragoman.server.audience import Notifying
 from dragoman.server.declaration import (
     Declaration,
@@ -40,6 +40,7 @@ from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.request.call import Call
 from dragoman.server.routes.registration import WithRoutes
 from dragoman.server.settings import (
+    OPTIONS_ELSEWHERE,
     ServerSettings,
     checked_cache_hints,
     checked_configuration,
@@ -113,6 +114,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
     _is_checked = False
     _warned = False
 
+    @explaining("Server()", OPTIONS_ELSEWHERE)
     def __init__(
         self,
         name: str = "dragoman",
