@@ -139,7 +139,14 @@ _EPILOG = (
 )
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value:
+        ctx.invoke(import_module("dragoman.cli.verbs.version").command)
+        ctx.exit()
+
+
 @click.command(cls=Verbs, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, expose_value=False, callback=_show_version, help="Show the version.")
 @connecting
 def dragoman() -> None:
     """Serve MCP servers, and use those of others."""

@@ -21,7 +21,8 @@ async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> 
             "the server should send WWW-Authenticate: Bearer resource_metadata=...; or it wants another --header",
         )
     else:
-        findings.passed("challenge", f"it answers {refused.status} and names how to get in")
+        named = " that names its metadata" if challenge.resource_metadata else ""
+        findings.passed("challenge", f"it answers {refused.status} with a Bearer challenge{named}")
     try:
         async with Fetcher(server=url) as fetch:
             await _examine_resource_metadata(fetch, url, challenge, findings)
@@ -30,7 +31,7 @@ async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> 
         findings.failed("authorization server", str(error), "the server's operator has to mend this")
         return
     if can_log_in:
-        findings.failed("login", "nobody has logged in", f"dragoman auth login {url}")
+        findings.failed("login", "there is no login that it accepts", f"dragoman auth login {url}")
 
 
 async def _examine_resource_metadata(fetch: Fetcher, url: str, challenge: Challenge | None, findings: Findings) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import statistics
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import click
 
+from dragoman.cli.arguments import Arguments
 from dragoman.cli.command import connecting, in_event_loop, show_logs
 from dragoman.cli.doctor.findings import Findings
 from dragoman.cli.exit_codes import FAILED, OK, one_line
@@ -22,24 +24,42 @@ from dragoman.cli.targets import (
     target_of_entry,
 )
 from dragoman.cli.terminal import Terminal
-from dragoman.errors import AuthRequired, ConfigError, ConnectError, DragomanError, ServerCrashed, Timeout
+from dragoman.errors import (
+    AuthRequired,
+    ConfigError,
+    ConnectError,
+    DragomanError,
+    MethodNotFound,
+    ServerCrashed,
+    Timeout,
+)
 from dragoman.protocol.urls import redacted
+from dragoman.types import Json
 
 if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient
 
 PINGS = 5
-LISTS = ("tools", "prompts", "resources", "resource_templates")
+LISTS = {"tools": "tools", "prompts": "prompts", "resources": "resources", "resource_templates": "resources"}
+"""The lists of a server, and the capability that declares each."""
+_UNLISTED = "the server declares the list and has to answer for it"
+_HOW_TO_LIST = "dragoman list --tools"
 _CAPABILITIES = ("tools", "prompts", "resources", "completions", "logging")
 
 
 @click.command("doctor", short_help="Find out what is wrong with a server, or with the way to it.")
 @click.argument("target", required=False)
+@click.option("--call", "calls", multiple=True, metavar="TOOL", help="Also call this tool; may be given again.")
+@click.option("--json-args", metavar="JSON", help="The arguments of --call, as a JSON object ({}).")
 @connecting
 @click.pass_obj
 @in_event_loop
-async def command(terminal: Terminal, target: str | None) -> int:
-    """Examine a server step by step; without a target, every server of the configuration file."""
+async def command(terminal: Terminal, target: str | None, calls: tuple[str, ...], json_args: str | None) -> int:
+    """Examine a server step by step; without a target, every server of the configuration file.
+
+    No tool is called, unless --call names it.
+    """
+    arguments = Arguments([], json_args).texts()
     settings, findings = terminal.settings, Findings(terminal)
     show_logs(terminal)
     logger = logging.getLogger("dragoman")
@@ -47,7 +67,7 @@ async def command(terminal: Terminal, target: str | None) -> int:
     for resolved in await _targets(terminal, target, findings):
         findings.begin(resolved.label, is_own=resolved.is_own)
         findings.passed("target", _shown_target(resolved))
-        await _examine(terminal, resolved, findings)
+        await _examine(terminal, resolved, findings, dict.fromkeys(calls, arguments))
     if settings.json:
         terminal.write_json({"ok": findings.all_passed, "findings": findings.all})
     elif findings.all_passed and not findings.has_remarks:
@@ -101,7 +121,7 @@ def _shown_target(resolved: ResolvedTarget) -> str:
     return f"the command {resolved.label}" if isinstance(resolved.target, list | str) else str(resolved.target)
 
 
-async def _examine(terminal: Terminal, resolved: ResolvedTarget, findings: Findings) -> None:
+async def _examine(terminal: Terminal, resolved: ResolvedTarget, findings: Findings, calls: dict[str, Json]) -> None:
     from dragoman.client.client import AsyncClient
 
     client: AsyncClient = make_client(AsyncClient, resolved, await client_options(terminal.settings, resolved))
@@ -118,6 +138,8 @@ async def _examine(terminal: Terminal, resolved: ResolvedTarget, findings: Findi
             return
         findings.passed("connection", f"open after {(time.perf_counter() - began) * 1000:.0f} ms")
         await _examine_server(client, findings)
+        for name, arguments in calls.items():
+            await _examine_call(client, name, arguments, findings)
     finally:
         await client.stop()
 
@@ -155,7 +177,7 @@ async def _examine_server(client: AsyncClient, findings: Findings) -> None:
         findings.passed("capabilities", ", ".join(offered))
     else:
         findings.failed("capabilities", "it offers nothing", "declare tools, prompts or resources")
-    await _examine_lists(client, findings)
+    await _examine_lists(client, offered, findings)
     await _examine_tools(client, findings)
 
 
@@ -164,21 +186,43 @@ async def _examine_latency(client: AsyncClient, findings: Findings) -> None:
     for _ in range(PINGS):
         began = time.perf_counter()
         if not await client.ping():
-            findings.failed("latency", "it does not answer a ping", "see whether it blocks its event loop")
+            findings.failed("latency", "it does not answer a ping, or refuses", "see whether it blocks its loop")
             return
         times.append((time.perf_counter() - began) * 1000)
     findings.passed("latency", f"{statistics.median(times):.1f} ms, at most {max(times):.1f} ms, of {PINGS} pings")
 
 
-async def _examine_lists(client: AsyncClient, findings: Findings) -> None:
-    for kind in LISTS:
+async def _examine_lists(client: AsyncClient, offered: Collection[str], findings: Findings) -> None:
+    for kind in (kind for kind, capability in LISTS.items() if capability in offered):
         words = kind.replace("_", " ")
         try:
             items = await getattr(client, kind)()
+            if not items:  # the list of a server without such a method is empty too
+                await getattr(client, f"list_{kind}")()
+        except MethodNotFound as error:
+            if kind == "resource_templates":  # a server may declare resources, and have no templates
+                continue
+            findings.shortcoming(words, f"it declares them, and does not list them: {one_line(error)}", _UNLISTED)
         except DragomanError as error:
-            findings.failed(words, one_line(error), "the server declares the list and has to answer for it")
+            findings.failed(words, one_line(error), _UNLISTED)
         else:
             findings.passed(words, f"{len(items)} listed")
+
+
+async def _examine_call(client: AsyncClient, name: str, arguments: Json, findings: Findings) -> None:
+    began = time.perf_counter()
+    try:
+        tool = await client.tool(name)
+        result = await tool.call(arguments, raise_on_error=False)
+    except DragomanError as error:
+        findings.failed(f"call {name}", one_line(error), f"see what it takes: {_HOW_TO_LIST}")
+        return
+    if result.is_error:
+        said = result.text or "it did not say why"
+        findings.failed(f"call {name}", f"the tool failed: {said}", "give other arguments with --json-args")
+    else:
+        kinds = ", ".join(str(getattr(block, "type", "content")) for block in result.content) or "no content"
+        findings.passed(f"call {name}", f"it answered with {kinds} in {(time.perf_counter() - began) * 1000:.0f} ms")
 
 
 async def _examine_tools(client: AsyncClient, findings: Findings) -> None:
