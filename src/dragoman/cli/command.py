@@ -25,7 +25,7 @@ from dragoman.runtime.terminal import printable_line
 
 VERBS = (
     *("run", "worker", "list", "call", "tasks", "read", "prompt", "complete", "skill", "chat", "doctor", "init"),
-    *("auth", "tap", "bridge", "version"),
+    *("install", "auth", "tap", "bridge", "version"),
 )
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -74,7 +74,8 @@ def named_value(separator: str) -> Callable[[str], tuple[str, str]]:
     def read(text: str) -> tuple[str, str]:
         name, found, value = text.partition(separator)
         if not found or not name.strip():
-            raise click.BadParameter(f"{text!r} must be written as 'NAME{separator} VALUE'.")
+            shown = "NAME: VALUE" if separator == ":" else f"NAME{separator}VALUE"
+            raise click.BadParameter(f"{text!r} must be written as {shown!r}.")
         return name.strip(), value.strip()
 
     return read
