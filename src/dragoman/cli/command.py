@@ -25,7 +25,7 @@ from dragoman.runtime.terminal import printable_line
 
 VERBS = (
     *("run", "worker", "list", "call", "tasks", "read", "prompt", "complete", "skill", "chat", "doctor", "init"),
-    *("install", "auth", "tap", "bridge", "version"),
+    *("install", "bundle", "auth", "tap", "bridge", "version"),
 )
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
