@@ -158,7 +158,7 @@ def dragoman() -> None:
     short_help="Serve the server of a Python file.",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, type=click.Path())
 def _run(words: tuple[str, ...]) -> None:
     from dragoman.cli import run_words
 

@@ -10,6 +10,7 @@ from sys import stderr
 import click
 
 from dragoman.cli.command import reporting, usage_error
+from dragoman.cli.completion import complete_file
 from dragoman.cli.installing.bundle import (
     Project,
     bundle_name,
@@ -25,7 +26,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @click.command("bundle", short_help="Pack a server into an .mcpb file.")
-@click.argument("file")
+@click.argument("file", shell_complete=complete_file)
 @click.option("--output", "-o", metavar="PATH", help="The file to write; else NAME.mcpb here.")
 @click.option("--author", metavar="NAME", help="Who made it; else the first author of pyproject.toml.")
 @click.option("--ask", multiple=True, metavar="VARIABLE", help="A variable that the host asks its user for.")

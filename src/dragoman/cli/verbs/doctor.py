@@ -12,6 +12,7 @@ import click
 
 from dragoman.cli.arguments import Arguments
 from dragoman.cli.command import connecting, in_event_loop, show_logs
+from dragoman.cli.completion import complete_target
 from dragoman.cli.doctor.findings import Findings
 from dragoman.cli.exit_codes import FAILED, OK, one_line
 from dragoman.cli.targets import (
@@ -48,7 +49,7 @@ _CAPABILITIES = ("tools", "prompts", "resources", "completions", "logging")
 
 
 @click.command("doctor", short_help="Find out what is wrong with a server, or with the way to it.")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=complete_target)
 @click.option("--call", "calls", multiple=True, metavar="TOOL", help="Also call this tool; may be given again.")
 @click.option("--json-args", metavar="JSON", help="The arguments of --call, as a JSON object ({}).")
 @connecting

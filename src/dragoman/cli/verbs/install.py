@@ -11,6 +11,7 @@ from sys import stderr
 import click
 
 from dragoman.cli.command import named_value, reporting, usage_error
+from dragoman.cli.completion import complete_file
 from dragoman.cli.installing.host_file import HostFile, fragment
 from dragoman.cli.installing.hosts import HOSTS, Host, server_entry, with_file
 from dragoman.cli.server_file import load_server, split_target
@@ -23,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @click.command("install", short_help="Add a server to Claude, Cursor, VS Code, Gemini or Codex.")
 @click.argument("host", type=click.Choice(list(HOSTS)))
-@click.argument("file")
+@click.argument("file", shell_complete=complete_file)
 @click.option("--name", help="The name of the entry; else the name of the server.")
 @click.option("--env", type=named_value("="), multiple=True, metavar="NAME=VALUE", help="A variable for the server.")
 @click.option("--scope", type=click.Choice(["user", "project"]), help="For you everywhere, or for this folder.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.command import connecting, in_event_loop
+from dragoman.cli.completion import complete_target
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.terminal import printable_line
@@ -32,7 +33,7 @@ _WIRE = {"resource_templates": "resourceTemplates"}
 
 
 @click.command("list", short_help="Show what a server offers.")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=complete_target)
 @click.option("--tools", is_flag=True, help="Tools.")
 @click.option("--prompts", is_flag=True, help="Prompts.")
 @click.option("--resources", is_flag=True, help="Resources and resource templates.")
