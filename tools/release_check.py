@@ -108,7 +108,15 @@ def try_out(python: str, artifact: Path, extras: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, bin_folder = Path(folder), Path(folder) / "env" / "bin"
         run(python, "-m", "venv", home / "env")
-        run(bin_folder / "python", "-m", "pip", "install", "--quiet", f"{artifact}{f'[{extras}]' if extras else ''}")
+        run(
+            bin_folder / "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-compile",
+            f"{artifact}{f'[{extras}]' if extras else ''}",
+        )
         run(bin_folder / "python", "-m", "pip", "check")
         alone = {"HOME": folder, "PYTHONPATH": "", "PYTHONSAFEPATH": "1"}
         version = run(bin_folder / "dragoman", "--version", cwd=home, **alone).split()[1]
@@ -133,7 +141,10 @@ def main() -> None:
         for artifact in artifacts:
             for extras in ("", EXTRAS):
                 try_out(python, artifact, extras)
-                print(f"Python {version}: {artifact.name} works {f'with {extras}' if extras else 'without extras'}")
+                print(
+                    f"Python {version}: {artifact.name} works {f'with {extras}' if extras else 'without extras'}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

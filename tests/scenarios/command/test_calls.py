@@ -347,6 +347,7 @@ def test_the_version_is_told(tmp_path):
     import dragoman as package
 
     assert dragoman("version", home=tmp_path).out.startswith(f"dragoman {package.__version__}\n")
+    assert dragoman("--version", home=tmp_path).out.startswith(f"dragoman {package.__version__}\n")
     told = dragoman("version", "--json", home=tmp_path).json
     assert (told["dragoman"], told["protocol"][0]) == (package.__version__, "2026-07-28")
 
