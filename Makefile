@@ -7,7 +7,7 @@ DOCS := .venv/docs-ready
 SUITE := .venv/suite
 CHECKER := .venv/checker
 
-.PHONY: demo test e2e check lint types layering coverage conformance soak bench docs clean
+.PHONY: demo test e2e check lint types layering coverage conformance soak bench docs release-check clean
 
 demo: $(READY)
 	$(BIN)/python examples/tour.py
@@ -56,6 +56,10 @@ docs: $(DOCS)
 	$(BIN)/zensical build --strict
 	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' build/docs --include='*.html'
 	@echo "Open build/docs/index.html"
+
+# Builds the sdist and the wheel, and tries both in fresh environments, for every Python that is here.
+release-check: $(READY)
+	$(BIN)/python tools/release_check.py $(PYTHONS)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

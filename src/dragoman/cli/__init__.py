@@ -35,12 +35,13 @@ def run_words(words: list[str]) -> None:
     if words[:1] in (["--help"], ["-h"]) or words[1:] in (["--help"], ["-h"]):
         sys.stdout.write(_USAGE)
         return
-    from dragoman.cli.verbs.run import parse, run
+    from dragoman.cli.verbs.run import end, parse, run
+    from dragoman.errors import ConfigError
 
-    parsed = parse(words)
-    if parsed is None:
-        sys.stderr.write(_USAGE)
-        sys.exit(2)
+    try:
+        parsed = parse(words)
+    except ConfigError as error:
+        end(ConfigError(f"{str(error).rstrip('?')}. See: dragoman run --help"))
     if "--reload" in words:
         from dragoman.cli.verbs.run_reload import serve_reloading
 

@@ -36,11 +36,19 @@ def split_words(words: Sequence[str]) -> tuple[tuple[str | None, str], list[str]
     for word in arguments:
         if not _is_argument(word):
             raise usage_error(f"{word!r} is no argument; write KEY=VALUE, KEY:=JSON, @FILE, or - for stdin.")
+    if not has_target and _is_target(words[0]):
+        raise usage_error(
+            f"What of {words[0]!r} is meant? Give a name after it; `dragoman list {words[0]}` shows them."
+        )
     return (words[0], words[1]) if has_target else (None, words[0]), arguments
 
 
 def _is_argument(word: str) -> bool:
     return word == "-" or word.startswith("@") or "=" in word
+
+
+def _is_target(word: str) -> bool:
+    return word.startswith(("http://", "https://")) or Path(word).suffix in (".py", ".js", ".mjs", ".cjs")
 
 
 class Arguments:

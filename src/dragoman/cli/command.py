@@ -25,7 +25,7 @@ from dragoman.runtime.terminal import printable_line
 
 VERBS = (
     *("run", "worker", "list", "call", "tasks", "read", "prompt", "complete", "skill", "chat", "doctor", "init"),
-    *("auth", "inspect", "tap", "bridge", "version"),
+    *("install", "bundle", "auth", "inspect", "tap", "bridge", "version"),
 )
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -74,7 +74,8 @@ def named_value(separator: str) -> Callable[[str], tuple[str, str]]:
     def read(text: str) -> tuple[str, str]:
         name, found, value = text.partition(separator)
         if not found or not name.strip():
-            raise click.BadParameter(f"{text!r} must be written as 'NAME{separator} VALUE'.")
+            shown = "NAME: VALUE" if separator == ":" else f"NAME{separator}VALUE"
+            raise click.BadParameter(f"{text!r} must be written as {shown!r}.")
         return name.strip(), value.strip()
 
     return read
@@ -139,7 +140,14 @@ _EPILOG = (
 )
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value:
+        ctx.invoke(import_module("dragoman.cli.verbs.version").command)
+        ctx.exit()
+
+
 @click.command(cls=Verbs, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, expose_value=False, callback=_show_version, help="Show the version.")
 @connecting
 def dragoman() -> None:
     """Serve MCP servers, and use those of others."""
@@ -150,7 +158,7 @@ def dragoman() -> None:
     short_help="Serve the server of a Python file.",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, type=click.Path())
 def _run(words: tuple[str, ...]) -> None:
     from dragoman.cli import run_words
 

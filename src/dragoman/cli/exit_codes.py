@@ -27,6 +27,24 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
+_WORDS_OF_PROGRAMS = {
+    "give auth= or headers=": "give --token or --header",
+    "is what auth= or headers= gives right?": "is what --token or --header gives right?",
+    "give it as issuer=": "name it as `issuer` of `oauth` in a configuration file",
+    "protocol_version '": "--protocol-version '",
+    "with mode '": "with --mode '",
+    "; raise max_pages": "",
+}
+"""What errors say to programs about keyword arguments, and what the command says to a person instead."""
+
+
+def for_person(text: str) -> str:
+    """Return the text of an error in the words of the command line, as one line."""
+    for given, said in _WORDS_OF_PROGRAMS.items():
+        text = text.replace(given, said)
+    return " ".join(text.split())
+
+
 def exit_code(error: BaseException) -> int:
     """Return the exit code of an error."""
     if isinstance(error, errors.ModelError):
@@ -36,7 +54,7 @@ def exit_code(error: BaseException) -> int:
 
 def one_line(error: BaseException) -> str:
     """Return the cause and the remedy of an error as one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = for_person(str(error)) or type(error).__name__
     if isinstance(error, errors.ServerCrashed):
         lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
         return f"{error.summary} It wrote: {lines[-1]} (--verbose shows all of it)" if lines else text
@@ -49,7 +67,7 @@ def one_line(error: BaseException) -> str:
 
 def error_json(error: BaseException, code: int) -> dict[str, object]:
     """Return an error as JSON."""
-    found: dict[str, object] = {"kind": type(error).__name__, "message": " ".join(str(error).split()), "exitCode": code}
+    found: dict[str, object] = {"kind": type(error).__name__, "message": for_person(str(error)), "exitCode": code}
     if isinstance(error, errors.RpcError):
         found["code"] = error.code
         if isinstance(error.data, dict | list | str | int | float):

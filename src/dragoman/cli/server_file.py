@@ -14,6 +14,8 @@ from inspect import Parameter, iscoroutinefunction, isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragoman.errors import ConfigError
+
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
@@ -40,7 +42,8 @@ def load_server(path: Path, name: str | None, serve: Callable[[Server], None] | 
     `serve`, that server is returned.
 
     Raises:
-        SystemExit: the file cannot be imported, or does not define such a server; the message says why.
+        ConfigError: there is no such file, or it does not define such a server; the message says why.
+        Exception: whatever the file raises when it is imported.
     """
     from dragoman.server.serving import LOADING
 
@@ -48,7 +51,7 @@ def load_server(path: Path, name: str | None, serve: Callable[[Server], None] | 
     LOADING.serve = serve or run.append
     try:
         return _find(_load(path), name, path)
-    except SystemExit:
+    except SystemExit:  # the file has run its server, or ends the process itself
         if not run:
             raise
         return run[0]
@@ -60,11 +63,11 @@ def _load(path: Path) -> dict[str, Any]:
     from importlib.util import module_from_spec, spec_from_file_location
 
     if not path.is_file():
-        sys.exit(f"dragoman: there is no file {str(path)!r}")
+        raise ConfigError(f"there is no file {str(path)!r}")
     sys.path.insert(0, str(path.resolve().parent))
     spec = spec_from_file_location(_MODULE, path)
     if spec is None or spec.loader is None:
-        sys.exit(f"dragoman: {str(path)!r} is no Python file")
+        raise ConfigError(f"{str(path)!r} is no Python file")
     module = sys.modules[_MODULE] = module_from_spec(spec)
     spec.loader.exec_module(module)
     return vars(module)
@@ -79,7 +82,7 @@ def _find(names: dict[str, Any], name: str | None, path: Path) -> Server:
             return found
         if isfunction(found):
             return _made(found, path)
-        sys.exit(f"dragoman: {str(path)!r} has no Server called {name!r}{_found(names)}")
+        raise ConfigError(f"{str(path)!r} has no Server called {name!r}{_found(names)}")
     servers = {key: value for key, value in names.items() if isinstance(value, Server)}
     usual = [servers[key] for key in _USUAL_NAMES if key in servers]
     distinct = list({id(server): server for server in servers.values()}.values())
@@ -90,9 +93,9 @@ def _find(names: dict[str, Any], name: str | None, path: Path) -> Server:
         return _made(next(iter(factories.values())), path)
     choices = ", ".join(f"{path}:{key}" for key in servers or factories)
     if choices:
-        sys.exit(f"dragoman: {str(path)!r} defines several servers; say which: {choices}")
+        raise ConfigError(f"{str(path)!r} defines several servers; say which: {choices}")
     remedy = "make one, for example server = Server('name')"
-    sys.exit(f"dragoman: {str(path)!r} defines no Server{_found(names)}; {remedy}")
+    raise ConfigError(f"{str(path)!r} defines no Server{_found(names)}; {remedy}")
 
 
 def _functions(names: dict[str, Any]) -> dict[str, Callable[..., Any]]:
@@ -118,14 +121,16 @@ def _required(function: Callable[..., Any]) -> list[str]:
 def _made(factory: Callable[..., Any], path: Path) -> Server:
     from dragoman.server.server import Server
 
-    called = f"dragoman: {factory.__name__}() of {str(path)!r}"
+    called = f"{factory.__name__}() of {str(path)!r}"
     if required := _required(factory):
-        sys.exit(f"{called} needs arguments: {', '.join(required)}; give them defaults")
+        raise ConfigError(f"{called} needs arguments: {', '.join(required)}; give them defaults")
     if iscoroutinefunction(factory):
-        sys.exit(f"{called} is an `async def`; make the server in a `def`, and open connections in its lifespan")
+        raise ConfigError(
+            f"{called} is an `async def`; make the server in a `def`, and open connections in its lifespan"
+        )
     made = factory()
     if not isinstance(made, Server):
-        sys.exit(f"{called} returned no Server, but an object of {_kind(made)}")
+        raise ConfigError(f"{called} returned no Server, but an object of {_kind(made)}")
     return made
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from dragoman.cli.command import show_logs, usage_error
+from dragoman.cli.exit_codes import for_person
 from dragoman.cli.server_file import split_target
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
@@ -214,9 +215,11 @@ def with_remedy(error: AuthRequired, resolved: ResolvedTarget) -> AuthRequired:
     """Return the error of a server that requires credentials, with the remedy."""
     if resolved.url is None or error.has_remedy:
         return error
-    text = str(error).rstrip(".")
+    text = str(error).rstrip(".").removesuffix("; give auth= or headers=")
     return AuthRequired(
-        f"{text}; log in with: dragoman auth login {resolved.url}, or give --token", error.status, error.challenge
+        f"{text}; log in with: dragoman auth login {resolved.url}, or give --token or --header",
+        error.status,
+        error.challenge,
     )
 
 
@@ -229,4 +232,4 @@ def make_client(kind: Any, resolved: ResolvedTarget, options: dict[str, Any]) ->
     try:
         return kind(resolved.target, **options)
     except (TypeError, ValueError) as error:
-        raise usage_error(f"{error}.") from error
+        raise usage_error(f"{for_person(str(error))}.") from error

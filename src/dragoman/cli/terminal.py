@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -72,6 +73,13 @@ class Terminal:
             self._print(self.output_console, text, style)
         else:
             sys.stdout.write(printable(text) + "\n")
+
+    def write_wrapped(self, text: str, *, indent: int) -> None:
+        """Write a line of the result, on a terminal wrapped at words; further lines are indented more."""
+        space = " " * indent
+        width = self.output_console.width if is_terminal(sys.stdout) else sys.maxsize
+        options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+        self.write(fill(text, width, initial_indent=space, subsequent_indent=f"{space}    ", **options))
 
     def write_piece(self, text: str) -> None:
         """Write a part of the result at once, without a line end."""

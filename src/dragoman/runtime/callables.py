@@ -15,7 +15,7 @@ This module does not import asyncio, because a server needs asyncio only when it
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from inspect import isawaitable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -90,12 +90,37 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def refuse_unknown(owner: str, options: Iterable[str], known: Collection[str]) -> None:
-    """Check the names of options.
+def refuse_unknown(
+    owner: str, options: Iterable[str], known: Collection[str], remedies: Mapping[str, str] | None = None
+) -> None:
+    """Check the names of options; `remedies` says what to write instead of options that other packages have.
 
     Raises:
         TypeError: an option is unknown.
     """
     for name in options:
         if name not in known:
-            raise TypeError(f"{owner} has no option {name!r}{did_you_mean(name, known)}")
+            remedy = (remedies or {}).get(name)
+            raise TypeError(f"{owner} has no option {name!r}{f': {remedy}' if remedy else did_you_mean(name, known)}")
+
+
+def explaining(owner: str, remedies: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for functions whose errors name the remedy for an option that they do not have.
+
+    Example:
+        @explaining("disable()", {"tags": "use exclude_tags= of run() or asgi()"})
+        def disable(self, definition): ...
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        code = function.__code__
+        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            refuse_unknown(owner, kwargs, known, remedies)
+            return function(*args, **kwargs)
+
+        return run
+
+    return decorate

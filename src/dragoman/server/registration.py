@@ -11,7 +11,7 @@ from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHOD_NAMES, Method
-from dragoman.runtime.callables import refuse_unknown
+from dragoman.runtime.callables import explaining, refuse_unknown
 from dragoman.server.define.binding import Hook
 from dragoman.server.define.definition import P, R, decorated, lists_options
 from dragoman.server.define.prompts import Prompt, PromptOptions
@@ -46,6 +46,9 @@ _TABLES: dict[DefinitionKind, tuple[str, ...]] = {
     "resource": ("resources", "templates"),
     "template": ("templates",),
 }
+_BY_TAGS = "choose by tags where the server is served, as in run(include_tags=[...], exclude_tags=[...]) or asgi(...)"
+_BY_NAME = "give one definition or its name, and call it once for each"
+_REMEDIES = {"tags": _BY_TAGS, "names": _BY_NAME, "keys": _BY_NAME, "only": _BY_TAGS}
 OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
 OwnPrompt = TypeVar("OwnPrompt", bound=Prompt[..., Any])
 OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate[..., Any])
@@ -538,6 +541,7 @@ class Registration:
         """
         self.registry.remove(definition, "templates", "resources")
 
+    @explaining("server.enable()", _REMEDIES)
     def enable(self, definition: AnyDefinition | str, *, kind: DefinitionKind | None = None) -> None:
         """Serve a tool, prompt, resource or template that is disabled, and notify the clients.
 
@@ -556,6 +560,7 @@ class Registration:
         """
         self._set_enabled(definition, kind, enabled=True)
 
+    @explaining("server.disable()", _REMEDIES)
     def disable(self, definition: AnyDefinition | str, *, kind: DefinitionKind | None = None) -> None:
         """Do not list and do not serve a tool, prompt, resource or template until `enable`, and notify the clients.
 

@@ -22,7 +22,7 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
-from dragoman.runtime.callables import invoke
+from dragoman.runtime.callables import explaining, invoke
 from dragoman.runtime.lazy import look_up
 from dragoman.server.audience import Notifying
 from dragoman.server.declaration import (
@@ -42,6 +42,7 @@ from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.request.call import Call
 from dragoman.server.routes.registration import WithRoutes
 from dragoman.server.settings import (
+    OPTIONS_ELSEWHERE,
     ServerSettings,
     checked_cache_hints,
     checked_configuration,
@@ -117,6 +118,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
     _is_checked = False
     _warned = False
 
+    @explaining("Server()", OPTIONS_ELSEWHERE)
     def __init__(
         self,
         name: str = "dragoman",

@@ -24,6 +24,24 @@ if TYPE_CHECKING:
     from dragoman.stores import Store
 
 F = TypeVar("F")
+OPTIONS_ELSEWHERE = {
+    **dict.fromkeys(
+        ("auth", "host", "port", "path", "workers", "include_tags", "exclude_tags", "json_response"),
+        'give it to run("http", ...) or asgi(...), which serve the server',
+    ),
+    "stateless_http": 'write run("http", stateless=True) or asgi(stateless=True)',
+    "middleware": "register each with @server.middleware",
+    "dependencies": "name the packages in pyproject.toml",
+    "mask_error_details": "the texts of exceptions are kept from clients already, unless debug=True",
+    "strict_input_validation": "write strict_arguments=True",
+    "session_state_store": "write store=",
+    "log_level": 'write logging.getLogger("dragoman").setLevel(...)',
+    **dict.fromkeys(
+        (f"on_duplicate{kind}" for kind in ("", "_tools", "_prompts", "_resources")),
+        "a name that is used twice is always an error; remove_tool() and its like make room for another",
+    ),
+}
+"""Options that servers of other packages have, and what to write here instead."""
 _STORE_METHODS = ("bus", "log", "state", "tasks", "now", "close")
 
 

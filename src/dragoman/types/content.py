@@ -7,9 +7,10 @@ checkers the unions include `UnknownContent`; at run time they do not, because m
 from __future__ import annotations
 
 from binascii import b2a_base64
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar, Union
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, StructMeta, UnsetType
 
 from dragoman.types.wire import Annotations, Icon, Json, WithMeta
 
@@ -44,7 +45,25 @@ class ResourceContents(WithMeta):
             self.blob = b2a_base64(blob, newline=False).decode("ascii")
 
 
-class Block(WithMeta, tag_field="type", kw_only=True):
+class _BlockMeta(StructMeta):
+    """The class of the classes of blocks: explains an argument that a block does not have."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return StructMeta.__call__(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.__name__}: {error}{_remedy(self, kwargs)}") from None
+
+
+def _remedy(cls: type, given: Collection[str]) -> str:
+    if "type" in given:
+        return f"; leave it out, because every {cls.__name__} has the type {cls.type!r}"  # type: ignore[attr-defined]
+    names = dict(zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True))  # type: ignore[attr-defined]
+    meant = [f"{name}= is called {names[name]}=" for name in given if names.get(name, name) != name]
+    return "".join(f"; {one}" for one in meant)
+
+
+class Block(WithMeta, metaclass=_BlockMeta, tag_field="type", kw_only=True):
     """The fields that all content blocks share."""
 
     type: ClassVar[str]

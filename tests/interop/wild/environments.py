@@ -1,7 +1,7 @@
-"""The environments of the peers: one for each set of Python packages, and two folders of npm packages.
+"""The environments of the peers: one for each set of Python packages, and three folders of npm packages.
 
-The folder `host` has the Inspector, the AppBridge and a Chromium. Its lock replaces vite, which only the web page of
-the Inspector needs, by a package of a few lines.
+The folder `bundler` has the validator of bundles. The folder `host` has the Inspector, the AppBridge and a Chromium.
+Its lock replaces vite, which only the web page of the Inspector needs, by a package of a few lines.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ ROOT = HERE.parents[2]
 FOLDER = ROOT / ".venv" / "wild"
 INSTALL_SECONDS = 600
 HOST = HERE / "host"
+BUNDLER = HERE / "bundler"
 PEERS: dict[str, Any] = tomllib.loads((HERE / "peers.toml").read_text(encoding="utf-8"))
 
 
@@ -35,7 +36,7 @@ def install() -> None:
     """Set every environment up that is not as the list says."""
     for name, packages in PEERS["environments"].items():
         _once(FOLDER / name / "ready", "\n".join(packages), lambda name=name, packages=packages: _make(name, packages))
-    for folder in (HERE, HOST):
+    for folder in (HERE, HOST, BUNDLER):
         lock = (folder / "package-lock.json").read_text(encoding="utf-8")
         _once(folder / "node_modules" / ".ready", lock, lambda folder=folder: _install_npm_packages(folder))
 

@@ -71,6 +71,7 @@ def test_a_list_shows_tools_with_their_arguments_prompts_resources_and_templates
     assert listed.out.splitlines() == [
         "Tools",
         "  forecast(city: string) [reads only]  Weather for a city.",
+        "      city: Where.",
         "  search(city: string)  Looks for hotels, and says how far it is.",
         "  book(city: string)  Books a trip, after asking the traveller.",
         "  postcard(city: string)  Writes a postcard, with the words of the traveller's own model.",
@@ -272,12 +273,13 @@ def test_a_tool_that_crashed_says_where_to_look(kinds, tmp_path):
     [
         (["call", TRAVEL, "forecast", "city=Rome"], 1, "the tool failed: There is no forecast for Rome; try Oslo"),
         (["call"], 2, "Missing argument"),
+        (["call", TRAVEL], 2, "Give a name after it; `dragoman list "),
         (["walk"], 2, "No such command 'walk'. See: dragoman --help"),
         (["list", "--timeout", "0", TRAVEL], 2, "'0' is no number of seconds above 0."),
         (["list", "--header", "nothing", TRAVEL], 2, "'nothing' must be written as 'NAME: VALUE'"),
         (["list", "nowhere.py"], 2, "There is no file 'nowhere.py'."),
         (["list", "nobody"], 2, "'nobody' is no URL and no script"),
-        (["list", "--protocol-version", "1999-01-01", TRAVEL], 2, "1999-01-01"),
+        (["list", "--protocol-version", "1999-01-01", TRAVEL], 2, "--protocol-version '1999-01-01' is not"),
         (["auth"], 2, "What shall be done? See: dragoman auth --help"),
         (["auth", "status", "nowhere"], 2, "'nowhere' is no address that can be used."),
         (["complete", TRAVEL, "tool", "a", "b", "c"], 2, "Write: [TARGET] prompt NAME ARG VALUE"),
@@ -345,6 +347,7 @@ def test_the_version_is_told(tmp_path):
     import dragoman as package
 
     assert dragoman("version", home=tmp_path).out.startswith(f"dragoman {package.__version__}\n")
+    assert dragoman("--version", home=tmp_path).out.startswith(f"dragoman {package.__version__}\n")
     told = dragoman("version", "--json", home=tmp_path).json
     assert (told["dragoman"], told["protocol"][0]) == (package.__version__, "2026-07-28")
 

@@ -62,6 +62,19 @@ def test_a_healthy_server_is_told_so_step_by_step(tmp_path):
 
 
 @pytest.mark.covers("CMD-09")
+def test_a_tool_is_called_when_it_is_named(tmp_path):
+    given = ("doctor", TRAVEL, "--json", "--call", "forecast", "--json-args")
+    called = steps(dragoman(*given, '{"city": "Oslo"}', home=tmp_path))
+    assert called["call forecast"]["ok"]
+    assert "it answered with text" in called["call forecast"]["detail"]
+    failed = dragoman(*given, '{"city": "Rome"}', "--call", "forcast", home=tmp_path)
+    known = steps(failed)
+    assert (failed.code, known["call forecast"]["ok"], known["call forcast"]["ok"]) == (1, False, False)
+    assert "There is no forecast for Rome" in known["call forecast"]["detail"]
+    assert "did you mean 'forecast'?" in known["call forcast"]["detail"]
+
+
+@pytest.mark.covers("CMD-09")
 def test_a_server_over_http_is_examined_in_the_era_that_is_asked_for(tmp_path):
     with serving(TRAVEL, home=tmp_path) as url:
         examined = dragoman("doctor", url, "--json", "--mode", "handshake", home=tmp_path)
@@ -87,7 +100,9 @@ def test_tools_that_the_apis_of_models_refuse_are_found_with_a_remedy(tmp_path):
         assert sign in known[f"tool {name}"]["detail"]
         assert known[f"tool {name}"]["remedy"]
     assert "the server refused (-32603): what?" in known["prompts"]["detail"]
-    assert known["resources"]["detail"] == "0 listed"
+    assert "declares them, and does not list them" in known["resources"]["detail"]
+    assert not known["resources"]["ok"]
+    assert "resource templates" not in known
     assert "was left out" in known["warning"]["detail"]
     assert not any(finding.get("remark") for finding in known.values())
     shown = dragoman("doctor", path, home=tmp_path)
@@ -98,7 +113,7 @@ def test_tools_that_the_apis_of_models_refuse_are_found_with_a_remedy(tmp_path):
 @pytest.mark.covers("CMD-11")
 def test_tools_of_a_server_of_somebody_else_are_remarked_on_and_are_no_failure(tmp_path):
     path = tmp_path / "sick.py"
-    path.write_text(textwrap.dedent(SICK).replace('"prompts": {}, ', ""))
+    path.write_text(textwrap.dedent(SICK).replace('"prompts": {}, "resources": {}', ""))
     command = ["--", sys.executable, path]
     examined = dragoman("doctor", "--json", *command, home=tmp_path)
     assert (examined.code, examined.json["ok"]) == (0, True)

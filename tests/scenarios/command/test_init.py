@@ -1,26 +1,30 @@
 """`dragoman init`: what it writes works."""
 
+import json
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
+from dragoman.cli.verbs.run import parse
 from scenarios.command_line import DEADLINE, dragoman, environment
 
 pytestmark = pytest.mark.covers("CMD-22")
 
 BIN = Path(sys.executable).parent
+EVERY = {"pyproject.toml", "README.md", ".gitignore", ".github/workflows/tests.yml"}
 FILES = {
-    "server": {"pyproject.toml", "server.py", "test_server.py", ".mcp.json", "README.md"},
-    "client": {"pyproject.toml", "client.py", "test_client.py", "README.md"},
-    "chat": {"pyproject.toml", "assistant.py", "test_assistant.py", "README.md"},
+    "server": EVERY | {"server.py", "test_server.py", ".mcp.json", "Dockerfile", ".dockerignore"},
+    "client": EVERY | {"client.py", "test_client.py"},
+    "chat": EVERY | {"assistant.py", "test_assistant.py"},
 }
 
 
 def files_of(folder):
-    return {path.name for path in folder.iterdir() if path.is_file()}
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
 def on_path(home):
@@ -34,7 +38,7 @@ def test_a_project_passes_its_own_test(tmp_path, kind):
     assert begun.code == 0
     folder = tmp_path / "tea-house"
     assert files_of(folder) == FILES[kind]
-    assert {Path(line).name for line in begun.out.splitlines()} == FILES[kind]
+    assert {Path(line).relative_to("tea-house").as_posix() for line in begun.out.splitlines()} == FILES[kind]
     tested = subprocess.run(
         [sys.executable, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=folder,
@@ -47,6 +51,25 @@ def test_a_project_passes_its_own_test(tmp_path, kind):
     modules = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["setuptools"]["py-modules"]
     assert {f"{module}.py" for module in modules} == {name for name in FILES[kind] if name.endswith(".py")} - {
         f"test_{module}.py" for module in modules
+    }
+
+
+def test_the_workflow_and_the_image_of_a_project_name_files_that_it_has(tmp_path):
+    dragoman("init", "tea-house", home=tmp_path, cwd=tmp_path)
+    folder = tmp_path / "tea-house"
+    workflow = yaml.safe_load((folder / ".github/workflows/tests.yml").read_text())
+    runs = [step["run"] for step in workflow["jobs"]["tests"]["steps"] if "run" in step]
+    assert runs == ["python -m pip install . pytest", "python -m pytest"]
+    lines = (folder / "Dockerfile").read_text().splitlines()
+    (copied,) = [line.split()[1:-1] for line in lines if line.startswith("COPY")]
+    kept = {line[1:] for line in (folder / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert set(copied) == kept <= files_of(folder)
+    words = json.loads(lines[-1].removeprefix("CMD "))
+    assert parse(words[2:]).http == {
+        "health": True,
+        "access_log": False,
+        "host": "0.0.0.0",
+        "port": 8000,
     }
 
 

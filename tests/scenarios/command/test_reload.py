@@ -94,7 +94,7 @@ def test_over_stdin_and_stdout_a_server_with_reload_ends_with_its_input(tmp_path
     finished = dragoman("run", "--reload", write(tmp_path, "1"), input=PING * 2, home=tmp_path)
     assert (finished.code, finished.out, finished.err) == (0, PONG * 2, "")
     missing = dragoman("run", "--reload", "nowhere.py", home=tmp_path, cwd=tmp_path)
-    assert (missing.code, missing.err) == (1, "dragoman: there is no file 'nowhere.py'\n")
+    assert (missing.code, missing.err) == (2, "dragoman: there is no file 'nowhere.py'\n")
 
 
 @pytest.mark.covers("CMD-25")

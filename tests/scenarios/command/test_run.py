@@ -103,7 +103,7 @@ def test_the_object_is_chosen_by_name(tmp_path):
     assert name_of_the_server(f"{path}:second") == "second"
     for name in ("third", "number", "Server"):
         finished = dragoman("run", f"{path}:{name}")
-        assert finished.code == 1
+        assert finished.code == 2
         assert f"has no Server called {name!r}" in finished.err
         assert finished.out == ""
 
@@ -126,24 +126,24 @@ def test_without_a_name_the_only_server_or_one_with_a_usual_name_is_served(tmp_p
 
 def test_a_file_without_a_server_and_one_with_several_are_refused_with_a_remedy(tmp_path):
     none = dragoman("run", written(tmp_path, "number = 3\n"), input=PING)
-    assert (none.code, none.out) == (1, "")
+    assert (none.code, none.out) == (2, "")
     assert "defines no Server; make one" in none.err
     path = written(tmp_path, "from dragoman import Server\none = Server()\ntwo = Server()\n")
     several = dragoman("run", path, input=PING)
-    assert (several.code, several.out) == (1, "")
+    assert (several.code, several.out) == (2, "")
     assert f"say which: {path}:one, {path}:two" in several.err
 
 
 @pytest.mark.parametrize("target", ["missing.py", "missing.py:server", "."])
 def test_a_file_that_is_not_there_is_named(tmp_path, target):
     finished = dragoman("run", target, cwd=tmp_path, input=PING)
-    assert (finished.code, finished.out) == (1, "")
+    assert (finished.code, finished.out) == (2, "")
     assert finished.err == f"dragoman: there is no file {target.split(':')[0]!r}\n"
 
 
 def test_a_file_of_another_kind_is_named(tmp_path):
     finished = dragoman("run", written(tmp_path, "hello", "readme.txt"))
-    assert (finished.code, finished.out) == (1, "")
+    assert (finished.code, finished.out) == (2, "")
     assert "is no Python file" in finished.err
 
 
@@ -165,25 +165,19 @@ def test_a_file_name_may_have_a_colon(tmp_path):
     assert name_of_the_server(f"{tmp_path / 'a:b.py'}:server") == "one"
 
 
+@pytest.mark.covers("CMD-31")
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "fault"),
     [
-        ["run"],
-        ["run", "a.py", "b.py"],
-        ["run", "--fast"],
-        ["run", "--http"],
-        ["run", "--http", "--port", "many", "a.py"],
-        ["run", "--http", "a.py", "--port"],
-        ["run", "--http", "a.py", "--workers="],
-        ["run", "--port", "8000", "a.py"],
-        ["run", "--http", "--fast", "a.py"],
-        ["run", "--reload"],
+        ([], "Which file is meant?"),
+        (["--http", "--port", "many", "a.py"], "--port must be a number, not 'many'"),
     ],
 )
-def test_a_wrong_use_shows_the_right_one(arguments):
-    finished = dragoman(*arguments)
-    assert (finished.code, finished.out) == (2, "")
-    assert finished.err.startswith("usage: dragoman run FILE[:object]")
+def test_a_wrong_use_is_one_line_that_names_the_fault(arguments, fault):
+    finished = dragoman("run", *arguments)
+    assert (finished.code, finished.out, finished.err.count("\n")) == (2, "", 1)
+    assert finished.err.startswith(f"dragoman: {fault}")
+    assert finished.err.endswith(". See: dragoman run --help\n")
 
 
 @pytest.mark.parametrize("arguments", [["run", "--help"], ["run", "-h"], ["run", "a.py", "--help"]])
@@ -341,7 +335,7 @@ def test_a_store_of_many_machines_without_a_secret_is_refused_in_one_line(tmp_pa
         server = Server("one", store=stores.Redis("redis://127.0.0.1:1"))
     """
     finished = dragoman("run", *options, written(tmp_path, source), input=PING)
-    assert finished.code == 1
+    assert finished.code == 2
     assert finished.err == (
         "dragoman: A store that other machines share needs a secret that they share too: set DRAGOMAN_SECRET to the"
         " same value on every machine, or give the Server a secret\n"

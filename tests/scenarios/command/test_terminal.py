@@ -198,3 +198,34 @@ def test_the_server_everything_is_listed_called_and_read(tmp_path, everything):
     completed = dragoman("complete", "prompt", "completable-prompt", "department", "E", *everything, home=tmp_path)
     assert completed.out == "Engineering\n"
     assert dragoman("doctor", *everything, home=tmp_path).code == 0
+
+
+LONG = """
+    from dragoman import Server
+
+    server = Server("long")
+
+    @server.tool
+    def forecast(city: str) -> str:
+        \"\"\"Weather.
+
+        Args:
+            city: Where the weather is wanted, by the name that the people who live there give it, in Latin letters
+                and without accents, because the service behind this tool knows no others.
+        \"\"\"
+        return city
+"""
+
+
+@pytest.mark.covers("CMD-01")
+def test_what_a_tool_says_about_its_parameters_is_wrapped_at_words_on_a_terminal(tmp_path):
+    path = written(tmp_path, LONG)
+    with AtTerminal("list", path, home=tmp_path) as there:
+        assert there.end()[0] == 0
+    lines = there.screen.splitlines()
+    assert lines[1] == "  forecast(city: string)  Weather."
+    assert lines[2].startswith("      city: Where the weather")
+    assert lines[3].startswith("          ")
+    assert max(map(len, lines)) <= 100
+    (whole,) = dragoman("list", path, home=tmp_path).out.splitlines()[2:]
+    assert " ".join(" ".join(lines[2:]).split()) == whole.strip()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.runtime.callables import blocking, did_you_mean, invoke, refuse_unknown, resolved, starter
+from dragoman.runtime.callables import blocking, did_you_mean, explaining, invoke, refuse_unknown, resolved, starter
 
 WORKER = "dragoman-worker"
 
@@ -112,3 +112,18 @@ def test_an_option_that_there_is_not_is_refused():
     refuse_unknown("It", {"timeout": 1}, ["timeout"])
     with pytest.raises(TypeError, match=r"It has no option 'timeuot'; did you mean 'timeout'\?"):
         refuse_unknown("It", {"timeuot": 1}, ["timeout"])
+
+
+def test_an_option_of_another_package_is_refused_with_what_to_write_instead():
+    @explaining("close()", {"wait": "write timeout="})
+    def close(target: str, *, timeout: float = 1) -> str:
+        loud = target.upper()
+        return f"{loud} {timeout:g}"
+
+    assert close("it", timeout=2) == "IT 2"
+    with pytest.raises(TypeError, match=r"^close\(\) has no option 'wait': write timeout=$"):
+        close("it", wait=1)
+    with pytest.raises(TypeError, match=r"close\(\) has no option 'timeuot'; did you mean 'timeout'\?"):
+        close("it", timeuot=1)
+    with pytest.raises(TypeError, match="has no option 'loud'"):
+        close("it", loud=True)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from dragoman import ConfigError, Configuration, DefinitionError, Server, tool, types
@@ -89,3 +91,18 @@ def test_a_store_is_sealed_once_and_local_unless_something_else_is_given():
 def test_what_is_no_store_is_refused(store):
     with pytest.raises(DefinitionError, match=r"store must be a store, such as dragoman\.stores\.Local\(\), not"):
         Server(store=store)
+
+
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [("auth", 'run("http", ...) or asgi('), ("middleware", "@server.middleware"), ("titel", "did you mean 'title'?")],
+)
+def test_an_option_that_a_server_does_not_have_is_refused_with_the_remedy(option, remedy):
+    with pytest.raises(TypeError, match=re.escape(remedy)):
+        Server("x", **{option: None})
+
+
+@pytest.mark.parametrize("verb", ["enable", "disable"])
+def test_definitions_are_not_enabled_or_disabled_by_tags(verb):
+    with pytest.raises(TypeError, match="exclude_tags="):
+        getattr(Server("x"), verb)(tags={"admin"})

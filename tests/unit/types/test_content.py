@@ -116,3 +116,18 @@ def test_a_blob_that_is_given_as_bytes_becomes_base64():
     assert ResourceContents("a://b", blob="AP8=").blob == "AP8="
     assert ResourceContents("a://b", text="x").blob is None
     assert encode(ResourceContents("a://b", blob=b"")) == b'{"uri":"a://b","blob":""}'
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"type": "text", "text": "a"}, "every TextContent has the type 'text'"),
+        ({"text": "a", "_meta": {}}, "_meta= is called meta="),
+        ({"txt": "a"}, "TextContent: "),
+    ],
+)
+def test_an_argument_that_a_block_does_not_have_is_explained(given, message):
+    with pytest.raises(TypeError, match=message):
+        TextContent(**given)
+    with pytest.raises(TypeError, match="mimeType= is called mime_type="):
+        ImageContent(data="", mimeType="image/png")

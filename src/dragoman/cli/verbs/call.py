@@ -9,6 +9,7 @@ import click
 
 from dragoman.cli.arguments import Arguments, split_words
 from dragoman.cli.command import connecting, in_event_loop, raw_option, server_line
+from dragoman.cli.completion import complete_words
 from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import ResolvedTarget, connected, resolve_target
 from dragoman.cli.terminal import Terminal
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 
 @click.command("call", short_help="Call a tool.")
-@click.argument("words", nargs=-1, required=True, metavar="[TARGET] TOOL [KEY=VALUE ...]")
+@click.argument(
+    "words", nargs=-1, required=True, metavar="[TARGET] TOOL [KEY=VALUE ...]", shell_complete=complete_words("tools")
+)
 @click.option("--json-args", metavar="JSON", help="The arguments as a JSON object.")
 @click.option("--save-to", metavar="FOLDER", help="Where images, sounds and other data are saved (here).")
 @raw_option

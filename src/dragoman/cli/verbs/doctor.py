@@ -7,7 +7,9 @@ from functools import partial
 
 import click
 
+from dragoman.cli.arguments import Arguments
 from dragoman.cli.command import connecting, in_event_loop, show_logs
+from dragoman.cli.completion import complete_target
 from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import (
     ResolvedTarget,
@@ -22,15 +24,22 @@ from dragoman.cli.terminal import Terminal
 from dragoman.errors import ConfigError
 from dragoman.inspector.doctor.findings import Finding, Findings, one_line
 from dragoman.protocol.urls import redacted
+from dragoman.types import Json
 
 
 @click.command("doctor", short_help="Find out what is wrong with a server, or with the way to it.")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=complete_target)
+@click.option("--call", "calls", multiple=True, metavar="TOOL", help="Also call this tool; may be given again.")
+@click.option("--json-args", metavar="JSON", help="The arguments of --call, as a JSON object ({}).")
 @connecting
 @click.pass_obj
 @in_event_loop
-async def command(terminal: Terminal, target: str | None) -> int:
-    """Examine a server step by step; without a target, every server of the configuration file."""
+async def command(terminal: Terminal, target: str | None, calls: tuple[str, ...], json_args: str | None) -> int:
+    """Examine a server step by step; without a target, every server of the configuration file.
+
+    No tool is called, unless --call names it.
+    """
+    arguments = Arguments([], json_args).texts()
     settings, findings = terminal.settings, Findings(partial(_show, terminal))
     show_logs(terminal)
     logger = logging.getLogger("dragoman")
@@ -40,7 +49,7 @@ async def command(terminal: Terminal, target: str | None) -> int:
         if not settings.json:
             terminal.write(one_line(resolved.label), "bold")
         findings.passed("target", _shown_target(resolved))
-        await _examine(terminal, resolved, findings)
+        await _examine(terminal, resolved, findings, dict.fromkeys(calls, arguments))
     if settings.json:
         terminal.write_json({"ok": findings.all_passed, "findings": findings.all})
     elif findings.all_passed and not findings.has_remarks:
@@ -103,13 +112,13 @@ def _shown_target(resolved: ResolvedTarget) -> str:
     return f"the command {resolved.label}" if isinstance(resolved.target, list | str) else str(resolved.target)
 
 
-async def _examine(terminal: Terminal, resolved: ResolvedTarget, findings: Findings) -> None:
+async def _examine(terminal: Terminal, resolved: ResolvedTarget, findings: Findings, calls: dict[str, Json]) -> None:
     from dragoman.client.client import AsyncClient
     from dragoman.inspector.doctor.examination import examine
 
     client: AsyncClient = make_client(AsyncClient, resolved, await client_options(terminal.settings, resolved))
     try:
         with announcing_wait(terminal, resolved):
-            await examine(client, resolved.url, findings)
+            await examine(client, resolved.url, findings, calls)
     finally:
         await client.stop()

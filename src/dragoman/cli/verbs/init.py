@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import click
@@ -25,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 def command(terminal: Terminal, name: str | None, kind: str) -> None:
     """Write a small project with a test that passes, into the folder NAME or else into this one.
 
-    Nothing that is there is overwritten.
+    Nothing that is there is overwritten. A workflow runs the test; a server has a Dockerfile, too.
     """
     folder = Path(name) if name is not None else Path.cwd()
     called = folder.resolve().name
@@ -39,6 +40,7 @@ def command(terminal: Terminal, name: str | None, kind: str) -> None:
         raise usage_error(f"{folder} has {', '.join(taken)} already, and nothing is overwritten; choose another name.")
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
         with (folder / file).open("x", encoding="utf-8") as opened:
             opened.write(text.replace("{project}", called))
     _trust(terminal, folder, texts)
@@ -51,11 +53,18 @@ def command(terminal: Terminal, name: str | None, kind: str) -> None:
 
 
 def project_files(kind: str) -> dict[str, str]:
-    """Return the files of a project, as texts by file name; `{project}` stands for the project's name."""
-    found = (files("dragoman.cli") / "projects" / kind).iterdir()
-    return {
-        file.name.removesuffix(_SUFFIX): file.read_text("utf-8") for file in sorted(found, key=lambda one: one.name)
-    }
+    """Return the files of a project, as texts by their paths; `{project}` stands for the project's name."""
+    folders = (files("dragoman.cli") / "projects" / name for name in (kind, "every"))
+    return dict(sorted(text for folder in folders for text in _texts(folder, "")))
+
+
+def _texts(folder: Traversable, above: str) -> Iterator[tuple[str, str]]:
+    for one in folder.iterdir():
+        path = f"{above}{one.name.removesuffix(_SUFFIX)}"
+        if one.is_dir():
+            yield from _texts(one, f"{path}/")
+        else:
+            yield path, one.read_text("utf-8")
 
 
 def _trust(terminal: Terminal, folder: Path, written: Collection[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.command import connecting, in_event_loop
+from dragoman.cli.completion import complete_target
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.terminal import printable_line
@@ -32,7 +33,7 @@ _WIRE = {"resource_templates": "resourceTemplates"}
 
 
 @click.command("list", short_help="Show what a server offers.")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=complete_target)
 @click.option("--tools", is_flag=True, help="Tools.")
 @click.option("--prompts", is_flag=True, help="Prompts.")
 @click.option("--resources", is_flag=True, help="Resources and resource templates.")
@@ -59,7 +60,9 @@ async def command(terminal: Terminal, /, target: str | None, **flags: bool) -> N
     for kind in shown:
         terminal.write(_TITLES[kind], "bold")
         for item in found[kind]:
-            terminal.write("  " + printable_line(_line(kind, item)))
+            terminal.write_wrapped(printable_line(_line(kind, item)), indent=2)
+            for line in _described(kind, item):
+                terminal.write_wrapped(printable_line(line), indent=6)
     if not shown:
         terminal.report("The server offers nothing of this kind.")
 
@@ -80,6 +83,16 @@ def _line(kind: str, item: Any) -> str:
         head += f" ({item.mime_type})" if item.mime_type else ""
     about = item.description or item.title or ("" if kind in ("tools", "prompts") else item.name)
     return f"{head}  {' '.join(about.split())}" if about else str(head)
+
+
+def _described(kind: str, item: Any) -> list[str]:
+    """Return a line for each argument of a tool or prompt that has a description."""
+    if kind == "tools":
+        fields: dict[str, Any] = item.input_schema.get("properties") or {}
+        texts = {name: field.get("description") for name, field in fields.items() if isinstance(field, dict)}
+    else:
+        texts = {one.name: one.description for one in item.arguments or ()} if kind == "prompts" else {}
+    return [f"{name}: {' '.join(text.split())}" for name, text in texts.items() if isinstance(text, str) and text]
 
 
 def tool_arguments(tool: types.Tool) -> list[str]:

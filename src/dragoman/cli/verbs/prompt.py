@@ -6,12 +6,15 @@ import click
 
 from dragoman.cli.arguments import Arguments, split_words
 from dragoman.cli.command import connecting, in_event_loop, raw_option
+from dragoman.cli.completion import complete_words
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
 
 
 @click.command("prompt", short_help="Show a prompt with its arguments filled in.")
-@click.argument("words", nargs=-1, required=True, metavar="[TARGET] NAME [KEY=VALUE ...]")
+@click.argument(
+    "words", nargs=-1, required=True, metavar="[TARGET] NAME [KEY=VALUE ...]", shell_complete=complete_words("prompts")
+)
 @click.option("--save-to", metavar="FOLDER", help="Where images, sounds and other data are saved (here).")
 @raw_option
 @connecting

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import FrameType
 
 from dragoman.cli.server_file import split_target
-from dragoman.cli.verbs.run import parse
+from dragoman.cli.verbs.run import end, parse
+from dragoman.errors import ConfigError
 from dragoman.runtime.terminal import printable_line
 
 POLL_SECONDS = 0.3
@@ -34,11 +35,10 @@ class _Ended(BaseException):
 def serve_reloading(words: list[str]) -> None:
     """Serve the file until the process receives a signal, or the child ends without failure."""
     parsed = parse(words)
-    assert parsed is not None
     own = ["--dev" if word == "--reload" else word for word in words]
     path, _ = split_target(parsed.target)
     if not path.is_file():
-        sys.exit(f"dragoman: there is no file {str(path)!r}")
+        end(ConfigError(f"there is no file {str(path)!r}"))
     folder = path.resolve().parent
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)

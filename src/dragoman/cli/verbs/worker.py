@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dragoman.cli.command import in_event_loop, reporting, usage_error
+from dragoman.cli.completion import complete_file
 from dragoman.cli.server_file import load_server, split_target
 from dragoman.cli.terminal import Terminal
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("worker", short_help="Run the tasks of a server.")
-@click.argument("file")
+@click.argument("file", shell_complete=complete_file)
 @reporting
 @click.pass_obj
 @in_event_loop

@@ -4,22 +4,41 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from dragoman.errors import AuthRequired, ConnectError, DragomanError, HttpError, RpcError, ServerCrashed, Timeout
+from dragoman.errors import (
+    AuthRequired,
+    ConnectError,
+    DragomanError,
+    HttpError,
+    MethodNotFound,
+    RpcError,
+    ServerCrashed,
+    Timeout,
+)
 from dragoman.inspector.doctor.findings import Findings
 from dragoman.protocol.versions import find_version
+from dragoman.types import Json
 
 if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient
 
 PINGS = 5
-LISTS = ("tools", "prompts", "resources", "resource_templates")
+LISTS = {"tools": "tools", "prompts": "prompts", "resources": "resources", "resource_templates": "resources"}
+"""The lists of a server, and the capability that declares each."""
+_UNLISTED = "the server declares the list and has to answer for it"
+_HOW_TO_LIST = "dragoman list --tools"
 _CAPABILITIES = ("tools", "prompts", "resources", "completions", "logging")
 
 
-async def examine(client: AsyncClient, url: str | None, findings: Findings) -> None:
-    """Start a client, and add a finding for each step; if that fails, for each step on the way to the server."""
+async def examine(
+    client: AsyncClient, url: str | None, findings: Findings, calls: Mapping[str, Json] | None = None
+) -> None:
+    """Start a client, and add a finding for each step; if that fails, for each step on the way to the server.
+
+    `calls` are the tools to call, with their arguments.
+    """
     began = time.perf_counter()
     try:
         await client.start()
@@ -28,6 +47,8 @@ async def examine(client: AsyncClient, url: str | None, findings: Findings) -> N
         return
     findings.passed("connection", f"open after {(time.perf_counter() - began) * 1000:.0f} ms")
     await _examine_server(client, findings)
+    for name, arguments in (calls or {}).items():
+        await _examine_call(client, name, arguments, findings)
 
 
 async def _examine_failure(url: str | None, error: DragomanError, findings: Findings) -> None:
@@ -77,7 +98,7 @@ async def _examine_server(client: AsyncClient, findings: Findings) -> None:
         findings.passed("capabilities", ", ".join(offered))
     else:
         findings.failed("capabilities", "it offers nothing", "declare tools, prompts or resources")
-    await _examine_lists(client, findings)
+    await _examine_lists(client, offered, findings)
     await _examine_tools(client, findings)
 
 
@@ -86,21 +107,43 @@ async def _examine_latency(client: AsyncClient, findings: Findings) -> None:
     for _ in range(PINGS):
         began = time.perf_counter()
         if not await client.ping():
-            findings.failed("latency", "it does not answer a ping", "see whether it blocks its event loop")
+            findings.failed("latency", "it does not answer a ping, or refuses", "see whether it blocks its loop")
             return
         times.append((time.perf_counter() - began) * 1000)
     findings.passed("latency", f"{statistics.median(times):.1f} ms, at most {max(times):.1f} ms, of {PINGS} pings")
 
 
-async def _examine_lists(client: AsyncClient, findings: Findings) -> None:
-    for kind in LISTS:
+async def _examine_lists(client: AsyncClient, offered: Collection[str], findings: Findings) -> None:
+    for kind in (kind for kind, capability in LISTS.items() if capability in offered):
         words = kind.replace("_", " ")
         try:
             items = await getattr(client, kind)()
+            if not items:  # the list of a server without such a method is empty too
+                await getattr(client, f"list_{kind}")()
+        except MethodNotFound as error:
+            if kind == "resource_templates":  # a server may declare resources, and have no templates
+                continue
+            findings.shortcoming(words, f"it declares them, and does not list them: {_words(error)}", _UNLISTED)
         except DragomanError as error:
-            findings.failed(words, _words(error), "the server declares the list and has to answer for it")
+            findings.failed(words, _words(error), _UNLISTED)
         else:
             findings.passed(words, f"{len(items)} listed")
+
+
+async def _examine_call(client: AsyncClient, name: str, arguments: Json, findings: Findings) -> None:
+    began = time.perf_counter()
+    try:
+        tool = await client.tool(name)
+        result = await tool.call(arguments, raise_on_error=False)
+    except DragomanError as error:
+        findings.failed(f"call {name}", _words(error), f"see what it takes: {_HOW_TO_LIST}")
+        return
+    if result.is_error:
+        said = result.text or "it did not say why"
+        findings.failed(f"call {name}", f"the tool failed: {said}", "give other arguments with --json-args")
+    else:
+        kinds = ", ".join(str(getattr(block, "type", "content")) for block in result.content) or "no content"
+        findings.passed(f"call {name}", f"it answered with {kinds} in {(time.perf_counter() - began) * 1000:.0f} ms")
 
 
 async def _examine_tools(client: AsyncClient, findings: Findings) -> None:

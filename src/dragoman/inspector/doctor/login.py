@@ -47,7 +47,8 @@ async def _examine(url: str, refused: AuthRequired, findings: Findings, exchange
             rule=CHALLENGE,
         )
     else:
-        findings.passed("challenge", f"it answers {refused.status} and names how to get in", rule=CHALLENGE)
+        named = " that names its metadata" if challenge.resource_metadata else ""
+        findings.passed("challenge", f"it answers {refused.status} with a Bearer challenge{named}", rule=CHALLENGE)
     try:
         async with Fetcher(server=url) as fetch:
             await _examine_resource_metadata(fetch, url, challenge, findings, exchanges)
@@ -59,7 +60,7 @@ async def _examine(url: str, refused: AuthRequired, findings: Findings, exchange
         )
         return
     if can_log_in:
-        findings.failed("login", "nobody has logged in", f"dragoman auth login {url}")
+        findings.failed("login", "there is no login that it accepts", f"dragoman auth login {url}")
 
 
 async def _examine_resource_metadata(

@@ -1,0 +1,75 @@
+"""`dragoman bundle FILE`: pack a server into an .mcpb, which hosts such as Claude Desktop install with a click."""
+
+from __future__ import annotations
+
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+from sys import stderr
+
+import click
+
+from dragoman.cli.command import reporting, usage_error
+from dragoman.cli.completion import complete_file
+from dragoman.cli.installing.bundle import (
+    Project,
+    bundle_name,
+    bundled_files,
+    encoded_manifest,
+    manifest,
+    write_bundle,
+)
+from dragoman.cli.server_file import load_server, split_target
+from dragoman.cli.terminal import Terminal
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@click.command("bundle", short_help="Pack a server into an .mcpb file.")
+@click.argument("file", shell_complete=complete_file)
+@click.option("--output", "-o", metavar="PATH", help="The file to write; else NAME.mcpb here.")
+@click.option("--author", metavar="NAME", help="Who made it; else the first author of pyproject.toml.")
+@click.option("--ask", multiple=True, metavar="VARIABLE", help="A variable that the host asks its user for.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Files to leave out, such as 'tests/*'.")
+@reporting
+@click.pass_obj
+def command(
+    terminal: Terminal,
+    file: str,
+    output: str | None,
+    author: str | None,
+    ask: tuple[str, ...],
+    exclude: tuple[str, ...],
+) -> None:
+    """Pack the folder of the server in FILE[:object], with a manifest, into a bundle.
+
+    Hidden files, environments and caches are left out. The files that are packed are shown.
+    """
+    wrong = [name for name in ask if _VARIABLE.fullmatch(name) is None]
+    if wrong:
+        raise usage_error(f"{wrong[0]!r} is no name of a variable.")
+    path, chosen = split_target(file)
+    with redirect_stdout(stderr):  # what the file prints is no result of the command
+        server = load_server(path, chosen)
+    folder = path.resolve().parent
+    project = Project(folder, server)
+    by = author or project.author
+    if by is None:
+        raise usage_error("A bundle names its author: give --author, or add authors to pyproject.toml.")
+    target = path.name if chosen is None else f"{path.name}:{chosen}"
+    about = manifest(server, target, project, by, ask)
+    names = bundled_files(folder, exclude)
+    if path.name not in names:
+        raise usage_error(f"{path.name} would be left out: it is hidden, a link, or fits --exclude.")
+    texts = {"manifest.json": encoded_manifest(about), "pyproject.toml": project.text.encode()}
+    result = Path(output or f"{bundle_name(server)}.mcpb")
+    write_bundle(result, folder, names, texts)
+    packed = sorted({*names, *texts})
+    if terminal.settings.json:
+        terminal.write_json({"bundle": str(result), "files": packed, "manifest": about})
+        return
+    for name in packed:
+        terminal.write(f"  {name}")
+    terminal.write(f"{result} ({result.stat().st_size:,} bytes)")
+    if project.is_made:
+        terminal.report("There is no pyproject.toml: the bundle needs dragoman alone. Write one if it needs more.")
