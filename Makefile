@@ -7,6 +7,9 @@ DOCS := .venv/docs-ready
 SUITE := .venv/suite
 CHECKER := .venv/checker
 
+# What was compiled is kept, or each of a thousand programs that the tests start would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test e2e check lint types layering coverage conformance soak bench docs clean
 
 demo: $(READY)
