@@ -6,6 +6,8 @@ PEERS := .venv/peers/ready
 DOCS := .venv/docs-ready
 SUITE := .venv/suite
 CHECKER := .venv/checker
+# Half as many again as there are cores: a test that waits for a process or for time leaves its core to others.
+WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * os.cpu_count() + 1) // 2)')
 
 # What was compiled is kept, or each of a thousand programs that the tests start would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,8 +17,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(READY)
 	$(BIN)/python examples/tour.py
 
+# In the order of the folders the many short files of tests/unit come last, and fill what a long file leaves idle.
 test: $(READY) $(PEERS) $(CHECKER)
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	$(MAKE) --no-print-directory coverage
 	$(MAKE) --no-print-directory conformance
 
