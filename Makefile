@@ -6,16 +6,23 @@ PEERS := .venv/peers/ready
 DOCS := .venv/docs-ready
 SUITE := .venv/suite
 CHECKER := .venv/checker
+COVERED := types protocol
+# Half as many again as there are cores: a test that waits for a process or for time leaves its core to others.
+WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * os.cpu_count() + 1) // 2)')
+
+# What was compiled is kept, or each of a thousand programs that the tests start would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test e2e check lint types layering coverage conformance soak bench docs release-check clean
 
 demo: $(READY)
 	$(BIN)/python examples/tour.py
 
+# In the order of the folders the many short files of tests/unit come last, and fill what a long file leaves idle.
+# `coverage` runs the tests of types/ and protocol/, so that the first line leaves them out.
 test: $(READY) $(PEERS) $(CHECKER)
-	$(BIN)/python -m pytest -n auto --dist loadfile
-	$(MAKE) --no-print-directory coverage
-	$(MAKE) --no-print-directory conformance
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(COVERED:%=--ignore=tests/unit/%)
+	$(MAKE) --no-print-directory --jobs=2 --output-sync coverage conformance
 
 # What needs programs of others, each in an environment of its own.
 e2e: $(READY) $(PEERS)
@@ -37,7 +44,7 @@ layering: $(READY)
 
 # Each file of types/ and protocol/ must be covered, branches included, by its own test file alone.
 coverage: $(READY)
-	$(BIN)/python tools/own_coverage.py
+	$(BIN)/python tools/own_coverage.py $(COVERED)
 
 # The official suite, judged by tests/conformance/run.py, which writes docs/conformance.md.
 conformance: $(READY) $(SUITE)

@@ -1,6 +1,7 @@
 """What every test relies on."""
 
 import asyncio
+import gc
 import inspect
 import signal
 from collections.abc import Coroutine, Iterator
@@ -50,6 +51,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     is_carried = "scenarios/http" in str(metafunc.definition.path) and where not in SPECIAL_CARRIERS
     if is_carried and not any(metafunc.definition.iter_markers("by_asgi")):
         metafunc.parametrize("carried_by", CARRIERS, indirect=True)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collected tests, which live as long as the run, out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

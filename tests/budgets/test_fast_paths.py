@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "src" / "dragoman"
+from budgets.source import ROOT, SOURCE, tree
+
 PRIVATE, DRIVEN, SPLICED, SECOND = "private asyncio", "driven by hand", "spliced bytes", "a second path"
 
 
@@ -155,14 +155,14 @@ def _is_json(node: ast.AST) -> bool:
 def uses() -> Iterator[tuple[str, str, str]]:
     """Return each file, kind and definition of `src` in which something is done for speed that the syntax shows."""
     for path in sorted(SOURCE.rglob("*.py")):
-        found = found_in(ast.parse(path.read_text(encoding="utf-8")))
+        found = found_in(tree(path))
         yield from ((path.relative_to(SOURCE).as_posix(), kind, name) for kind, name in found)
 
 
 def definitions(path: Path) -> set[str]:
     """Return the functions and classes of a file, and the methods of these."""
     found = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree(path).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
             found |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}

@@ -44,12 +44,7 @@ async def left_by(call):
     """
     for _ in range(3):
         await call()
-    gc.collect()
-    gc.freeze()  # or each collection would visit all tests
-    try:
-        return min([await _left_by_round(call) for _ in range(3)])
-    finally:
-        gc.unfreeze()
+    return min([await _left_by_round(call) for _ in range(3)])
 
 
 async def _left_by_round(call):

@@ -1,11 +1,12 @@
 """A request becomes an answer in one place: nothing else calls a handler, seals a result or makes an error of one."""
 
 import ast
-from pathlib import Path
 
 import pytest
 
-SERVER = Path(__file__).resolve().parents[2] / "src" / "dragoman" / "server"
+from budgets.source import SOURCE, nodes
+
+SERVER = SOURCE / "server"
 RUNNER = "dispatch/runner.py"
 OPENING = "dispatch/opening.py"
 DETACHED = "request/detached.py"
@@ -14,11 +15,12 @@ POSTS = "http/post.py"
 """Refuses what HTTP alone refuses, and ends an exchange whose request goes on in a task of its own."""
 FORWARDS = "http/session.py"
 """Sends on the answer of a client, which may be an error, to another process."""
-NODES = [
-    (path.relative_to(SERVER).as_posix(), node)
-    for path in sorted(SERVER.rglob("*.py"))
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-]
+
+
+def served():
+    """Return everything that the files of the server consist of, with the file."""
+    named = ((path.relative_to(SERVER).as_posix(), nodes(path)) for path in sorted(SERVER.rglob("*.py")))
+    return [(file, node) for file, found in named for node in found]
 
 
 def name_of(node):
@@ -27,14 +29,14 @@ def name_of(node):
 
 def calls(name):
     """Return the files that call something by its last name."""
-    return {file for file, node in NODES if isinstance(node, ast.Call) and name_of(node.func) == name}
+    return {file for file, node in served() if isinstance(node, ast.Call) and name_of(node.func) == name}
 
 
 def calls_of_eras(name):
     """Return the files that name a function of `protocol.eras`."""
     return {
         file
-        for file, node in NODES
+        for file, node in served()
         if isinstance(node, ast.Attribute) and node.attr == name and name_of(node.value) == "eras"
     }
 
@@ -43,7 +45,7 @@ def imported(module):
     """Return what is imported from a module, and by which file."""
     return {
         (file, alias.name)
-        for file, node in NODES
+        for file, node in served()
         if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(module)
         for alias in node.names
     }
@@ -51,7 +53,7 @@ def imported(module):
 
 def test_only_the_runner_calls_a_handler():
     tables = {"handlers", "HANDLERS"}
-    subscripts = [(file, node.func) for file, node in NODES if isinstance(node, ast.Call)]
+    subscripts = [(file, node.func) for file, node in served() if isinstance(node, ast.Call)]
     called = {file for file, node in subscripts if isinstance(node, ast.Subscript) and name_of(node.value) in tables}
     assert called == {RUNNER}
     assert {name for _, name in imported("dispatch.handlers")} == {"HANDLERS", "CustomMethod"}
@@ -87,10 +89,10 @@ def test_only_the_runner_makes_answers_and_errors(name, files):
 
 def test_nothing_else_makes_a_result_that_says_that_a_tool_failed():
     # An author may return a `ToolResult` that says so.
-    said = {file for file, node in NODES if isinstance(node, ast.keyword) and node.arg == "is_error"}
+    said = {file for file, node in served() if isinstance(node, ast.keyword) and node.arg == "is_error"}
     assert said == {RUNNER, "define/tool_results.py"}
 
 
 def test_only_the_runner_says_that_something_unexpected_failed():
     said = {"Internal error", "Internal error occurred"}
-    assert {file for file, node in NODES if isinstance(node, ast.Constant) and node.value in said} == {RUNNER}
+    assert {file for file, node in served() if isinstance(node, ast.Constant) and node.value in said} == {RUNNER}

@@ -1,14 +1,13 @@
 """What is promised of the code's shape: sizes, names, the public surface."""
 
 import ast
-from pathlib import Path
 
 import pytest
 
 import dragoman.types
+from budgets.source import ROOT, nodes
 from dragoman.schema import walk
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "src").rglob("*.py"))
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 60
@@ -18,7 +17,7 @@ LONGEST_FUNCTION = 60
 def test_files_and_functions_stay_small(path):
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= LONGEST_FILE
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             assert node.end_lineno - node.lineno < LONGEST_FUNCTION, node.name
@@ -50,12 +49,7 @@ def lists_keywords(node):
 
 
 def test_the_keywords_of_schemas_are_listed_in_one_place():
-    found = {
-        f"{path.name}:{node.lineno}"
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if lists_keywords(node)
-    }
+    found = {f"{path.name}:{node.lineno}" for path in FILES for node in nodes(path) if lists_keywords(node)}
     assert {place.partition(":")[0] for place in found} == {"walk.py"}, found
 
 

@@ -15,12 +15,12 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -86,76 +86,85 @@ def written_checks(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         yield name.removeprefix("server-"), json.loads(file.read_text())
 
 
-def run_suite(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([node(), str(SUITE), *arguments], capture_output=True, text=True, timeout=300, check=False)
+async def run_suite(*arguments: str, seconds: int = 300) -> tuple[int, str]:
+    """Run the suite, and return its exit code and what it said."""
+    process = await asyncio.create_subprocess_exec(
+        *(node(), str(SUITE), *arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), seconds)
+    return process.returncode or 0, said.decode()
 
 
-def server_legs(folder: Path, excused: dict[str, str]) -> list[Outcome]:
-    """Examine the server at every version, and as the suite would by itself."""
+async def server_leg(folder: Path, arguments: tuple[str, ...]) -> tuple[int, str]:
+    """Examine a server of its own, since what one examination changes is told to every subscriber."""
     port = free_port()
-    url = f"http://localhost:{port}/mcp"
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
-    with subprocess.Popen([sys.executable, str(HERE / "server.py"), "--port", str(port)], env=environment) as process:
-        try:
-            wait_for(port)
-            outcomes: list[Outcome] = []
-            for version in (*SERVER_VERSIONS, DEFAULT):
-                out = folder / f"server-{version}"
-                chosen = () if version == DEFAULT else ("--spec-version", version)
-                run_suite("server", "--url", url, "--suite", "all", *chosen, "-o", str(out))
-                outcomes += [
-                    judge(Outcome("server", name, version), checks, excused) for name, checks in written_checks(out)
-                ]
-            for requirement in REQUIREMENTS:
-                done = run_suite("server", "--url", url, "--requirements", requirement, "-o", str(folder / "r"))
-                outcomes.append(whole_set("server", requirement, done))
-            return outcomes
-        finally:
-            process.terminate()
+    server = (sys.executable, str(HERE / "server.py"), "--port", str(port))
+    process = await asyncio.create_subprocess_exec(*server, env=environment)
+    try:
+        await wait_for(port)
+        return await run_suite("server", "--url", f"http://localhost:{port}/mcp", *arguments, "-o", str(folder))
+    finally:
+        process.terminate()
+        await process.wait()
 
 
-def whole_set(role: Role, requirement: str, done: subprocess.CompletedProcess[str]) -> Outcome:
-    outcome = Outcome(role, "every requirement", requirement)
-    if done.returncode:
-        outcome.problems.append(done.stdout[-300:])
-    return outcome
+async def server_version(folder: Path, version: str, excused: dict[str, str]) -> list[Outcome]:
+    """Examine the server at one version, or as the suite would by itself."""
+    out = folder / f"server-{version}"
+    chosen = () if version == DEFAULT else ("--spec-version", version)
+    await server_leg(out, ("--suite", "all", *chosen))
+    return [judge(Outcome("server", name, version), checks, excused) for name, checks in written_checks(out)]
 
 
-def client_scenarios() -> list[tuple[str, str]]:
+async def server_requirement(folder: Path, requirement: str) -> list[Outcome]:
+    """Let the suite say whether the server fulfils every requirement of a version."""
+    code, said = await server_leg(folder / f"requirements-{requirement}", ("--requirements", requirement))
+    outcome = Outcome("server", "every requirement", requirement)
+    outcome.problems += [said[-300:]] if code else []
+    return [outcome]
+
+
+async def client_scenarios() -> list[tuple[str, str]]:
     """Return each client scenario with each version that it has."""
-    listed = run_suite("list", "--client").stdout
+    _, listed = await run_suite("list", "--client")
     pairs: list[tuple[str, str]] = []
     for name, versions in re.findall(r"^  - (\S+) \[(.*)\]$", listed, re.MULTILINE):
         pairs += [(name, DEFAULT if version == "extension" else version) for version in versions.split(",")]
     return pairs
 
 
-async def client_legs(folder: Path, excused: dict[str, str]) -> list[Outcome]:
-    """Examine the client, one scenario at a time, so that its exit code counts."""
+async def client_scenario(folder: Path, name: str, version: str, excused: dict[str, str]) -> list[Outcome]:
+    """Examine the client in one scenario, so that its exit code counts."""
+    out = folder / "client" / version / name.replace("/", "_")
+    chosen = () if version == DEFAULT else ("--spec-version", version)
+    arguments = ("client", "--command", f"{sys.executable} {HERE / 'client.py'}", "--scenario", name, *chosen)
+    code, said = await run_suite(*arguments, "-o", str(out), "--timeout", str(SECONDS * 1000), seconds=2 * SECONDS)
+    outcome = Outcome("client", name, version)
+    for _, checks in written_checks(out):
+        judge(outcome, checks, excused)
+    if code and not outcome.problems:
+        outcome.problems.append(f"exit code {code}: {said[-300:]}")
+    elif not outcome.passed and not outcome.problems:
+        outcome.problems.append("nothing was checked")
+    return [outcome]
+
+
+async def examine(folder: Path, excused: dict[str, str]) -> list[Outcome]:
+    """Examine server and client, several at once, the long examinations of the server first."""
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def examine(name: str, version: str) -> Outcome:
-        out = folder / "client" / version / name.replace("/", "_")
-        chosen = () if version == DEFAULT else ("--spec-version", version)
-        command = f"{sys.executable} {HERE / 'client.py'}"
-        arguments = ("client", "--command", command, "--scenario", name, *chosen, "-o", str(out))
+    async def in_turn(examination: Coroutine[Any, Any, list[Outcome]]) -> list[Outcome]:
         async with room:
-            process = await asyncio.create_subprocess_exec(
-                *(node(), str(SUITE), *arguments, "--timeout", str(SECONDS * 1000)),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            said, _ = await asyncio.wait_for(process.communicate(), 2 * SECONDS)
-        outcome = Outcome("client", name, version)
-        for _, checks in written_checks(out):
-            judge(outcome, checks, excused)
-        if process.returncode and not outcome.problems:
-            outcome.problems.append(f"exit code {process.returncode}: {said.decode()[-300:]}")
-        elif not outcome.passed and not outcome.problems:
-            outcome.problems.append("nothing was checked")
-        return outcome
+            return await examination
 
-    return await asyncio.gather(*(examine(name, version) for name, version in client_scenarios()))
+    scenarios = await client_scenarios()
+    outcomes = await asyncio.gather(
+        *(in_turn(server_version(folder, version, excused)) for version in (*SERVER_VERSIONS, DEFAULT)),
+        *(in_turn(server_requirement(folder, requirement)) for requirement in REQUIREMENTS),
+        *(in_turn(client_scenario(folder, name, version, excused)) for name, version in scenarios),
+    )
+    return [outcome for some in outcomes for outcome in some]
 
 
 def free_port() -> int:
@@ -164,16 +173,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(port: int) -> None:
+async def wait_for(port: int) -> None:
     """Wait until somebody listens."""
-    import time
-
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex(("localhost", port)) == 0:
                 return
-        time.sleep(0.05)
+        await asyncio.sleep(0.05)
     sys.exit(f"The server does not listen on port {port}")
 
 
@@ -252,8 +259,7 @@ def main() -> int:
     keep = parser.parse_args().keep
     with tempfile.TemporaryDirectory() as temporary:
         folder = keep or Path(temporary)
-        outcomes = server_legs(folder, judgement["excused"])
-        outcomes += asyncio.run(client_legs(folder, judgement["excused"]))
+        outcomes = asyncio.run(examine(folder, judgement["excused"]))
     write_table(outcomes, judgement)
     set_aside = judgement["not_built"] | judgement["skipped"]
     wrong = verdicts(outcomes, set_aside)

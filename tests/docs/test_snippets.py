@@ -14,6 +14,7 @@ from textwrap import dedent
 
 import pytest
 
+import forked
 from scenarios.http_crew import unannounced
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,10 +40,8 @@ SNIPPETS = [
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_a_snippet_in_the_documentation_runs(snippet):
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, timeout=60
-    )
-    assert finished.returncode == 0, finished.stderr
+    finished = forked.run(["-W", "error", "-c", snippet], timeout=60, env=dict(os.environ))
+    assert finished.returncode == 0, finished.stderr.decode()
 
 
 def test_only_the_tutorial_has_files():
@@ -103,10 +102,8 @@ EXAMPLES = sorted([*ROOT.glob("examples/*.py"), *ROOT.glob("examples/chat/*.py")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT / "examples")))
 def test_an_example_runs_to_its_end(example, monkeypatch):
     monkeypatch.delenv("DRAGOMAN_MODEL", raising=False)
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", example], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
-    )
-    assert (finished.returncode, unannounced(finished.stderr)) == (0, "")
+    finished = forked.run(["-W", "error", str(example)], timeout=60, env=dict(os.environ))
+    assert (finished.returncode, unannounced(finished.stderr.decode())) == (0, "")
 
 
 def test_the_demonstration_shows_everything_in_both_eras_and_over_both_transports():

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 from interop.client.peers import command as peer_command
 from ports import free_port
 
@@ -84,15 +85,11 @@ def words(*arguments):
 
 def dragoman(*arguments, home="/nonexistent", input="", cwd=None, **more):
     """Run the command to its end, without a terminal."""
-    finished = subprocess.run(
-        words(*arguments),
-        input=input.encode(),
-        capture_output=True,
-        timeout=DEADLINE,
-        env=environment(home, **more),
-        cwd=cwd,
-        check=False,
-    )
+    given = {"input": input.encode(), "timeout": DEADLINE, "env": environment(home, **more), "cwd": cwd}
+    if any(name.startswith("PYTHON") for name in more):
+        finished = subprocess.run(words(*arguments), capture_output=True, check=False, **given)
+    else:
+        finished = forked.run(words(*arguments)[1:], **given)
     return Finished(finished.returncode, finished.stdout.decode(), finished.stderr.decode())
 
 
@@ -101,16 +98,19 @@ class AtTerminal:
 
     def __init__(self, *arguments, home="/nonexistent", is_piped=False, cwd=None, **more):
         self._own, theirs = pty.openpty()
-        self.child = subprocess.Popen(
-            words(*arguments),
+        piped, output = os.pipe() if is_piped else (None, os.dup(theirs))
+        self.child = forked.Forked(
+            words(*arguments)[1:],
             stdin=theirs,
-            stdout=subprocess.PIPE if is_piped else theirs,
+            stdout=output,
             stderr=theirs,
             env=environment(home, COLUMNS="100", **more),
             start_new_session=True,
             cwd=cwd,
         )
         os.close(theirs)
+        os.close(output)
+        self._piped = None if piped is None else os.fdopen(piped, encoding="utf-8", newline="")
         self.raw = ""
         self._seen = 0
 
@@ -122,8 +122,8 @@ class AtTerminal:
             self.child.kill()
         self.child.wait(DEADLINE)
         os.close(self._own)
-        if self.child.stdout is not None:
-            self.child.stdout.close()
+        if self._piped is not None:
+            self._piped.close()
 
     @property
     def screen(self):
@@ -197,7 +197,7 @@ class AtTerminal:
         ends = time.monotonic() + DEADLINE
         while self._receive(ends):
             pass
-        piped = "" if self.child.stdout is None else self.child.stdout.read().decode()
+        piped = "" if self._piped is None else self._piped.read()
         return self.child.wait(DEADLINE), piped
 
 

@@ -118,6 +118,7 @@ client.call_tool(42)  # error
 client.call_tool("book", ["Oslo"])  # error
 client.call_tool("book", {"city": "Oslo"}, timeout="5")  # error
 client.call_tool("book", {"city": "Oslo"}, retries=3)  # error
+client.ping("soon")  # error
 client.call_tool("book", result_type=Booking).structured.nope  # error
 wrong: str = client.call_tool("book", result_type=Booking).structured  # error
 client.tool("book").call({"city": "Oslo"}, timout=5)  # error

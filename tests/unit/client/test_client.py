@@ -1,9 +1,6 @@
 """The two faces of a client: the same methods, the same documentation, the right types, options that make sense."""
 
 import inspect
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -83,76 +80,6 @@ def test_every_option_is_documented():
     for name in ClientOptions.__annotations__:
         place = next(index for index, line in enumerate(lines) if line.startswith(f"{name}: "))
         assert lines[place + 1].startswith('"""'), name
-
-
-TYPED = """
-from dragoman import AsyncClient, Client
-
-
-def blocking(client: Client) -> None:
-    reveal_type(client.call_tool("add", {"a": 1}))
-    reveal_type(client.tool("add"))
-    reveal_type(client.tool("add")(a=1))
-    reveal_type(client.tool("add").call({"a": 1}, timeout=3))
-    reveal_type(client.tools())
-    reveal_type(client.resource("x").content())
-    reveal_type(client.prompt("x").fetch(name="Jo"))
-    reveal_type(client.resource_template("x").fetch(id=3))
-    reveal_type(client.ping())
-    reveal_type(client.start_call("add").result())
-    reveal_type(client.status)
-    with client as entered:
-        reveal_type(entered)
-
-
-async def asynchronous(client: AsyncClient) -> None:
-    reveal_type(await client.call_tool("add", {"a": 1}))
-    reveal_type(await client.tool("add"))
-    async with client as entered:
-        reveal_type(entered)
-
-
-def wrong(client: Client) -> None:
-    client.call_tool("add", tiemout=3)
-    client.ping("soon")
-    Client("x", tiemout=3)
-"""
-REVEALED = [
-    "dragoman.client.results.CallResult",
-    "dragoman.client.blocking.BoundTool",
-    "dragoman.client.results.CallResult",
-    "dragoman.client.results.CallResult",
-    "list[dragoman.client.blocking.BoundTool]",
-    "str | bytes",
-    "dragoman.types.prompts.GetPromptResult",
-    "str | bytes",
-    "bool",
-    "dragoman.client.results.CallResult",
-    "Literal['new']",
-    "dragoman.client.blocking.Client",
-    "dragoman.client.results.CallResult",
-    "dragoman.client.bound.AsyncBoundTool",
-    "dragoman.client.client.AsyncClient",
-]
-
-
-def test_a_type_checker_knows_what_both_faces_give(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(TYPED, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, str(program)]
-    done = subprocess.run(
-        [*command, "--cache-dir", str(tmp_path / "cache")],
-        env={**os.environ, "MYPYPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    lines = [line for line in done.stdout.splitlines() if "program.py" in line]
-    revealed = [line.split('Revealed type is "')[1].rstrip('"') for line in lines if "Revealed type" in line]
-    for expected, found in zip(REVEALED, revealed, strict=True):
-        assert expected in found.replace("builtins.", ""), found
-    assert len([line for line in lines if "error:" in line]) == 3, done.stdout
 
 
 @pytest.mark.covers("LMC-08")

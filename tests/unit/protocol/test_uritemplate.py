@@ -343,10 +343,10 @@ def test_a_bad_template_is_refused_with_the_expression_and_the_remedy(
 def test_a_hostile_uri_is_answered_quickly(template: str, pattern: str) -> None:
     uri = pattern * (100_000 // len(pattern))
     compiled = UriTemplate(template)
-    start = time.perf_counter()
+    start = time.thread_time()
     compiled.match(uri)
     compiled.match(uri + "/?#")
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
 
 
 def test_the_variables_of_a_query_are_not_required():

@@ -98,10 +98,10 @@ def test_values_of_many_levels_are_gone_through_once():
     value, schema = ["1"] * 100, {"type": "array", "items": {"type": "integer"}}
     for _ in range(40):
         value, schema = [value], {"type": "array", "items": schema}
-    began = time.monotonic()
+    began = time.thread_time()
     for _ in range(20):
         coerce(value, schema)
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_nulls_that_a_dialect_forced_are_dropped_and_those_of_the_schema_kept():
