@@ -20,6 +20,7 @@ import client
 import codec
 import growth
 import report
+import scale
 import stdio
 import stores
 import streamable_http
@@ -31,6 +32,7 @@ MODULES: tuple[Workloads, ...] = (
     streamable_http.measure,
     client.measure,
     growth.measure,
+    scale.measure,
     stores.measure,
     tasks.measure,
     codec.measure,
