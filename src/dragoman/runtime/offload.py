@@ -1,14 +1,21 @@
 """Runs plain functions on daemon threads; callers in any loop await the results.
 
-A job goes into the backlog. Then jobs and idle workers are matched: the oldest job goes to the mailbox of the worker
-that became idle last. If no worker is idle, a new one starts, up to a limit. A worker that gets no job for a while
-ends. All threads are daemons, so the interpreter never waits for one.
+All jobs wait in one backlog. A worker is in one of these states:
 
-Invariant: no job waits while a worker is idle. The invariant needs no lock. Each side first publishes (a job in the
-backlog, a worker in the idle list) and then reads what the other side has published. So the side that publishes second
-sees both entries and matches them. A lock guards only the number of threads, when a thread starts or ends.
+    idle      it waits for its turn to hunt; after a while without a turn it ends
+    hunting   it was woken or started for the backlog, and has not looked into it yet: at most one worker hunts
+    working   it runs jobs, one after another, until the backlog is empty; then it is idle
 
-Finished jobs return to their loop through an outbox, which wakes the loop once for all the jobs in it.
+Invariant: while a job waits, a worker hunts, or the limit of threads is reached and all of them work. Each side first
+publishes (a job in the backlog, a worker in the idle list) and then reads what the other side has published. A hunter
+first ends the hunt and then takes a job; if more jobs wait, it starts the next hunt before it runs its own.
+
+A hunter waits for the interpreter lock. So it takes a job in the moment in which a running job blocks, and a job that
+sleeps does not delay the jobs behind it. While jobs do not block, one thread runs them all. Rejected: a mailbox for
+each worker, which costs every job a change of threads: ten system calls a job in place of one.
+
+All threads are daemons, so the interpreter never waits for one. Finished jobs return to their loop through an outbox,
+which wakes the loop once for all the jobs in it.
 """
 
 from __future__ import annotations
@@ -23,7 +30,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO, TextIOWrapper
-from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 MAX_THREADS = 256
@@ -135,28 +141,31 @@ def _raisable(error: BaseException) -> BaseException:
 
 
 class _Worker:
-    """One thread and its mailbox."""
+    """One thread."""
 
-    __slots__ = ("_workers", "mailbox")
+    __slots__ = ("_threads", "turn")
 
-    def __init__(self, workers: _Threads) -> None:
-        self._workers = workers
-        self.mailbox: SimpleQueue[_Job] = SimpleQueue()
+    def __init__(self, threads: _Threads) -> None:
+        self._threads = threads
+        self.turn = threading.Lock()
+        """Is released when it is this worker's turn to hunt."""
+        self.turn.acquire()
 
     def run(self) -> None:
-        self._workers.offer(self)
+        threads = self._threads
+        job = threads.end_hunt()
         while True:
-            try:
-                job = self.mailbox.get(timeout=self._workers.idle_seconds)
-            except Empty:
-                if self._workers.retire(self):
+            if job is not None:
+                job.run()
+            # The worker is idle before delivery: a caller that gets its result and submits another job finds it.
+            finished, job = job, threads.next_job(self)
+            if finished is not None:
+                finished.deliver()
+                del finished
+            if job is None:
+                if not threads.wait_for_turn(self):
                     return
-                continue
-            job.run()
-            # Offer before delivery: a caller that gets its result and submits another job finds this worker idle.
-            self._workers.offer(self)
-            job.deliver()
-            del job
+                job = threads.end_hunt()
 
 
 class _Threads:
@@ -170,8 +179,9 @@ class _Threads:
     def reset(self) -> None:
         """Forget all threads and jobs: a forked child has none of its parent's threads."""
         self.count = 0
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
         self._idle: list[_Worker] = []
+        self._is_hunted = False
         self._backlog: deque[_Job] = deque()
 
     @property
@@ -180,8 +190,7 @@ class _Threads:
 
     def submit(self, job: _Job) -> None:
         self._backlog.append(job)
-        self._match()
-        if self._backlog and not self._grow():
+        if not self._is_hunted and not self._hunt():
             self.withdraw(job)
             raise RuntimeError("Cannot start a thread: the system's limit of threads or memory is reached")
 
@@ -190,49 +199,61 @@ class _Threads:
         with suppress(ValueError):
             self._backlog.remove(job)
 
-    def offer(self, worker: _Worker) -> None:
-        """Make a worker idle."""
-        self._idle.append(worker)
-        self._match()
+    def end_hunt(self) -> _Job | None:
+        """Return the oldest job, if a working worker has not taken it; another worker hunts for the rest."""
+        self._is_hunted = False
+        job = self._pop()
+        if self._backlog:
+            self._hunt()
+        return job
 
-    def retire(self, worker: _Worker) -> bool:
-        """Return whether an idle worker may end; it may not if a job is in its mailbox."""
-        try:
-            self._idle.remove(worker)
-        except ValueError:
-            return False
-        with self._counting:
-            self.count -= 1
-        if self._backlog:  # a job was submitted while this worker was neither idle nor ended
-            self._grow()
-        return True
-
-    def _match(self) -> None:
-        while self._backlog:
-            try:
-                worker = self._idle.pop()
-            except IndexError:
-                return
-            try:
-                job = self._backlog.popleft()
-            except IndexError:
+    def next_job(self, worker: _Worker) -> _Job | None:
+        """Return the oldest job for a working worker, or make the worker idle."""
+        job = self._pop()
+        if job is None:
+            with self._lock:
                 self._idle.append(worker)
-            else:
-                worker.mailbox.put(job)
+            if self._backlog:  # a job was submitted while this worker was neither working nor idle
+                self._hunt()
+        return job
 
-    def _grow(self) -> bool:
-        """Start a thread, unless the limit is reached; return whether there is any thread."""
-        with self._counting:
-            if self.count >= self.max_threads:
+    def wait_for_turn(self, worker: _Worker) -> bool:
+        """Wait until an idle worker is to hunt; return False if it ends instead."""
+        if worker.turn.acquire(timeout=self.idle_seconds):
+            return True
+        with self._lock:
+            if worker in self._idle:
+                self._idle.remove(worker)
+                self.count -= 1
+                return False
+        return worker.turn.acquire()
+
+    def _pop(self) -> _Job | None:
+        try:
+            return self._backlog.popleft()
+        except IndexError:
+            return None
+
+    def _hunt(self) -> bool:
+        """Let an idle or a new worker hunt, unless one does or the limit is reached; return whether there is any."""
+        with self._lock:
+            if self._is_hunted:
                 return True
-            self.count += 1
+            # The flag is set first: the worker may end its hunt before this thread goes on.
+            self._is_hunted = bool(self._idle) or self.count < self.max_threads
+            if self._idle:
+                self._idle.pop().turn.release()
+            elif self._is_hunted:
+                self._start()
+            return self.count > 0
+
+    def _start(self) -> None:
+        self.count += 1
         try:
             threading.Thread(target=_Worker(self).run, name="dragoman-worker", daemon=True).start()
         except RuntimeError:
-            with self._counting:
-                self.count -= 1
-                return self.count > 0
-        return True
+            self.count -= 1
+            self._is_hunted = False
 
 
 class _Current(threading.local):
