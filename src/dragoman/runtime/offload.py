@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
+import functools
 import os
 import sys
 import threading
@@ -52,15 +53,42 @@ async def offload(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
         Exception: any exception of the function; a StopIteration becomes the cause of a RuntimeError.
         RuntimeError: the system cannot start a thread.
     """
-    job = _Job(_current_outbox(), function, args, kwargs)
-    _workers.submit(job)
+    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+    job = submit(functools.partial(_set_outcome, future), function, args, kwargs)
     try:
-        return await job.future  # type: ignore[no-any-return]
+        return await future
     except asyncio.CancelledError:
-        _workers.withdraw(job)
+        job.drop()
         raise
     finally:
-        del job  # an exception holds this frame, and the job holds the exception
+        del future, job  # an exception holds this frame, and the future holds the exception
+
+
+def submit(
+    on_end: Callable[[Any, BaseException | None], None],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Job:
+    """Run a plain function on a daemon thread, in a copy of the current context.
+
+    Afterwards this loop calls `on_end` with the result, or with the exception, unless the job was dropped.
+
+    Raises:
+        RuntimeError: the system cannot start a thread.
+    """
+    job = Job(_current_outbox(), on_end, function, args, kwargs)
+    _workers.submit(job)
+    return job
+
+
+def _set_outcome(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 class _Outbox:
@@ -70,10 +98,10 @@ class _Outbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._finished: deque[_Job] = deque()
+        self._finished: deque[Job] = deque()
         self._is_woken = False
 
-    def put(self, job: _Job) -> None:
+    def put(self, job: Job) -> None:
         self._finished.append(job)
         if self._is_woken:
             return
@@ -87,28 +115,38 @@ class _Outbox:
         # This must come first: a job that is put after this line is either settled below or wakes the loop again.
         self._is_woken = False
         while self._finished:
-            self._finished.popleft().settle()
+            try:
+                self._finished.popleft().settle()
+            except Exception as error:  # the other jobs must be settled too
+                self.loop.call_exception_handler({"message": "The end of a job was not taken", "exception": error})
 
 
-class _Job:
-    """One call, and the future of its result."""
+class Job:
+    """One call of a function, and what is to be told of its end."""
 
-    __slots__ = ("_args", "_context", "_error", "_function", "_kwargs", "_outbox", "_result", "future")
+    __slots__ = ("_args", "_context", "_error", "_function", "_is_dropped", "_kwargs", "_on_end", "_outbox", "_result")
 
     def __init__(
-        self, outbox: _Outbox, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        outbox: _Outbox,
+        on_end: Callable[[Any, BaseException | None], None],
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
-        self.future: asyncio.Future[Any] = outbox.loop.create_future()
         self._context = contextvars.copy_context()
         self._outbox = outbox
+        self._on_end = on_end
         self._function = function
         self._args = args
         self._kwargs = kwargs
+        self._is_dropped = False
         self._result: Any = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        if self.future.cancelled():
+        """Call the function; a worker does this."""
+        if self._is_dropped:
             return
         try:
             self._result = self._context.run(self._function, *self._args, **self._kwargs)
@@ -118,16 +156,19 @@ class _Job:
             del self  # the error holds this frame, and the job holds the error
 
     def deliver(self) -> None:
+        """Give the outcome to the loop; a worker does this."""
         self._outbox.put(self)
 
     def settle(self) -> None:
+        """Tell the outcome; the outbox does this in the loop."""
         error, self._error = self._error, None
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(self._result)
-        else:
-            self.future.set_exception(_raisable(error))
+        if not self._is_dropped:
+            self._on_end(self._result, None if error is None else _raisable(error))
+
+    def drop(self) -> None:
+        """Do not call the function if it still waits for a thread, and tell no outcome."""
+        self._is_dropped = True
+        _workers.withdraw(self)
 
 
 def _raisable(error: BaseException) -> BaseException:
@@ -182,24 +223,24 @@ class _Threads:
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._is_hunted = False
-        self._backlog: deque[_Job] = deque()
+        self._backlog: deque[Job] = deque()
 
     @property
     def busy(self) -> bool:
         return self.count > len(self._idle)
 
-    def submit(self, job: _Job) -> None:
+    def submit(self, job: Job) -> None:
         self._backlog.append(job)
         if not self._is_hunted and not self._hunt():
             self.withdraw(job)
             raise RuntimeError("Cannot start a thread: the system's limit of threads or memory is reached")
 
-    def withdraw(self, job: _Job) -> None:
+    def withdraw(self, job: Job) -> None:
         """Remove a job from the backlog, unless a worker has it already."""
         with suppress(ValueError):
             self._backlog.remove(job)
 
-    def end_hunt(self) -> _Job | None:
+    def end_hunt(self) -> Job | None:
         """Return the oldest job, if a working worker has not taken it; another worker hunts for the rest."""
         self._is_hunted = False
         job = self._pop()
@@ -207,7 +248,7 @@ class _Threads:
             self._hunt()
         return job
 
-    def next_job(self, worker: _Worker) -> _Job | None:
+    def next_job(self, worker: _Worker) -> Job | None:
         """Return the oldest job for a working worker, or make the worker idle."""
         job = self._pop()
         if job is None:
@@ -228,7 +269,7 @@ class _Threads:
                 return False
         return worker.turn.acquire()
 
-    def _pop(self) -> _Job | None:
+    def _pop(self) -> Job | None:
         try:
             return self._backlog.popleft()
         except IndexError:

@@ -10,6 +10,7 @@ import time
 import traceback
 import weakref
 from collections import deque
+from functools import partial
 
 import pytest
 import uvloop
@@ -218,13 +219,13 @@ async def test_a_call_that_is_cancelled_while_it_queues_is_never_made(workers):
 
 @in_a_loop
 async def test_a_call_that_is_cancelled_when_a_worker_has_just_taken_it_is_not_made():
-    made = []
-    job = room._Job(room._current_outbox(), made.append, ("made",), {})
-    job.future.cancel()
+    made, told = [], []
+    job = room.Job(room._current_outbox(), told.append, made.append, ("made",), {})
+    job.drop()
     job.run()
     job.deliver()
     await asyncio.sleep(0)
-    assert made == []
+    assert made == told == []
 
 
 def test_a_thread_that_is_idle_ends(run, workers):
@@ -287,8 +288,9 @@ def test_a_worker_that_becomes_idle_takes_what_came_in_that_moment(workers):
                     self.append(came.pop())
 
     async def main():
-        came.append(room._Job(room._current_outbox(), str, ("late",), {}))
-        future = came[0].future
+        future = asyncio.get_running_loop().create_future()
+        told = partial(room._set_outcome, future)
+        came.append(room.Job(room._current_outbox(), told, str, ("late",), {}))
         await offload(int)
         return await asyncio.wait_for(future, DEADLINE)
 
