@@ -431,3 +431,18 @@ def test_the_interpreter_does_not_wait_for_a_function_that_is_stuck():
         "asyncio.run(main())\n"
     )
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "left\n", "")
+
+
+@in_each_loop
+async def test_an_end_that_is_not_taken_is_reported_and_the_other_jobs_are_settled(workers):
+    workers()
+    loop = asyncio.get_running_loop()
+    reported = []
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+
+    def refuse(result, error):
+        raise LookupError("not taken")
+
+    room.submit(refuse, int, (), {})
+    assert await offload(int, 3) == 3
+    assert [type(error) for error in reported] == [LookupError]
