@@ -5,7 +5,8 @@
 It is told what to do by a line of JSON on stdin, and prints what it saw as another; what it opened stays open until
 the next line. It keeps connections alive and sends the given requests over them as bytes: with a rate, at that pace, to
 tell how long the answers take; without, each connection sends again once it is answered, for some seconds or until
-there is a count of answers.
+there is a count of answers. If a change is asked for, it opens the streams, prints a line, waits for another, and only
+then makes the call, to tell how long it takes until every stream has told of the change.
 """
 
 from __future__ import annotations
@@ -151,6 +152,19 @@ async def open_streams(port: int, requests: list[bytes]) -> list[Any]:
     return streams
 
 
+async def spread(connection: Connection, request: bytes, streams: list[Any]) -> dict[str, Any]:
+    """Make a call after which the streams tell of a change; tell how long it took until each of them had told it."""
+    print(json.dumps({"wrong": 0}), flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    started = time.perf_counter()
+    async with asyncio.timeout(DEADLINE):
+        response = await ask(connection, request)
+        for reader, _ in streams:
+            await reader.readuntil(b"list_changed")
+    elapsed = time.perf_counter() - started
+    return {"seconds": elapsed, "wrong": not response.startswith(b"HTTP/1.1 200")}
+
+
 async def go(asked: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     """Do one thing that is asked; return what was seen, and what stays open."""
     port, seconds = asked["port"], asked["seconds"]
@@ -158,7 +172,11 @@ async def go(asked: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     streams = await open_streams(port, [request.encode() for request in asked.get("streams", [])])
     connections = await connect(port, len(requests))
     rate = asked.get("rate")
-    if rate:
+    if asked.get("change"):
+        seen = await spread(connections[0], requests[0], streams)
+    elif not requests:
+        seen = {"wrong": 0}
+    elif rate:
         seen = await pace(connections, requests, seconds, rate)
     else:
         seen = await hurry(connections, requests, seconds, asked.get("count"))

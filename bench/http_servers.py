@@ -1,12 +1,14 @@
 """The Python servers that `streamable_http.py` measures, each the smallest of its kind, and served by uvicorn alike.
 
-python http_servers.py (bare|dragoman|dragoman-asgi|mcp|mcp-stateless|fastmcp|fastmcp-stateless) PORT
+python http_servers.py SIDE PORT
 
-dragoman is what `server.run("http")` serves, and dragoman-asgi the same server as an application among others.
+dragoman is what `server.run("http")` serves, dragoman-workers the same in two processes, and dragoman-asgi the same
+server as an application among others. A side that ends with -fastapi is mounted in a FastAPI with one middleware.
 """
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import tools
@@ -82,6 +84,9 @@ def bare() -> Any:
             message = await receive()
             pieces.append(message.get("body", b""))
             more = message.get("more_body", False)
+        if b'"subscriptions/listen"' in pieces[0]:
+            await listen(receive, send)
+            return
         data = answer(b"".join(pieces))
         if b'"progressToken"' in pieces[0]:
             await stream(send, data)
@@ -97,6 +102,22 @@ def bare() -> Any:
             await send({"type": "http.response.body", "body": EVENT % step, "more_body": True})
         await send({"type": "http.response.body", "body": b"data: " + data + b"\n\n"})
 
+    async def listen(receive: Any, send: Any) -> None:
+        head = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": b": open\n\n", "more_body": True})
+        await receive()
+
+    return app
+
+
+def mounted(inner: Any) -> Any:
+    """Return a FastAPI that serves an application, within the middleware that pages of other origins need."""
+    fastapi: Any = import_module("fastapi")
+    cors: Any = import_module("fastapi.middleware.cors")
+    app = fastapi.FastAPI(lifespan=inner.router.lifespan_context if hasattr(inner, "router") else None)
+    app.add_middleware(cors.CORSMiddleware, allow_origins=["https://app.example.com"])
+    app.mount("/", inner)
     return app
 
 
@@ -112,8 +133,8 @@ def fastmcp(**options: Any) -> Any:
 
 def main(side: str, port: str) -> None:
     """Serve one side."""
-    if side == "dragoman":
-        tools.dragoman().run("http", port=int(port))
+    if side in ("dragoman", "dragoman-workers"):
+        tools.dragoman().run("http", port=int(port), workers=2 if side == "dragoman-workers" else 1)
         return
     import uvicorn
 
@@ -125,9 +146,13 @@ def main(side: str, port: str) -> None:
         "fastmcp": fastmcp,
         "fastmcp-stateless": lambda: fastmcp(stateless_http=True, json_response=True),
     }
+    served = side.removesuffix("-fastapi")
+    app = apps["dragoman-asgi" if served == "dragoman" else served]()
+    if served != side:
+        app = mounted(app)
     lifespan: Any = "off" if side in ("bare", "dragoman-asgi") else "on"
     uvicorn.run(
-        apps[side](),
+        app,
         port=int(port),
         log_level="warning",
         lifespan=lifespan,

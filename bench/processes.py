@@ -73,9 +73,16 @@ def resident_megabytes(process: int) -> float:
 
 
 def seconds_on_a_core(process: int) -> float:
-    """Return how long the threads of a process have run so far, where the system tells it."""
+    """Return how long the threads of a process and of its children have run so far, where the system tells it."""
     told = Path(f"/proc/{process}/task").glob("*/schedstat")
-    return sum(int(thread.read_text().split()[0]) for thread in told) / 1e9
+    own = sum(int(thread.read_text().split()[0]) for thread in told) / 1e9
+    return own + sum(map(seconds_on_a_core, children(process)))
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that a process has started, where the system tells it."""
+    told = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for thread in told for child in thread.read_text().split()]
 
 
 @contextmanager

@@ -21,6 +21,7 @@ import codec
 import growth
 import proxying
 import report
+import scale
 import stdio
 import stores
 import streamable_http
@@ -32,6 +33,7 @@ MODULES: tuple[Workloads, ...] = (
     streamable_http.measure,
     client.measure,
     growth.measure,
+    scale.measure,
     stores.measure,
     tasks.measure,
     proxying.measure,

@@ -74,6 +74,7 @@ ADD = {"a": 2, "b": 40}
 PAYLOAD = {"text": "x" * (1 << 20)}
 PYTHON_STATELESS = {name: Side(name, STATELESS) for name in ("dragoman", "mcp", "fastmcp", "bare")}
 HELD = (at_least(8, "mcp"), at_least(0.85, "bare"))
+HELD_MOUNTED = (at_least(6, "mcp"), at_least(0.7, "bare"))
 WORKLOADS = {
     "http_stateless": Workload(
         "HTTP, tools/call, stateless",
@@ -98,11 +99,26 @@ WORKLOADS = {
         ADD,
         HELD,
     ),
+    "http_mounted": Workload(
+        "HTTP, tools/call, as an application on uvicorn",
+        PYTHON_STATELESS | {"dragoman": Side("dragoman-asgi", STATELESS)},
+        "add",
+        ADD,
+        HELD_MOUNTED,
+    ),
+    "http_fastapi": Workload(
+        "HTTP, tools/call, mounted in FastAPI with a middleware",
+        {name: Side(f"{name}-fastapi", STATELESS) for name in ("dragoman", "mcp", "bare")},
+        "add",
+        ADD,
+        HELD_MOUNTED,
+    ),
     "http_progress": Workload(
         "HTTP, a call with 10 progress events",
         PYTHON_STATELESS | {"typescript": Side("typescript-count", STATELESS)},
         "count",
         {},
+        (at_least(10, "mcp"), at_least(0.9, "bare")),
         progress=True,
     ),
     "http_payload": Workload(

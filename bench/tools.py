@@ -1,11 +1,13 @@
 """The tools that every Python side serves, and how each library is told of them."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 PROGRESS_EVENTS = 10
+NAP_SECONDS = 0.1
 
 
 async def add(a: int, b: int) -> int:
@@ -16,6 +18,12 @@ async def add(a: int, b: int) -> int:
 def add_in_thread(a: int, b: int) -> int:
     """Adds two numbers, in a worker thread where the library has them."""
     return a + b
+
+
+def nap() -> Any:
+    """Sleeps in a worker thread, where the library has them."""
+    time.sleep(NAP_SECONDS)
+    return "awake"
 
 
 def add_inline(a: int, b: int) -> int:
@@ -62,6 +70,7 @@ def counting(context: Any) -> Callable[..., Any]:
 
 
 ASYNC = (add, echo, hold, release)
+BLOCKING = (add_in_thread, nap)
 
 
 def dragoman(more: int = 0) -> Any:
@@ -69,9 +78,16 @@ def dragoman(more: int = 0) -> Any:
     from dragoman import Context, Server
 
     server = Server("bench", version="1")
-    for function in (*ASYNC, add_in_thread, counting(Context)):
+    for function in (*ASYNC, *BLOCKING, counting(Context)):
         server.tool(function)
     server.tool(inline=True)(add_inline)
+
+    @server.tool
+    async def change() -> str:
+        """Tells every client that the list of tools has changed."""
+        server.notify_tools_list_changed()
+        return "changed"
+
     for number in range(more):
         server.tool(name=f"tool_{number}")(add)
     return server
@@ -81,7 +97,7 @@ def mcp(more: int = 0) -> Any:
     """Return the server of the official SDK, with so many more tools."""
     library: Any = import_module("mcp.server.mcpserver")
     server = library.MCPServer("bench", log_level="ERROR")
-    for function in (*ASYNC, add_in_thread, counting(library.Context)):
+    for function in (*ASYNC, *BLOCKING, counting(library.Context)):
         server.add_tool(function)
     for number in range(more):
         server.add_tool(add, name=f"tool_{number}")
@@ -92,7 +108,7 @@ def fastmcp(more: int = 0) -> Any:
     """Return fastmcp's server, with so many more tools."""
     library: Any = import_module("fastmcp")
     server = library.FastMCP("bench")
-    for function in (*ASYNC, add_in_thread, counting(library.Context)):
+    for function in (*ASYNC, *BLOCKING, counting(library.Context)):
         server.tool(function)
     for number in range(more):
         server.tool(add, name=f"tool_{number}")

@@ -21,6 +21,7 @@ from dragoman.protocol.lines import Oversized
 
 KEEP_ALIVE = b":\r\n\r\n"
 
+_MESSAGE = b"event: message\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS = 9
 _ENDS_A_FIELD = re.compile("[\r\n\0]")
@@ -70,7 +71,9 @@ class EventId(Struct, frozen=True):
 def encode(data: bytes, *, id: str | None = None, event: str | None = "message", retry: int | None = None) -> bytes:
     """Return one event; each line of the data becomes a data field."""
     head = b""
-    if event is not None:
+    if event == "message":
+        head = _MESSAGE
+    elif event is not None:
         head = b"event: %b\r\n" % _field_value("event", event)
     if id is not None:
         head += b"id: %b\r\n" % _field_value("id", id)

@@ -17,9 +17,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from inspect import isawaitable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from dragoman.config import is_async
+
+if TYPE_CHECKING:
+    from dragoman.runtime.offload import Job
 
 Owner = TypeVar("Owner")
 P = ParamSpec("P")
@@ -38,21 +41,48 @@ async def invoke(function: Callable[..., Any], /, *args: Any, in_place: bool = F
 
 
 def starter(function: Callable[..., Any], *, in_place: bool) -> Callable[..., Any]:
-    """Return the function itself, or a wrapper that calls it in a thread; pass the result of either to `resolved`."""
-    return function if in_place else functools.partial(_offloaded, function)
+    """Return the function itself, or a function that returns its `ThreadCall`; pass the result to `resolved`."""
+    return function if in_place else functools.partial(ThreadCall, function)
 
 
 async def resolved(value: Any) -> Any:
-    """Return a value; while the value is awaitable, await it."""
+    """Return a value, or that of a `ThreadCall`; while the value is awaitable, await it."""
+    if type(value) is ThreadCall:
+        value = value.result()
     while isawaitable(value):
         value = await value
     return value
 
 
-def _offloaded(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    from dragoman.runtime.offload import offload
+class ThreadCall:
+    """A call that a thread is to make; it begins with `result` or `submit`, of which one may be called, once.
 
-    return offload(function, *args, **kwargs)
+    Example:
+        value = await ThreadCall(requests.get, "https://example.com", timeout=10).result()
+    """
+
+    __slots__ = ("_args", "_function", "_kwargs")
+
+    def __init__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+
+    def result(self) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine that makes the call, and returns its value."""
+        from dragoman.runtime.offload import offload
+
+        return offload(self._function, *self._args, **self._kwargs)
+
+    def submit(self, on_end: Callable[[Any, BaseException | None], None]) -> Job:
+        """Begin without a task: the loop calls `on_end` with the result, or with the exception.
+
+        Raises:
+            RuntimeError: the system cannot start a thread.
+        """
+        from dragoman.runtime.offload import submit
+
+        return submit(on_end, self._function, self._args, self._kwargs)
 
 
 def blocking(method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:

@@ -1,14 +1,21 @@
 """Runs plain functions on daemon threads; callers in any loop await the results.
 
-A job goes into the backlog. Then jobs and idle workers are matched: the oldest job goes to the mailbox of the worker
-that became idle last. If no worker is idle, a new one starts, up to a limit. A worker that gets no job for a while
-ends. All threads are daemons, so the interpreter never waits for one.
+All jobs wait in one backlog. A worker is in one of these states:
 
-Invariant: no job waits while a worker is idle. The invariant needs no lock. Each side first publishes (a job in the
-backlog, a worker in the idle list) and then reads what the other side has published. So the side that publishes second
-sees both entries and matches them. A lock guards only the number of threads, when a thread starts or ends.
+    idle      it waits for its turn to hunt; after a while without a turn it ends
+    hunting   it was woken or started for the backlog, and has not looked into it yet: at most one worker hunts
+    working   it runs jobs, one after another, until the backlog is empty; then it is idle
 
-Finished jobs return to their loop through an outbox, which wakes the loop once for all the jobs in it.
+Invariant: while a job waits, a worker hunts, or the limit of threads is reached and all of them work. Each side first
+publishes (a job in the backlog, a worker in the idle list) and then reads what the other side has published. A hunter
+first ends the hunt and then takes a job; if more jobs wait, it starts the next hunt before it runs its own.
+
+A hunter waits for the interpreter lock. So it takes a job in the moment in which a running job blocks, and a job that
+sleeps does not delay the jobs behind it. While jobs do not block, one thread runs them all. Rejected: a mailbox for
+each worker, which costs every job a change of threads: ten system calls a job in place of one.
+
+All threads are daemons, so the interpreter never waits for one. Finished jobs return to their loop through an outbox,
+which wakes the loop once for all the jobs in it.
 """
 
 from __future__ import annotations
@@ -16,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
+import functools
 import os
 import sys
 import threading
@@ -23,7 +31,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO, TextIOWrapper
-from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 MAX_THREADS = 256
@@ -46,15 +53,42 @@ async def offload(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
         Exception: any exception of the function; a StopIteration becomes the cause of a RuntimeError.
         RuntimeError: the system cannot start a thread.
     """
-    job = _Job(_current_outbox(), function, args, kwargs)
-    _workers.submit(job)
+    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+    job = submit(functools.partial(_set_outcome, future), function, args, kwargs)
     try:
-        return await job.future  # type: ignore[no-any-return]
+        return await future
     except asyncio.CancelledError:
-        _workers.withdraw(job)
+        job.drop()
         raise
     finally:
-        del job  # an exception holds this frame, and the job holds the exception
+        del future, job  # an exception holds this frame, and the future holds the exception
+
+
+def submit(
+    on_end: Callable[[Any, BaseException | None], None],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Job:
+    """Run a plain function on a daemon thread, in a copy of the current context.
+
+    Afterwards this loop calls `on_end` with the result, or with the exception, unless the job was dropped.
+
+    Raises:
+        RuntimeError: the system cannot start a thread.
+    """
+    job = Job(_current_outbox(), on_end, function, args, kwargs)
+    _workers.submit(job)
+    return job
+
+
+def _set_outcome(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 class _Outbox:
@@ -64,10 +98,10 @@ class _Outbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._finished: deque[_Job] = deque()
+        self._finished: deque[Job] = deque()
         self._is_woken = False
 
-    def put(self, job: _Job) -> None:
+    def put(self, job: Job) -> None:
         self._finished.append(job)
         if self._is_woken:
             return
@@ -81,28 +115,38 @@ class _Outbox:
         # This must come first: a job that is put after this line is either settled below or wakes the loop again.
         self._is_woken = False
         while self._finished:
-            self._finished.popleft().settle()
+            try:
+                self._finished.popleft().settle()
+            except Exception as error:  # the other jobs must be settled too
+                self.loop.call_exception_handler({"message": "The end of a job was not taken", "exception": error})
 
 
-class _Job:
-    """One call, and the future of its result."""
+class Job:
+    """One call of a function, and what is to be told of its end."""
 
-    __slots__ = ("_args", "_context", "_error", "_function", "_kwargs", "_outbox", "_result", "future")
+    __slots__ = ("_args", "_context", "_error", "_function", "_is_dropped", "_kwargs", "_on_end", "_outbox", "_result")
 
     def __init__(
-        self, outbox: _Outbox, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        outbox: _Outbox,
+        on_end: Callable[[Any, BaseException | None], None],
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
-        self.future: asyncio.Future[Any] = outbox.loop.create_future()
         self._context = contextvars.copy_context()
         self._outbox = outbox
+        self._on_end = on_end
         self._function = function
         self._args = args
         self._kwargs = kwargs
+        self._is_dropped = False
         self._result: Any = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        if self.future.cancelled():
+        """Call the function; a worker does this."""
+        if self._is_dropped:
             return
         try:
             self._result = self._context.run(self._function, *self._args, **self._kwargs)
@@ -112,16 +156,19 @@ class _Job:
             del self  # the error holds this frame, and the job holds the error
 
     def deliver(self) -> None:
+        """Give the outcome to the loop; a worker does this."""
         self._outbox.put(self)
 
     def settle(self) -> None:
+        """Tell the outcome; the outbox does this in the loop."""
         error, self._error = self._error, None
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(self._result)
-        else:
-            self.future.set_exception(_raisable(error))
+        if not self._is_dropped:
+            self._on_end(self._result, None if error is None else _raisable(error))
+
+    def drop(self) -> None:
+        """Do not call the function if it still waits for a thread, and tell no outcome."""
+        self._is_dropped = True
+        _workers.withdraw(self)
 
 
 def _raisable(error: BaseException) -> BaseException:
@@ -135,28 +182,31 @@ def _raisable(error: BaseException) -> BaseException:
 
 
 class _Worker:
-    """One thread and its mailbox."""
+    """One thread."""
 
-    __slots__ = ("_workers", "mailbox")
+    __slots__ = ("_threads", "turn")
 
-    def __init__(self, workers: _Threads) -> None:
-        self._workers = workers
-        self.mailbox: SimpleQueue[_Job] = SimpleQueue()
+    def __init__(self, threads: _Threads) -> None:
+        self._threads = threads
+        self.turn = threading.Lock()
+        """Is released when it is this worker's turn to hunt."""
+        self.turn.acquire()
 
     def run(self) -> None:
-        self._workers.offer(self)
+        threads = self._threads
+        job = threads.end_hunt()
         while True:
-            try:
-                job = self.mailbox.get(timeout=self._workers.idle_seconds)
-            except Empty:
-                if self._workers.retire(self):
+            if job is not None:
+                job.run()
+            # The worker is idle before delivery: a caller that gets its result and submits another job finds it.
+            finished, job = job, threads.next_job(self)
+            if finished is not None:
+                finished.deliver()
+                del finished
+            if job is None:
+                if not threads.wait_for_turn(self):
                     return
-                continue
-            job.run()
-            # Offer before delivery: a caller that gets its result and submits another job finds this worker idle.
-            self._workers.offer(self)
-            job.deliver()
-            del job
+                job = threads.end_hunt()
 
 
 class _Threads:
@@ -170,69 +220,81 @@ class _Threads:
     def reset(self) -> None:
         """Forget all threads and jobs: a forked child has none of its parent's threads."""
         self.count = 0
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        self._backlog: deque[_Job] = deque()
+        self._is_hunted = False
+        self._backlog: deque[Job] = deque()
 
     @property
     def busy(self) -> bool:
         return self.count > len(self._idle)
 
-    def submit(self, job: _Job) -> None:
+    def submit(self, job: Job) -> None:
         self._backlog.append(job)
-        self._match()
-        if self._backlog and not self._grow():
+        if not self._is_hunted and not self._hunt():
             self.withdraw(job)
             raise RuntimeError("Cannot start a thread: the system's limit of threads or memory is reached")
 
-    def withdraw(self, job: _Job) -> None:
+    def withdraw(self, job: Job) -> None:
         """Remove a job from the backlog, unless a worker has it already."""
         with suppress(ValueError):
             self._backlog.remove(job)
 
-    def offer(self, worker: _Worker) -> None:
-        """Make a worker idle."""
-        self._idle.append(worker)
-        self._match()
+    def end_hunt(self) -> Job | None:
+        """Return the oldest job, if a working worker has not taken it; another worker hunts for the rest."""
+        self._is_hunted = False
+        job = self._pop()
+        if self._backlog:
+            self._hunt()
+        return job
 
-    def retire(self, worker: _Worker) -> bool:
-        """Return whether an idle worker may end; it may not if a job is in its mailbox."""
-        try:
-            self._idle.remove(worker)
-        except ValueError:
-            return False
-        with self._counting:
-            self.count -= 1
-        if self._backlog:  # a job was submitted while this worker was neither idle nor ended
-            self._grow()
-        return True
-
-    def _match(self) -> None:
-        while self._backlog:
-            try:
-                worker = self._idle.pop()
-            except IndexError:
-                return
-            try:
-                job = self._backlog.popleft()
-            except IndexError:
+    def next_job(self, worker: _Worker) -> Job | None:
+        """Return the oldest job for a working worker, or make the worker idle."""
+        job = self._pop()
+        if job is None:
+            with self._lock:
                 self._idle.append(worker)
-            else:
-                worker.mailbox.put(job)
+            if self._backlog:  # a job was submitted while this worker was neither working nor idle
+                self._hunt()
+        return job
 
-    def _grow(self) -> bool:
-        """Start a thread, unless the limit is reached; return whether there is any thread."""
-        with self._counting:
-            if self.count >= self.max_threads:
+    def wait_for_turn(self, worker: _Worker) -> bool:
+        """Wait until an idle worker is to hunt; return False if it ends instead."""
+        if worker.turn.acquire(timeout=self.idle_seconds):
+            return True
+        with self._lock:
+            if worker in self._idle:
+                self._idle.remove(worker)
+                self.count -= 1
+                return False
+        return worker.turn.acquire()
+
+    def _pop(self) -> Job | None:
+        try:
+            return self._backlog.popleft()
+        except IndexError:
+            return None
+
+    def _hunt(self) -> bool:
+        """Let an idle or a new worker hunt, unless one does or the limit is reached; return whether there is any."""
+        with self._lock:
+            if self._is_hunted:
                 return True
-            self.count += 1
+            # The flag is set first: the worker may end its hunt before this thread goes on.
+            self._is_hunted = bool(self._idle) or self.count < self.max_threads
+            if self._idle:
+                self._idle.pop().turn.release()
+            elif self._is_hunted:
+                self._start()
+            return self.count > 0
+
+    def _start(self) -> None:
+        self.count += 1
         try:
             threading.Thread(target=_Worker(self).run, name="dragoman-worker", daemon=True).start()
         except RuntimeError:
-            with self._counting:
-                self.count -= 1
-                return self.count > 0
-        return True
+            self.count -= 1
+            self._is_hunted = False
 
 
 class _Current(threading.local):

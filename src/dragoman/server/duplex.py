@@ -2,7 +2,8 @@
 
 `Peer` turns received bytes into events. If `run` returns the response of a request at once, the connection writes it
 without a task. Otherwise `run` returns a coroutine, and `EagerRunner` gives it a task of its own when it first waits.
-When the client cancels a request, the connection cancels the task, and `Peer` drops the response.
+When the client cancels a request, the connection cancels the task, and `Peer` drops the response. A `def` that runs in
+a thread needs no task meanwhile: its outcome comes back as an event (`ThreadCallEnded`), and so does its cancellation.
 
 The connection sends the notification of a change to the session if the client sent `initialize`, and to each
 subscription of a stateless client. It passes a large encoded list to the sink in parts, which saves a copy.
@@ -26,10 +27,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Iterator
+from contextvars import copy_context
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.errors import TransportError
@@ -37,11 +39,12 @@ from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.peer import Answered, Event, Peer, PeerReply, RequestCancelled
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
+from dragoman.runtime.callables import ThreadCall
 from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
-from dragoman.server.dispatch.runner import Answer, run, run_notification
+from dragoman.server.dispatch.runner import Answer, resume, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
@@ -70,11 +73,20 @@ LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
 GONE = "The client is gone, and will not answer"
 
 
+class ThreadCallEnded(Struct):
+    """The function of a request that has no task has ended in its thread, or the request was cancelled."""
+
+    call: Call
+    value: Any
+    error: BaseException | None
+
+
 class DuplexConnection:
     """The server's side of one duplex connection."""
 
     lacks_standalone_stream = False
     takes_parts = True
+    takes_thread_calls = True
     end_error = None
 
     def __init__(self, server: Server, sink: Sink) -> None:
@@ -91,7 +103,9 @@ class DuplexConnection:
         self._flushing: asyncio.Task[None] | None = None
         self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
-        self._runner: EagerRunner[Event | None] = EagerRunner(self._loop, self._begin)
+        self._resumed: asyncio.Future[None] = self._loop.create_future()
+        """Is done when the function of a request that has no task has ended."""
+        self._runner: EagerRunner[Event | ThreadCallEnded | None] = EagerRunner(self._loop, self._begin)
         server.audience.add(self)
 
     @property
@@ -125,7 +139,10 @@ class DuplexConnection:
     async def drain(self) -> None:
         """Wait until no request is running."""
         while self._running or self._runner.is_pending:
-            tasks = [call.task for call in self._running.values() if call.task is not None]
+            tasks: list[asyncio.Future[Any]] = [one.task for one in self._running.values() if one.task is not None]
+            if not tasks and self._running:  # all of them run in threads
+                self._resumed = self._loop.create_future()
+                tasks.append(self._resumed)
             await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
 
     def close(self) -> None:
@@ -141,8 +158,11 @@ class DuplexConnection:
         self._peer.close()
         if self._flushing is not None:
             self._flushing.cancel()
-        for call in list(self._running.values()):
+        for key, call in list(self._running.items()):
+            if call.drop is not None:  # no task, and the runner that would go on is closed
+                del self._running[key]
             call.cancel()
+        set_outcome(self._resumed, None)
 
     def _fail_requests(self) -> None:
         for waiter in self._peer.abandon():
@@ -253,9 +273,11 @@ class DuplexConnection:
             raise TransportError(GONE)
         return await request_client(self._peer, self._write, method, params, timeout)
 
-    def _begin(self, event: Event | None) -> Coroutine[Any, Any, None] | None:
+    def _begin(self, event: Event | ThreadCallEnded | None) -> Coroutine[Any, Any, None] | None:
         """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
         if type(event) is not jsonrpc.Request:
+            if type(event) is ThreadCallEnded:
+                return self._resume(event)
             if type(event) is jsonrpc.Notification:
                 return self._receive_notification(event)
             self._receive(event)
@@ -266,10 +288,45 @@ class DuplexConnection:
         if type(answer) is CoroutineType:
             self._running[event.id] = call
             return self._finish(call, answer)
-        self._reply(event.id, answer)
+        if type(answer) is ThreadCall:
+            self._submit(call, answer)
+        else:
+            self._reply(event.id, answer)
         return None
 
-    def _receive(self, event: Event | None) -> None:
+    def _submit(self, call: Call, function: ThreadCall) -> None:
+        """Run a `def` in a thread, without a task for the request; `_resume` goes on with the request."""
+        context = copy_context()
+
+        def end(value: Any, error: BaseException | None) -> None:
+            context.run(self._runner.run, (ThreadCallEnded(call, value, error),))
+
+        def drop() -> None:
+            call.drop = None
+            job.drop()
+            end(None, asyncio.CancelledError())
+
+        self._running[call.request.id] = call
+        try:
+            job = function.submit(end)
+        except RuntimeError as error:  # the system has no further thread
+            end(None, error)
+        else:
+            call.drop = drop
+
+    def _resume(self, ended: ThreadCallEnded) -> Coroutine[Any, Any, None] | None:
+        call, id = ended.call, ended.call.request.id
+        call.drop = None
+        set_outcome(self._resumed, None)
+        answer: Any = resume(call, ended.value, ended.error)
+        if type(answer) is CoroutineType:
+            return self._finish(call, answer)
+        if self._running.get(id) is call:  # the client may use the id again after a cancellation
+            del self._running[id]
+        self._reply(id, answer)
+        return None
+
+    def _receive(self, event: Event | ThreadCallEnded | None) -> None:
         match event:
             case PeerReply(data):
                 self._send(data)

@@ -10,6 +10,7 @@ import time
 import traceback
 import weakref
 from collections import deque
+from functools import partial
 
 import pytest
 import uvloop
@@ -218,13 +219,13 @@ async def test_a_call_that_is_cancelled_while_it_queues_is_never_made(workers):
 
 @in_a_loop
 async def test_a_call_that_is_cancelled_when_a_worker_has_just_taken_it_is_not_made():
-    made = []
-    job = room._Job(room._current_outbox(), made.append, ("made",), {})
-    job.future.cancel()
+    made, told = [], []
+    job = room.Job(room._current_outbox(), told.append, made.append, ("made",), {})
+    job.drop()
     job.run()
     job.deliver()
     await asyncio.sleep(0)
-    assert made == []
+    assert made == told == []
 
 
 def test_a_thread_that_is_idle_ends(run, workers):
@@ -245,59 +246,77 @@ def test_no_job_is_lost_between_a_worker_that_ends_and_one_that_starts(run, work
     assert run(main()) == [3] * 300
 
 
-def test_a_worker_that_ends_has_another_take_what_came_meanwhile(workers):
+@in_each_loop
+async def test_a_job_that_blocks_does_not_hold_up_the_jobs_behind_it(workers):
+    threads = workers()
+    gates = [Gate() for _ in range(5)]
+    blocked = [asyncio.create_task(offload(gate)) for gate in gates]
+    assert await asyncio.gather(*(offload(int, number) for number in range(500))) == list(range(500))
+    for gate in gates:
+        await entered(gate)
+        gate.opened.set()
+    assert await asyncio.gather(*blocked) == ["passed"] * 5
+    assert threads.count <= 256
+
+
+def test_a_worker_that_is_woken_when_its_time_is_over_does_not_end(workers):
+    threads = workers(idle_seconds=0.5)
+    waits = []
+
+    class WokenLate:
+        def acquire(self, timeout=-1):
+            waits.append(timeout)
+            return timeout < 0
+
+    worker = room._Worker(threads)
+    worker.turn = WokenLate()
+    assert threads.wait_for_turn(worker)
+    assert waits == [0.5, -1]
+
+
+def test_a_worker_that_becomes_idle_takes_what_came_in_that_moment(workers):
     threads = workers(most=1)
 
+    class Late(deque):
+        """A backlog into which a job comes just after it was found empty."""
+
+        def popleft(self):
+            try:
+                return super().popleft()
+            finally:
+                if came:
+                    self.append(came.pop())
+
     async def main():
-        worker = room._Worker(threads)
-        threads.count = 1
-        threads._idle.append(worker)
-        job = room._Job(room._current_outbox(), str, ("late",), {})
-        threads._backlog.append(job)
-        assert threads.retire(worker)
-        return await asyncio.wait_for(job.future, DEADLINE)
+        future = asyncio.get_running_loop().create_future()
+        told = partial(room._set_outcome, future)
+        came.append(room.Job(room._current_outbox(), told, str, ("late",), {}))
+        await offload(int)
+        return await asyncio.wait_for(future, DEADLINE)
 
+    came = []
+    threads._backlog = Late()
     assert asyncio.run(main()) == "late"
+    assert threads.count == 1
 
 
-def test_a_worker_that_has_been_picked_does_not_end(workers):
-    threads = workers()
-    assert not threads.retire(room._Worker(threads))
+def test_callers_that_cancel_and_threads_that_end_lose_no_job(run, workers):
+    threads = workers(most=3, idle_seconds=0.0)
 
+    async def attempt(number):
+        work = asyncio.create_task(offload(time.sleep if number % 3 else int, 0))
+        if number % 5 == 0:
+            await asyncio.sleep(0)
+            work.cancel()
+        return await asyncio.gather(work, return_exceptions=True)
 
-def test_a_worker_that_may_not_end_goes_on_working(run, workers):
-    threads = workers(idle_seconds=0.01)
-    refused = threading.Event()
-    retire = threads.retire
+    async def main():
+        for _ in range(20):
+            await asyncio.gather(*(attempt(number) for number in range(50)))
 
-    def refuse_once(worker):
-        if refused.is_set():
-            return retire(worker)
-        refused.set()
-        return False
-
-    threads.retire = refuse_once
-    thread = run(offload(threading.current_thread))
-    assert refused.wait(DEADLINE)
-    thread.join(DEADLINE)
-    assert not thread.is_alive()
-
-
-def test_a_worker_for_whom_the_job_is_gone_is_idle_again(workers):
-    threads = workers()
-    worker = room._Worker(threads)
-
-    class SnatchedAway(deque):
-        looks = 0
-
-        def __bool__(self):
-            self.looks += 1
-            return self.looks == 1
-
-    threads._backlog = SnatchedAway()
-    threads.offer(worker)
-    assert threads._idle == [worker]
-    assert worker.mailbox.empty()
+    run(main())
+    assert threads.count <= 3
+    assert not threads._backlog
 
 
 def test_a_thousand_calls_from_several_loops_all_come_back(run):
@@ -412,3 +431,18 @@ def test_the_interpreter_does_not_wait_for_a_function_that_is_stuck():
         "asyncio.run(main())\n"
     )
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "left\n", "")
+
+
+@in_each_loop
+async def test_an_end_that_is_not_taken_is_reported_and_the_other_jobs_are_settled(workers):
+    workers()
+    loop = asyncio.get_running_loop()
+    reported = []
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+
+    def refuse(result, error):
+        raise LookupError("not taken")
+
+    room.submit(refuse, int, (), {})
+    assert await offload(int, 3) == 3
+    assert [type(error) for error in reported] == [LookupError]

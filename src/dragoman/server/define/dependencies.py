@@ -139,7 +139,7 @@ class DependencyRun:
                 bound.arguments[name] = await self._resolved(value)
             value = start(*bound.args, **bound.kwargs)
             if self._entered and not in_place:
-                value = self._blocking = asyncio.ensure_future(value)
+                value = self._blocking = asyncio.ensure_future(value.result())
                 value = asyncio.shield(value)
             return await resolved(value)
         except BaseException as error:

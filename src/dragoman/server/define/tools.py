@@ -15,6 +15,7 @@ from dragoman.errors import DefinitionError, ToolError, ValidationError
 from dragoman.protocol.fields import wrap_structured_content
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
+from dragoman.runtime.callables import resolved
 from dragoman.schema.coerce import coerce
 from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.schema.python.signature import ArgumentsRejected
@@ -167,7 +168,7 @@ class Tool(Definition[Parameters, Returned]):
             return self.start(*args, **kwargs)
         from dragoman.server.request.time_limit import within_limit
 
-        return within_limit(call, self.start(*args, **kwargs), self.timeout, self.name)
+        return within_limit(call, resolved(self.start(*args, **kwargs)), self.timeout, self.name)
 
     def result(self, call: Call, value: object) -> object:
         """Return the result for the tool's value, or the value itself if it is `InputRequired`.

@@ -7,9 +7,10 @@ for a request that cannot be opened. `refusal` makes the response to a message t
 
 `run_detached` runs a call apart from its request, and returns its result instead of a response.
 
-`run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. The
-runner records the outcome in the call: `refusal` is the error that was sent, and `failure_label` labels a result with
-`isError`.
+`run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. If
+the channel takes thread calls, and nothing but a `def` is to be run, it returns the `ThreadCall`; its outcome goes to
+`resume`, which returns the response or a coroutine. The runner records the outcome in the call: `refusal` is the error
+that was sent, and `failure_label` labels a result with `isError`.
 
 A handler returns an unsealed result, sealed and cached bytes (`Raw`), or a coroutine that returns either. A handler
 whose request is served by an author's function sets `call.target` and `call.arguments` instead. The runner then calls
@@ -43,6 +44,7 @@ from dragoman.errors import (
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE_RESULT_TYPES
 from dragoman.protocol.methods import declares
+from dragoman.runtime.callables import ThreadCall
 from dragoman.server.define.tool_results import ResultMisfit
 from dragoman.server.dispatch.observing import noted, observed, observes
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
@@ -60,11 +62,13 @@ Answer = bytes | tuple[bytes, Raw, bytes]
 LARGE_BYTES = 64 * 1024
 """An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
 INTERNAL_ERROR = "Internal error occurred"
+_PENDING = frozenset({CoroutineType, ThreadCall})
+"""The types of a value that must be awaited."""
 STORE_AWAY = "The store of this server cannot be reached; try again later"
 
 
-def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
-    """Run a request; return its response, or a coroutine that returns the response.
+def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
+    """Run a request; return its response, a coroutine that returns the response, or the call of a thread.
 
     Raises:
         CancelledError: other code cancelled the task, and the request itself was not cancelled.
@@ -80,11 +84,25 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer]:
     if server.around_methods and call.request.method.name in server.around_methods:
         return _answer_later(call, serve(call))
     value, error = _begin(call)
-    if type(value) is CoroutineType or call.asking is not None:
+    if type(value) is ThreadCall and call.channel.takes_thread_calls and call.asking is None:
+        return value
+    if type(value) in _PENDING or call.asking is not None:
         return _settle(call, value, error)
     if type(value) is not types.CallToolResult and _asks(value, error):
         return _settle(call, value, error)
     return _answer(call, value, error)
+
+
+def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coroutine[Any, Any, Answer]:
+    """Go on with a request whose `ThreadCall` has ended; return its response, or a coroutine that returns it."""
+    if error is None and type(value) not in _PENDING and call.target is not None:
+        try:
+            value = call.target.result(call, value)
+        except BaseException as raised:
+            value, error = None, raised
+    if error is None and call.asking is None and type(value) is types.CallToolResult:
+        return _answer(call, value)
+    return _settle(call, value, error)  # in a task, which tells who cancelled a request
 
 
 async def run_detached(call: Call, *, seals: bool = True) -> Any:
@@ -152,7 +170,7 @@ def _begin(call: Call) -> tuple[Any, BaseException | None]:
         target = call.target
         if target is not None:
             value = target.begin(call)
-            if type(value) is not CoroutineType:
+            if type(value) not in _PENDING:
                 value = target.result(call, value)
     except BaseException as error:
         return None, error
@@ -198,9 +216,10 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
     while True:
         try:
             # A `def` may return the coroutine of an `async def`, and a result the coroutine that reads its files.
-            while type(value) is CoroutineType:
-                value, target = await value, call.target
-                if target is not None and type(value) is not CoroutineType:
+            while type(value) in _PENDING:
+                value = await (value.result() if type(value) is ThreadCall else value)
+                target = call.target
+                if target is not None and type(value) not in _PENDING:
                     value = target.result(call, value)
         except BaseException as raised:
             value, error = None, raised

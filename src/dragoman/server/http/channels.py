@@ -1,10 +1,11 @@
 """The channels of requests and notifications over HTTP: how the server sends messages to the client.
 
 `PostChannel` is the channel of a request without a session. Its messages are written to the response of the POST, which
-becomes an event stream. `SubscriptionStream` carries a subscription on such a response. `SessionChannel` is the channel
-of a request in a session. Its messages go to an event stream of the session, which outlives the connection. The stream
-is opened only if the request sends a message before its response. `StandaloneChannel` is the channel of a notification
-in a session.
+becomes an event stream. Messages that come quickly one after another are written together, because most of what a
+message costs is the write: the first is written at once, the others at the end of the turn or with the response.
+`SubscriptionStream` carries a subscription on such a response. `SessionChannel` is the channel of a request in a
+session. Its messages go to an event stream of the session, which outlives the connection. The stream is opened only if
+the request sends a message before its response. `StandaloneChannel` is the channel of a notification in a session.
 
 A `SessionChannel` has three states:
 
@@ -21,7 +22,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from math import inf
 from threading import get_ident
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Raw
@@ -49,6 +52,9 @@ CHANNEL_LIFE: Transitions[ChannelLife, Literal["open", "end"]] = Transitions(
         "over": {"open": "over", "end": "over"},
     }
 )
+TOGETHER_SECONDS = 0.001
+"""A notification that is queued within this time after another one is sent waits for the end of the turn."""
+MAX_TOGETHER = 64
 STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
@@ -60,6 +66,9 @@ class PostChannel(NoChannel):
 
     _waiting: deque[bytes] | None = None
     _flushing: asyncio.Task[None] | None = None
+    _is_flush_due = False
+    """Whether the end of this turn of the loop sends what waits."""
+    _sent_at = -inf
     _subscription: SubscriptionStream | None = None
 
     def __init__(
@@ -79,7 +88,7 @@ class PostChannel(NoChannel):
         self._thread = get_ident()
 
     def notify(self, method: str, params: Any) -> None:
-        """Queue a notification, from any thread; `wait_for_room` or the next turn of the loop sends it.
+        """Queue a notification, from any thread; `wait_for_room`, the end of the turn or the response sends it.
 
         A client that does not accept a stream receives none. If the queue is full, the oldest notification is dropped.
         """
@@ -89,21 +98,39 @@ class PostChannel(NoChannel):
             self._waiting = deque(maxlen=MAX_WAITING)
             self.was_used = True
         self._waiting.append(sse.encode(jsonrpc.encode_notification(method, params)))
-        loop = self._exchange.loop
-        (loop.call_soon if get_ident() == self._thread else loop.call_soon_threadsafe)(self._flush_soon)
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            loop = self._exchange.loop
+            (loop.call_soon if get_ident() == self._thread else loop.call_soon_threadsafe)(self._flush_soon)
 
     notify_session = notify
 
     def _flush_soon(self) -> None:
+        # This must come first: a notification that is queued after this line is sent below or requests another flush.
+        self._is_flush_due = False
         is_flushing = self._flushing is not None and not self._flushing.done()
         if self._waiting and not is_flushing and not self._exchange.ended:
-            self._flushing = self._exchange.loop.create_task(self.wait_for_room())
+            self._flushing = self._exchange.loop.create_task(self._flush())
 
     async def wait_for_room(self) -> None:
-        """Send the queued notifications, and wait until the client has read enough."""
-        while self._waiting:
-            waiting = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))
+        """Wait until the client has read enough; what was queued just after another event may be sent later."""
+        waiting = self._waiting
+        if waiting and (len(waiting) >= MAX_TOGETHER or monotonic() - self._sent_at >= TOGETHER_SECONDS):
+            await self._flush()
+
+    async def _flush(self) -> None:
+        while waiting := self._take():
             await self._exchange.stream(waiting)
+            self._sent_at = monotonic()
+
+    def _take(self) -> bytes:
+        """Return the queued notifications, which wait no longer."""
+        waiting = self._waiting
+        return b"".join(waiting.popleft() for _ in range(len(waiting))) if waiting else b""
+
+    def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
+        """Send the response, after the queued notifications and together with them."""
+        return self._exchange.answer(status, data, json=json, after=self._take())
 
     @property
     def end_error(self) -> RpcError | None:  # type: ignore[override]

@@ -270,9 +270,7 @@ class PostService:
             outcome: Any = runner.run(call)
             data = await outcome if type(outcome) is CoroutineType else outcome
             status = OK if data and call.refusal is None else self._status(call, exchange)
-            if channel.was_used:
-                await channel.wait_for_room()
-            await exchange.answer(status, data, json=acceptable.json)
+            await channel.answer(status, data, json=acceptable.json)
         finally:
             exchange.on_gone = None
             try:

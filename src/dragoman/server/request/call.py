@@ -145,6 +145,8 @@ class Channel(Protocol):
     """Whether the client has no stream for notifications that belong to no request."""
     takes_parts: bool
     """Whether the channel's transport takes a large response in parts, which saves a copy."""
+    takes_thread_calls: bool
+    """Whether the code that serves the request submits a `ThreadCall` itself, which saves a task."""
     carrier: Literal["stdio", "memory"] | None
     """The kind of a duplex connection; None for a channel of one request, or of HTTP."""
 
@@ -188,6 +190,7 @@ class NoChannel:
 
     lacks_standalone_stream = False
     takes_parts = False
+    takes_thread_calls = False
     carrier: Literal["stdio", "memory"] | None = None
     end_error: RpcError | None = None
     standalone: ConnectedClient | None = None
@@ -257,6 +260,8 @@ class Call(Struct, eq=False):
     asking: Asking | None = None
     task: asyncio.Task[Any] | None = None
     """The task that serves the request, if there is one."""
+    drop: Callable[[], None] | None = None
+    """Ends the request when it is cancelled, while a thread runs its function and no task serves it."""
     handler_task: asyncio.Task[Any] | None = None
     """The task in which a middleware runs the rest of the chain, until that ends; None without middleware."""
     is_notification: bool = False
@@ -309,6 +314,8 @@ class Call(Struct, eq=False):
             # `call_soon` runs after the task's first step, which is already scheduled. A task that is cancelled before
             # its first step never runs its `finally` blocks.
             self.task.get_loop().call_soon(self._cancel_task)
+        elif self.drop is not None:
+            self.drop()
 
     def mark_cancelled(self, reason: str | None = None) -> None:
         """Tell the handler, and the callbacks of the request, that the request is cancelled."""

@@ -101,11 +101,12 @@ async def within_limit(call: Call, work: Coroutine[Any, Any, Any], seconds: floa
     value: Any = None
     try:
         value = await work
-        return await value if isinstance(value, Coroutine) else value
     except BaseException as error:
         if not limit.is_over:
             raise
         raise _overdue(call, reason) from error
+    else:
+        return value
     finally:
         call.time_limit = None
         limit.end()

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from dragoman.errors import TooLarge
-from dragoman.runtime.tasks import cancel_and_wait
+from dragoman.runtime.tasks import cancel_and_wait, current_task
 from dragoman.transports.http.exchange import (
     CLIENT_CLOSED,
     DEFAULT_PACE,
@@ -72,7 +72,7 @@ class AsgiExchange(Exchange):
             TooSlow: the body did not arrive in time.
             Gone: the client closed the connection.
         """
-        task = self.task = self._reading = asyncio.current_task(self.loop)
+        task = self.task = self._reading = current_task(self.loop)
         try:
             message = await self._receive()
             if message["type"] == "http.request" and not message.get("more_body"):
@@ -112,7 +112,7 @@ class AsgiExchange(Exchange):
         head = [*headers, *self.extra_headers, *self._close_header(), (b"content-length", b"%d" % len(body))]
         if self.method == "HEAD":
             body = b""
-        task = self._replying = asyncio.current_task(self.loop)
+        task = self._replying = current_task(self.loop)
         try:
             await self._send({"type": "http.response.start", "status": status, "headers": head})
             if len(body) > UNTIMED_BYTES:

@@ -169,10 +169,13 @@ class Exchange(ABC):
     def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> Coroutine[Any, Any, None]:
         """Answer with one body, unless a response has begun."""
 
-    def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
-        """Send a message as one body, or as the last event if a stream has begun or the client accepts no `json`."""
-        if self.streaming or not json:
-            return self.stream(sse.encode(data), last=True)
+    def answer(self, status: int, data: bytes, *, json: bool, after: bytes = b"") -> Coroutine[Any, Any, None]:
+        """Send a message as one body, or as the last event if a stream has begun or the client accepts no `json`.
+
+        `after` holds encoded events that are sent before the message.
+        """
+        if self.streaming or after or not json:
+            return self.stream(after + sse.encode(data), last=True)
         return self.reply(status, data, JSON_HEADERS)
 
     @abstractmethod

@@ -1,0 +1,73 @@
+"""What a `def` costs over stdio: tasks, changes of threads, and wake-ups of the loop."""
+
+import asyncio
+import threading
+
+from dragoman import Server
+from dragoman.runtime import offload
+
+DEADLINE = 30
+CALLS = 500
+MOST_HUNTS = MOST_WAKE_UPS = CALLS // 5
+"""A busy machine changes threads more often than an idle one, which needs about one in a hundred calls."""
+CALL = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"work","arguments":{}}}\n'
+
+
+class Conversation:
+    """A connection, and the end of all its calls."""
+
+    def __init__(self, work):
+        server = Server()
+        server.tool(work, name="work")
+        self.sent = []
+        self.ended = asyncio.Event()
+        self.connection = server.connect(self._note)
+
+    def _note(self, data):
+        self.sent.append(data)
+        if len(self.sent) == CALLS:
+            self.ended.set()
+
+    async def call(self):
+        self.connection.receive(b"".join(CALL % number for number in range(CALLS)))
+        async with asyncio.timeout(DEADLINE):
+            await self.ended.wait()
+
+
+async def test_calls_in_one_go_change_threads_and_wake_the_loop_seldom(monkeypatch):
+    loop = asyncio.get_running_loop()
+    hunts, wake_ups = [], []
+    end_hunt, wake = offload._Threads.end_hunt, loop.call_soon_threadsafe
+
+    def note_hunt(threads):
+        hunts.append(threading.get_ident())
+        return end_hunt(threads)
+
+    def note_wake_up(*args, **kwargs):
+        wake_ups.append(args)
+        return wake(*args, **kwargs)
+
+    monkeypatch.setattr(offload._Threads, "end_hunt", note_hunt)
+    monkeypatch.setattr(loop, "call_soon_threadsafe", note_wake_up)
+    conversation = Conversation(lambda: "done")
+    await conversation.call()
+    assert all(b'"text":"done"' in answer for answer in conversation.sent)
+    assert 1 <= len(hunts) <= MOST_HUNTS
+    assert 1 <= len(wake_ups) <= MOST_WAKE_UPS
+    conversation.connection.close()
+
+
+async def test_a_call_that_waits_for_its_thread_has_no_task():
+    gate = threading.Event()
+    conversation = Conversation(lambda: gate.wait(DEADLINE))
+    calling = asyncio.create_task(conversation.call())
+    await asyncio.sleep(0)
+    # One task may still be spare, for the next coroutine.
+    assert len(asyncio.all_tasks() - {calling, asyncio.current_task()}) <= 1
+    assert not conversation.sent
+    draining = asyncio.create_task(conversation.connection.drain())
+    gate.set()
+    await calling
+    async with asyncio.timeout(DEADLINE):
+        await draining
+    conversation.connection.close()
