@@ -4,6 +4,24 @@ All callers share the loop, so that a connection stays on one loop even if many 
 first use. A forked child starts a new portal. A daemon thread never delays the exit. Objects in `kept` are stopped at
 the exit.
 
+`run` puts a call into the inbox and waits. The loop begins the call, and puts it into `_finished` when it has ended.
+The threads of finished calls continue one after another: whoever releases a thread gives it the baton, and the thread
+first releases the next one. The baton is in one of these states:
+
+    resting    no finished call waits; a new call wakes the loop
+    passing    a thread has the baton; a new call does not wake the loop, because the last thread does so
+
+The last thread finds no finished call, lets the baton rest, and wakes the loop if the inbox is not empty. So many
+threads cost one wake-up of the loop, and at most two threads compete for the interpreter.
+
+The invariants need no lock. Each side first publishes (a call in the inbox or in `_finished`, a resting baton, a caller
+that left) and then reads what the other side has published, so at least one side acts. If both act, there are two
+batons or two wake-ups, which is harmless. An interrupt of a caller may come at any bytecode and lose the baton or a
+wake-up. So every caller waits in slices, and wakes the loop and passes the baton again after each slice.
+
+Rejected: a `concurrent.futures.Future` for each call. It takes twice as long, and releases all threads at once, which
+then compete for the interpreter.
+
 A forked child has a copy of its parent's loop, selector and sockets. Both processes share the selector, so a child that
 closed the copies would unregister the parent's sockets. The copies therefore must live as long as the child. Nothing
 frees them: the portal's thread does not exist in the child, so the frames of that thread stay in memory. These frames
@@ -16,9 +34,13 @@ import asyncio
 import atexit
 import logging
 import os
+import sys
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 from dragoman.errors import DragomanError
@@ -38,6 +60,13 @@ class Portal:
         self.process = os.getpid()
         self.kept: set[Any] = set()
         """Objects that must live as long as the loop, also in a forked child; `stop` ends them at the exit."""
+        self._inbox: deque[_Call] = deque()
+        self._finished: deque[_Call] = deque()
+        self._is_woken = False
+        """Whether the loop was woken, and has not looked into the inbox since."""
+        self._is_passing = False
+        """Whether a thread has the baton."""
+        self._wake_loop = waker(self.loop, self._begin_calls)
         self.thread = threading.Thread(target=self._run, name="dragoman portal", daemon=True)
         self.thread.start()
 
@@ -54,26 +83,79 @@ class Portal:
 
         Raises:
             DragomanError: the caller is the portal's own thread, which would wait for itself.
+            concurrent.futures.CancelledError: the coroutine was cancelled.
         """
         try:
             self.require_other_thread()
         except DragomanError:
             work.close()
             raise
-        run = _Run()
+        call = _Call(work)
         try:
-            return outcome(self._start(work, run))
+            self._inbox.append(call)
+            if not self._is_passing:
+                self._wake()
+            while not call.ended.acquire(timeout=SLICE_SECONDS):
+                # An interrupted caller may have lost a wake-up or the baton.
+                self._is_woken = False
+                self._pass_baton()
+                if call.is_over():
+                    break
         finally:
-            # An interrupt may come anywhere above, even after the work began and before its future is assigned.
-            if not run.is_done:
-                self.loop.call_soon_threadsafe(run.cancel)
+            # An interrupt may come anywhere above.
+            call.is_left = True
+            if call.has_baton:
+                self._pass_baton()
+            if not call.is_done:
+                self.loop.call_soon_threadsafe(call.cancel)
+        return call.outcome()  # type: ignore[no-any-return]
+
+    def _wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake_loop()
+
+    def _begin_calls(self) -> None:
+        # This must come first: a call that comes into the inbox after this line is begun below or wakes the loop again.
+        self._is_woken = False
+        while self._inbox:
+            call = self._inbox.popleft()
+            if call.is_left:
+                call.cancel()
+            else:
+                call.task = asyncio.Task(self._serve(call), loop=self.loop, context=call.context)
+
+    async def _serve(self, call: _Call) -> None:
+        try:
+            call.result = await call.work
+        except BaseException as error:  # also what would end the shared loop: SystemExit and KeyboardInterrupt
+            call.error = error
+        call.is_done = True
+        self._finished.append(call)
+        if not self._is_passing:
+            self._is_passing = True
+            self._pass_baton()
+
+    def _pass_baton(self) -> None:
+        """Give the baton to the next thread that waits for a finished call; let it rest if there is none."""
+        while True:
+            try:
+                call = self._finished.popleft()
+            except IndexError:
+                self._is_passing = False
+                if self._finished:
+                    continue
+                break
+            call.has_baton = True
+            call.ended.release()
+            if not call.is_left:
+                return
+        if self._inbox:
+            self._wake()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[tuple[T | None, BaseException | None]]:
         """Run a coroutine in the loop without waiting; pass the future to `outcome`."""
-        return self._start(work, _Run())
-
-    def _start(self, work: Coroutine[Any, Any, T], run: _Run) -> Future[tuple[T | None, BaseException | None]]:
-        return asyncio.run_coroutine_threadsafe(_contained(work, run), self.loop)
+        return asyncio.run_coroutine_threadsafe(_contained(work), self.loop)
 
     def require_other_thread(self) -> None:
         """Check that the caller may wait for the loop.
@@ -88,18 +170,64 @@ class Portal:
             )
 
 
-class _Run:
-    """The state of one coroutine: its task, and whether it is done or cancelled."""
+class _Call:
+    """A coroutine that a thread waits for."""
 
-    def __init__(self) -> None:
+    __slots__ = ("context", "ended", "error", "has_baton", "is_done", "is_left", "result", "task", "work")
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.work = work
+        self.context = copy_context()
+        self.task: asyncio.Task[None] | None = None
+        self.result: Any = None
+        self.error: BaseException | None = None
         self.is_done = False
-        self.is_cancelled = False
-        self.task: asyncio.Task[Any] | None = None
+        self.is_left = False
+        """Whether the thread waits no more."""
+        self.has_baton = False
+        self.ended = threading.Lock()
+        """A lock that is held until the thread may continue."""
+        self.ended.acquire()
+
+    def is_over(self) -> bool:
+        """Tell whether the task has ended, perhaps by a cancellation before its first step."""
+        return self.task is not None and self.task.done()
 
     def cancel(self) -> None:
-        self.is_cancelled = True
-        if self.task is not None:
+        """End the coroutine; called in the loop."""
+        if self.task is None or self.task.done():
+            self.work.close()
+        else:
             self.task.cancel()
+
+    def outcome(self) -> Any:
+        """Return the result, or raise the exception."""
+        error, self.error = self.error, None
+        try:
+            if isinstance(error, asyncio.CancelledError) or not self.is_done:
+                raise CancelledError from error
+            if error is not None:
+                raise error
+        finally:
+            del error  # it refers to this frame
+        return self.result
+
+
+def waker(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that any thread may call to have another function called in a loop.
+
+    On Linux this takes two system calls, of which the loop makes one. `call_soon_threadsafe` takes three.
+    """
+    if sys.platform != "linux":
+        return partial(loop.call_soon_threadsafe, function)
+    event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def receive() -> None:
+        os.eventfd_read(event)
+        function()
+
+    loop.add_reader(event, receive)
+    return partial(os.eventfd_write, event, 1)
 
 
 def outcome(started: Future[tuple[T | None, BaseException | None]], timeout: float | None = None) -> T:
@@ -121,18 +249,12 @@ def _wait_interruptibly(started: Future[T]) -> T:
                 return started.result()
 
 
-async def _contained(work: Coroutine[Any, Any, T], run: _Run) -> tuple[T | None, BaseException | None]:
+async def _contained(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
     """Return a SystemExit or KeyboardInterrupt as a value, because raising it would stop the shared loop."""
-    if run.is_cancelled:
-        work.close()
-        return None, asyncio.CancelledError()
-    run.task = asyncio.current_task()
     try:
         return await work, None
     except (SystemExit, KeyboardInterrupt) as error:
         return None, error
-    finally:
-        run.is_done = True
 
 
 _portal: Portal | None = None

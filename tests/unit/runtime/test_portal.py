@@ -1,14 +1,17 @@
 import asyncio
+import concurrent.futures
 import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 
 import pytest
+import uvloop
 
 from dragoman.errors import DragomanError
-from dragoman.runtime.portal import outcome, portal, run_blocking
+from dragoman.runtime.portal import outcome, portal, run_blocking, waker
 from unit.loops import in_a_loop
 
 DEADLINE = 30
@@ -146,3 +149,192 @@ def test_there_is_no_portal_before_one_is_needed():
     program = "from dragoman.runtime.portal import existing_portal, portal\n"
     program += "assert existing_portal() is None\nassert portal() is existing_portal()"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=2 * DEADLINE)
+
+
+setting: ContextVar[str] = ContextVar("setting", default="unset")
+
+
+def test_each_coroutine_runs_in_a_copy_of_its_callers_context():
+    async def change():
+        seen = setting.get()
+        setting.set("changed in the loop")
+        await asyncio.sleep(0)
+        return seen
+
+    def call(number):
+        setting.set(f"of thread {number}")
+        return portal().run(change()), setting.get()
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(call, range(50), timeout=DEADLINE))
+    assert found == [(f"of thread {number}", f"of thread {number}") for number in range(50)]
+    assert portal().run(change()) == "unset"
+
+
+def test_threads_whose_calls_end_together_all_go_on_and_call_again():
+    async def meet(round_):
+        arrived[round_] += 1
+        if arrived[round_] == 32:
+            gates[round_].set()
+        await gates[round_].wait()
+        return round_
+
+    def work(_):
+        return [portal().run(meet(round_)) for round_ in range(20)]
+
+    arrived, gates = [0] * 20, [asyncio.Event() for _ in range(20)]
+    with ThreadPoolExecutor(32) as threads:
+        assert list(threads.map(work, range(32), timeout=DEADLINE)) == [list(range(20))] * 32
+
+
+def test_a_signal_handler_may_call_while_the_interrupted_call_waits():
+    main, may_end, heard = threading.main_thread().ident, asyncio.Event(), []
+
+    async def work():
+        signal.pthread_kill(main, signal.SIGUSR1)
+        await may_end.wait()
+        return "outer"
+
+    async def end():
+        may_end.set()
+        return "inner"
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: heard.append(portal().run(end())))
+    try:
+        assert portal().run(work()) == "outer"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert heard == ["inner"]
+
+
+def test_work_that_is_cancelled_is_reported_to_its_caller():
+    async def cancelled():
+        asyncio.current_task().cancel()
+        await asyncio.Event().wait()
+
+    with pytest.raises(concurrent.futures.CancelledError):
+        portal().run(cancelled())
+
+
+def test_work_that_is_cancelled_before_its_first_step_is_reported_to_its_caller(monkeypatch):
+    monkeypatch.setattr("dragoman.runtime.portal.SLICE_SECONDS", 0.01)
+    loop, wake_loop = portal().loop, portal()._wake_loop
+    is_here, is_submitted = threading.Event(), threading.Event()
+
+    async def never_begun():
+        raise AssertionError("it began")
+
+    def cancel_all():
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+
+    async def hold():
+        # The loop stands still until the other call waits for it. In the turn after the one that makes the task of
+        # the other call, `cancel_all` comes before the first step of the task.
+        is_here.set()
+        is_submitted.wait(DEADLINE)
+        loop.call_soon(loop.call_soon, cancel_all)
+
+    def wake():
+        wake_loop()
+        is_submitted.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        holding = threads.submit(portal().run, hold())
+        assert is_here.wait(DEADLINE)
+        monkeypatch.setattr(portal(), "_wake_loop", wake)
+        with pytest.raises(concurrent.futures.CancelledError):
+            portal().run(never_begun())
+        holding.result(DEADLINE)
+    assert run_blocking(thread_name()) == "dragoman portal"
+
+
+def test_callers_who_lost_the_baton_or_a_wake_up_are_released_after_a_slice(monkeypatch):
+    monkeypatch.setattr("dragoman.runtime.portal.SLICE_SECONDS", 0.01)
+    monkeypatch.setattr(portal(), "_is_passing", True)
+    assert run_blocking(thread_name()) == "dragoman portal"
+    assert not portal()._is_passing
+    monkeypatch.setattr(portal(), "_is_woken", True)
+    assert run_blocking(thread_name()) == "dragoman portal"
+    assert not portal()._is_woken
+
+
+STORM = """
+import asyncio, random, signal, threading
+from dragoman.runtime import portal as module
+from dragoman.runtime.portal import portal
+
+class Interrupted(BaseException):
+    pass
+
+def interrupt(*_):
+    if interruptible:
+        raise Interrupted
+
+async def work():
+    for _ in range(random.randrange(3)):
+        await asyncio.sleep(0)
+    return 1
+
+def calls(count):
+    done.append(sum(portal().run(work()) for _ in range(count)))
+
+module.SLICE_SECONDS = 0.05
+interruptible, interrupted, done = False, 0, []
+signal.signal(signal.SIGALRM, interrupt)
+portal().run(work())
+threads = [threading.Thread(target=calls, args=(300,)) for _ in range(8)]
+for thread in threads:
+    thread.start()
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0005)
+for _ in range(600):
+    try:
+        interruptible = True
+        portal().run(work())
+        interruptible = False
+    except Interrupted:
+        interruptible = False
+        interrupted += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+for thread in threads:
+    thread.join(30)
+assert not any(thread.is_alive() for thread in threads), "a thread waits for ever"
+assert done == [300] * 8, done
+assert portal().run(work()) == 1
+print(interrupted)
+"""
+
+
+def test_a_storm_of_interrupts_leaves_no_thread_behind():
+    ended = subprocess.run(
+        [sys.executable, "-c", STORM], check=False, capture_output=True, text=True, timeout=3 * DEADLINE
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) > 10
+
+
+@pytest.mark.parametrize("system", ["linux", "plain"])
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_loop_that_is_woken_sees_what_was_published_before(system, new_loop, monkeypatch):
+    def look():
+        seen.extend(published[len(seen) :])
+        assert threading.current_thread() is thread
+        if len(seen) == 800:
+            loop.stop()
+
+    def publish(number):
+        for turn in range(100):
+            published.append((number, turn))
+            wake()
+
+    if system == "plain":
+        monkeypatch.setattr("dragoman.runtime.portal.sys.platform", "other")
+    published, seen, loop = [], [], new_loop()
+    wake = waker(loop, look)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(publish, range(8), timeout=DEADLINE))
+    thread.join(DEADLINE)
+    assert seen == published
+    loop.close()

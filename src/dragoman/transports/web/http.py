@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 
 import aiohttp
@@ -46,6 +47,8 @@ MAX_REDIRECTS = 5
 RETRY_SECONDS, MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 0.1, 300.0
 MAX_FRUITLESS_RESUMPTIONS = 2
 QUOTED_BYTES = 4096
+READ_BYTES = 65_536
+"""How many bytes are read from a socket at once."""
 
 JSON, SSE = "application/json", "text/event-stream"
 OK, FAILED, SERVER_FAILED = 200, 400, 500
@@ -60,11 +63,30 @@ Resume = Callable[[str], Awaitable[Headers]]
 _BROKEN = (aiohttp.ClientError, OSError)
 
 
+class _Socket(socket.socket):
+    """A socket that reads at most READ_BYTES at once.
+
+    asyncio reads up to 256 KiB at once. For a buffer of that size the allocator maps memory at every read, and unmaps
+    it afterwards, which takes a sixth of the time of a short call.
+    """
+
+    __slots__ = ()
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        return super().recv(min(size, READ_BYTES), flags)
+
+
+def new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket for an address, which is not connected."""
+    family, kind, protocol, *_ = address
+    return _Socket(family, kind, protocol)
+
+
 def new_session(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
     """Return a session for the requests of a client; `middlewares` see each request and its response."""
     return aiohttp.ClientSession(
         middlewares=middlewares,
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=new_socket),
         cookie_jar=aiohttp.DummyCookieJar(),
         max_field_size=MAX_HEADER_BYTES,
         max_line_size=MAX_HEADER_BYTES,

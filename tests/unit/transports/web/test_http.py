@@ -1,6 +1,8 @@
 import asyncio
 import gzip
 import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 import pytest
@@ -22,6 +24,30 @@ async def test_a_json_body_is_one_message():
         answer, messages = await post(server)
     assert answer.status == 200
     assert [json.loads(message) for message in messages] == [ANSWER]
+
+
+@scenario
+async def test_a_long_body_that_is_read_in_many_pieces_is_one_message():
+    long = {**ANSWER, "result": {"text": "x" * 1_000_000}}
+    async with answering(always(reply(200, long))) as server:
+        _, messages = await post(server)
+    assert [json.loads(message) for message in messages] == [long]
+
+
+def test_a_socket_reads_no_more_than_it_has_memory_for_at_hand():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = (socket.AF_INET, socket.SOCK_STREAM, 0, "", listener.getsockname())
+        with http.new_socket(address) as client:
+            client.connect(listener.getsockname())
+            sender, _ = listener.accept()
+            with sender, ThreadPoolExecutor(1) as threads:
+                sending = threads.submit(sender.sendall, bytes(500_000))
+                received = 0
+                while received < 500_000:
+                    piece = client.recv(262_144)
+                    assert 0 < len(piece) <= http.READ_BYTES
+                    received += len(piece)
+                sending.result(30)
 
 
 @pytest.mark.covers("CHT-06")
