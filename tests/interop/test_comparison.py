@@ -94,7 +94,6 @@ POSSESSIONS: dict[str, tuple[str, ...]] = {
         "fastmcp:FastMCP.from_openapi",
         "fastmcp:FastMCP.from_fastapi",
     ),
-    "servers mounted in one another, proxies": ("fastmcp:FastMCP.mount", "fastmcp.server:create_proxy"),
     "transforms of tools and a search over them": (
         "fastmcp.server.transforms.tool_transform:ToolTransform",
         "fastmcp.server.transforms.search:BM25SearchTransform",
