@@ -180,11 +180,12 @@ class ProxyServer(Server):
         Raises:
             RpcError: the call has passed through this proxy before, or through too many proxies.
         """
-        hops = self._hops_of(call)
-        if self._id in hops or len(hops) >= MAX_HOPS:
-            raise RpcError(
-                UNREACHABLE, f"The proxy {self.name!r} leads back to itself; give it another target than itself"
-            )
+        if call.headers or self._hops:
+            hops = self._hops_of(call)
+            if self._id in hops or len(hops) >= MAX_HOPS:
+                raise RpcError(
+                    UNREACHABLE, f"The proxy {self.name!r} leads back to itself; give it another target than itself"
+                )
         return cast("Pool", self.lifespan_values(call.loop)[self._pooled])
 
     def _hops_of(self, call: Call) -> list[str]:
