@@ -36,6 +36,7 @@ from dragoman.compose.passthrough import LIMITS
 from dragoman.compose.pool import Isolation, Pool
 from dragoman.compose.raw_results import (
     input_requests,
+    is_begun_task,
     listed_plans,
     split_meta,
     translated,
@@ -325,14 +326,19 @@ class ProxyServer(Server):
             upstream.check_mirrored(params, sent)
         if token is not None and on_progress is None:
             on_progress = partial(_report, call, token)
+        ids: list[types.RequestId] = []
         try:
-            raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
+            raw, version = await upstream.request(
+                call, method, params, meta=meta, on_progress=on_progress, on_id=ids.append
+            )
         except HeaderMismatch:
             # The target wants arguments of the tool in headers, which its list of tools names.
             if method != "tools/call" or upstream.plans or mirrored_by(call):
                 raise
             await self._read_plans(upstream, call, meta)
             raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
+        if on_progress is not None and ids and is_begun_task(raw):
+            upstream.keep_progress(ids[-1], on_progress)
         if method == "tools/list" and version.mirrors_headers:
             upstream.plans |= listed_plans(raw)
         return raw, version
@@ -524,7 +530,7 @@ def _report(call: Call, token: types.ProgressToken, progress: float, total: floa
         return  # MUST: progress increases. A call that is sent again after a question begins at the start.
     call.progress = progress
     params = types.ProgressNotificationParams(token, progress, total, message)
-    call.channel.notify("notifications/progress", trim(params, call.request.caller.version))
+    call.channel.notify_session("notifications/progress", trim(params, call.request.caller.version))
 
 
 def _header(call: Call, name: str) -> str | None:
