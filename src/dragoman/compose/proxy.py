@@ -35,6 +35,7 @@ from dragoman.client.options import CONNECT_SECONDS
 from dragoman.compose.passthrough import LIMITS
 from dragoman.compose.pool import Isolation, Pool
 from dragoman.compose.raw_results import (
+    fits,
     input_requests,
     is_begun_task,
     listed_plans,
@@ -157,7 +158,10 @@ class ProxyServer(Server):
         super()._derive()
         if self._is_proxying and not isinstance(next(iter(self.offer.methods.values())), _EveryMethod):
             methods = {name: _EveryMethod(rows) for name, rows in self.offer.methods.items()}
-            self.offer = msgspec.structs.replace(self.offer, methods=methods)
+            self.offer = msgspec.structs.replace(self.offer, methods=methods, table=Upstream.table)
+
+    def __repr__(self) -> str:
+        return f"<Server {self.name!r}: a proxy>"  # the target may hold secrets
 
     def offer_for_notification(self, method: str) -> eras.Offer | None:
         """Return the offer that opens a notification of a client: the target may handle every notification."""
@@ -219,8 +223,10 @@ class ProxyServer(Server):
 
     # Handlers.
 
-    def _forward(self, _server: Server, call: Call) -> Any:
-        return self._notify(call) if call.is_notification else self._answer(call)
+    async def _forward(self, _server: Server, call: Call) -> Any:
+        if call.is_notification:
+            return await self._notify(call)
+        return self._for_middleware(call, await self._answer(call))
 
     async def _answer(self, call: Call) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
@@ -292,6 +298,12 @@ class ProxyServer(Server):
         if upstream is not None and not version.stateless:
             info = info or upstream.server_info
         return translated(raw, version, request.caller.version, request.method, info)
+
+    def _for_middleware(self, call: Call, raw: Any) -> Any:
+        """Return a result that middleware can read: bytes that fit the type of the method, else a dict."""
+        if self.middleware_chain is None or not isinstance(raw, Raw) or fits(raw, call.request.method.result):
+            return raw
+        return msgspec.json.decode(raw)
 
     async def _pass(self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> tuple[Raw, Version]:
         """Send a request; ask a client with a session the questions of a stateless target, and send it again."""
@@ -398,7 +410,7 @@ class ProxyServer(Server):
     async def _join(self, _server: Server, call: Call) -> Any:
         """Let a client that has begun its session receive what the target sends."""
         if not call.is_notification:
-            return await self._answer(call)
+            return await self._forward(self, call)
         pool = self._pool_of(call)
         upstream = await pool.upstream(call, call.request.caller)
         try:

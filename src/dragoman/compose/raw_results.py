@@ -18,6 +18,7 @@ from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import Version
+from dragoman.types.decoding import decoders
 
 if TYPE_CHECKING:
     from dragoman.server.request.call import Call
@@ -97,6 +98,14 @@ def input_requests(raw: Raw) -> tuple[dict[str, InputQuestion] | None, Raw | Uns
     except (msgspec.DecodeError, RecursionError):
         return None, UNSET
     return (asking.input_requests, asking.request_state) if asking.result_type == "input_required" else (None, UNSET)
+
+
+def fits(raw: Raw, kind: Any) -> bool:
+    """Tell whether a result is complete and has a type, so that it can be decoded and encoded again."""
+    try:
+        return decoders[kind].decode(raw).result_type in (None, "complete")
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def is_begun_task(raw: Raw) -> bool:

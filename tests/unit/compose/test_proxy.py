@@ -72,3 +72,22 @@ async def test_tasks_and_apps_pass(era):
             page = (await client.read_resource("ui://clock.html")).contents[0].text
             seen[name] = result.text, progress, tool.ui, page, (await task.result()).text, client.capabilities
     assert seen["passed"] == seen["direct"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("target_era", ERAS)
+async def test_middleware_of_a_proxy_sees_what_passes_and_changes_nothing(era, target_era):
+    version, methods = ERAS[target_era], set()
+    proxy = Server.proxy(everything(version))
+
+    @proxy.middleware
+    async def noting(ctx: Context, call_next):
+        methods.add(ctx.method)
+        return await call_next()
+
+    assert await converse(proxy, mode=era) == await converse(everything(version), mode=target_era)
+    assert {"tools/call", "tools/list", "acme/add", "acme/absent"} <= methods
+
+
+def test_a_proxy_shows_nothing_of_its_target():
+    assert repr(Server.proxy("https://user:secret@example.com/mcp", name="front")) == "<Server 'front': a proxy>"
