@@ -44,7 +44,15 @@ from dragoman.compose.raw_results import (
     with_age,
     with_subscription,
 )
-from dragoman.compose.upstream import UNREACHABLE, RawObject, Upstream, can_be_asked, mirrored_by, refusal_of
+from dragoman.compose.upstream import (
+    UNREACHABLE,
+    RawObject,
+    Upstream,
+    can_be_asked,
+    mirrored_by,
+    raw_object,
+    refusal_of,
+)
 from dragoman.errors import DefinitionError, DragomanError, HeaderMismatch, InvalidRequest, RpcError, TransportError
 from dragoman.protocol import eras
 from dragoman.protocol.eras import Caller
@@ -367,8 +375,8 @@ class ProxyServer(Server):
 
     async def _park(self, pool: Pool, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> Raw:
         """Pass a call of a stateless client to a target that may ask it over the connection."""
-        state = msgspec.json.decode(params.pop("requestState", b"null"))
-        answers = msgspec.json.decode(params.pop("inputResponses", b"{}"), type=RawObject)
+        params.pop("requestState", None)
+        answers, state = raw_object(params.pop("inputResponses", b"")), call.request.params.request_state
         if state is not None:
             pool.release(upstream, call)
             return await pool.parked.resume(call, state, answers)
