@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
 from typing import Any
 
 from processes import ENVIRONMENT, HERE, free_port, python
@@ -47,12 +48,12 @@ def _stdio() -> dict[str, Any]:
 
 def _http(stack: ExitStack) -> dict[str, Any]:
     folder, port = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench")), free_port()
-    server = [python("dragoman"), HERE / "http_servers.py", "dragoman", str(port)]
+    server: list[str | Path] = [python("dragoman"), HERE / "http_servers.py", "dragoman", str(port)]
     stack.enter_context(listening(server, port, XDG_STATE_HOME=folder))
     targets = {"direct": f"http://127.0.0.1:{port}/mcp"}
     for side in SIDES[:2]:
         at = free_port()
-        proxy = [python(side), HERE / "proxy_servers.py", side, str(at), targets["direct"]]
+        proxy: list[str | Path] = [python(side), HERE / "proxy_servers.py", side, str(at), targets["direct"]]
         stack.enter_context(listening(proxy, at, XDG_STATE_HOME=folder))
         targets[side] = f"http://127.0.0.1:{at}/mcp"
     return targets

@@ -27,8 +27,9 @@ async def main() -> None:
         port = free.getsockname()[1]
     serving = asyncio.create_task(Server.proxy(TARGET).run_async("http", port=port))
     url = f"http://127.0.0.1:{port}/mcp"
-    while not await AsyncClient(url).ping():
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(30):
+        while not await AsyncClient(url).ping():
+            pass  # it does not listen yet
     for mode in ("handshake", "stateless"):
         await use(url, mode)
     serving.cancel()

@@ -35,14 +35,24 @@ from dragoman.client.options import CONNECT_SECONDS
 from dragoman.compose.passthrough import LIMITS
 from dragoman.compose.pool import Isolation, Pool
 from dragoman.compose.raw_results import (
+    fits,
     input_requests,
+    is_begun_task,
     listed_plans,
     split_meta,
     translated,
     with_age,
     with_subscription,
 )
-from dragoman.compose.upstream import UNREACHABLE, RawObject, Upstream, can_be_asked, mirrored_by, refusal_of
+from dragoman.compose.upstream import (
+    UNREACHABLE,
+    RawObject,
+    Upstream,
+    can_be_asked,
+    mirrored_by,
+    raw_object,
+    refusal_of,
+)
 from dragoman.errors import DefinitionError, DragomanError, HeaderMismatch, InvalidRequest, RpcError, TransportError
 from dragoman.protocol import eras
 from dragoman.protocol.eras import Caller
@@ -156,7 +166,10 @@ class ProxyServer(Server):
         super()._derive()
         if self._is_proxying and not isinstance(next(iter(self.offer.methods.values())), _EveryMethod):
             methods = {name: _EveryMethod(rows) for name, rows in self.offer.methods.items()}
-            self.offer = msgspec.structs.replace(self.offer, methods=methods)
+            self.offer = msgspec.structs.replace(self.offer, methods=methods, table=Upstream.table)
+
+    def __repr__(self) -> str:
+        return f"<Server {self.name!r}: a proxy>"  # the target may hold secrets
 
     def offer_for_notification(self, method: str) -> eras.Offer | None:
         """Return the offer that opens a notification of a client: the target may handle every notification."""
@@ -180,11 +193,12 @@ class ProxyServer(Server):
         Raises:
             RpcError: the call has passed through this proxy before, or through too many proxies.
         """
-        hops = self._hops_of(call)
-        if self._id in hops or len(hops) >= MAX_HOPS:
-            raise RpcError(
-                UNREACHABLE, f"The proxy {self.name!r} leads back to itself; give it another target than itself"
-            )
+        if call.headers or self._hops:
+            hops = self._hops_of(call)
+            if self._id in hops or len(hops) >= MAX_HOPS:
+                raise RpcError(
+                    UNREACHABLE, f"The proxy {self.name!r} leads back to itself; give it another target than itself"
+                )
         return cast("Pool", self.lifespan_values(call.loop)[self._pooled])
 
     def _hops_of(self, call: Call) -> list[str]:
@@ -217,8 +231,10 @@ class ProxyServer(Server):
 
     # Handlers.
 
-    def _forward(self, _server: Server, call: Call) -> Any:
-        return self._notify(call) if call.is_notification else self._answer(call)
+    async def _forward(self, _server: Server, call: Call) -> Any:
+        if call.is_notification:
+            return await self._notify(call)
+        return self._for_middleware(call, await self._answer(call))
 
     async def _answer(self, call: Call) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
@@ -291,6 +307,12 @@ class ProxyServer(Server):
             info = info or upstream.server_info
         return translated(raw, version, request.caller.version, request.method, info)
 
+    def _for_middleware(self, call: Call, raw: Any) -> Any:
+        """Return a result that middleware can read: bytes that fit the type of the method, else a dict."""
+        if self.middleware_chain is None or not isinstance(raw, Raw) or fits(raw, call.request.method.result):
+            return raw
+        return msgspec.json.decode(raw)
+
     async def _pass(self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> tuple[Raw, Version]:
         """Send a request; ask a client with a session the questions of a stateless target, and send it again."""
         match call.request.method.name:
@@ -324,14 +346,19 @@ class ProxyServer(Server):
             upstream.check_mirrored(params, sent)
         if token is not None and on_progress is None:
             on_progress = partial(_report, call, token)
+        ids: list[types.RequestId] = []
         try:
-            raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
+            raw, version = await upstream.request(
+                call, method, params, meta=meta, on_progress=on_progress, on_id=ids.append
+            )
         except HeaderMismatch:
             # The target wants arguments of the tool in headers, which its list of tools names.
             if method != "tools/call" or upstream.plans or mirrored_by(call):
                 raise
             await self._read_plans(upstream, call, meta)
             raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
+        if on_progress is not None and ids and is_begun_task(raw):
+            upstream.keep_progress(ids[-1], on_progress)
         if method == "tools/list" and version.mirrors_headers:
             upstream.plans |= listed_plans(raw)
         return raw, version
@@ -348,8 +375,8 @@ class ProxyServer(Server):
 
     async def _park(self, pool: Pool, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> Raw:
         """Pass a call of a stateless client to a target that may ask it over the connection."""
-        state = msgspec.json.decode(params.pop("requestState", b"null"))
-        answers = msgspec.json.decode(params.pop("inputResponses", b"{}"), type=RawObject)
+        params.pop("requestState", None)
+        answers, state = raw_object(params.pop("inputResponses", b"")), call.request.params.request_state
         if state is not None:
             pool.release(upstream, call)
             return await pool.parked.resume(call, state, answers)
@@ -391,7 +418,7 @@ class ProxyServer(Server):
     async def _join(self, _server: Server, call: Call) -> Any:
         """Let a client that has begun its session receive what the target sends."""
         if not call.is_notification:
-            return await self._answer(call)
+            return await self._forward(self, call)
         pool = self._pool_of(call)
         upstream = await pool.upstream(call, call.request.caller)
         try:
@@ -523,7 +550,7 @@ def _report(call: Call, token: types.ProgressToken, progress: float, total: floa
         return  # MUST: progress increases. A call that is sent again after a question begins at the start.
     call.progress = progress
     params = types.ProgressNotificationParams(token, progress, total, message)
-    call.channel.notify("notifications/progress", trim(params, call.request.caller.version))
+    call.channel.notify_session("notifications/progress", trim(params, call.request.caller.version))
 
 
 def _header(call: Call, name: str) -> str | None:

@@ -18,12 +18,15 @@ from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import Version
+from dragoman.types.decoding import decoders
 
 if TYPE_CHECKING:
     from dragoman.server.request.call import Call
 
 AGE = "dragoman/age"
 """The key of `_meta` that says how many seconds old a list is, if the target of a proxy is away."""
+TASK_BYTES = 4096
+"""A result that says that a task has begun is short."""
 _STATELESS_MEMBERS = ("resultType", "ttlMs", "cacheScope")
 
 
@@ -95,6 +98,19 @@ def input_requests(raw: Raw) -> tuple[dict[str, InputQuestion] | None, Raw | Uns
     except (msgspec.DecodeError, RecursionError):
         return None, UNSET
     return (asking.input_requests, asking.request_state) if asking.result_type == "input_required" else (None, UNSET)
+
+
+def fits(raw: Raw, kind: Any) -> bool:
+    """Tell whether a result is complete and has a type, so that it can be decoded and encoded again."""
+    try:
+        return decoders[kind].decode(raw).result_type in (None, "complete")
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def is_begun_task(raw: Raw) -> bool:
+    """Tell whether a result says that a task has begun, whose progress follows (2025-11-25)."""
+    return b'"task"' in bytes(memoryview(raw)[:TASK_BYTES]) and "task" in raw_object(raw)
 
 
 def listed_plans(raw: Raw) -> dict[str, HeaderPlan]:

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import Context as Variables
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -67,6 +68,8 @@ PROXIED: ContextVar[Call | None] = ContextVar("dragoman_proxied_call", default=N
 STATELESS_META = (types.PROTOCOL_VERSION, types.CLIENT_CAPABILITIES, types.CLIENT_INFO, types.LOG_LEVEL)
 LIST_CHANGES = {TOOLS_CHANGED: "tools", PROMPTS_CHANGED: "prompts", RESOURCES_CHANGED: "resources"}
 LOG = "notifications/message"
+MAX_TASKS = 1000
+"""Of so many tasks on a connection the progress is passed after the call was answered."""
 _TABLE = ProtocolTable.of([SECOND])
 _object = msgspec.json.Decoder(RawObject)
 _logger = logging.getLogger("dragoman.compose")
@@ -120,6 +123,8 @@ class Upstream:
         """The requests of `subscriptions/listen` that passed, by their ids here."""
         self._listeners: dict[Listener, tuple[frozenset[str], asyncio.Future[None]]] = {}
         """What receives changes for stateless clients of a target that has sessions: its URIs, and its end."""
+        self._kept: deque[AbstractContextManager[None]] = deque()
+        """The progress of tasks that is still passed, oldest first."""
         self._background: set[asyncio.Task[Any]] = set()
         self.plans: dict[str, HeaderPlan] = {}
         self.used_at = 0.0
@@ -222,6 +227,15 @@ class Upstream:
                 is_repeatable = method in self.table.repeatable
                 if not await self._connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable):
                     raise
+
+    def keep_progress(self, token: types.ProgressToken, on_progress: OnProgress) -> None:
+        """Go on to pass progress with a token after its request was answered, because a task goes on."""
+        if self.current is not None:
+            kept = self.current.receiving_progress(RequestOptions(progress_token=token, on_progress=on_progress))
+            kept.__enter__()
+            self._kept.append(kept)
+        if len(self._kept) > MAX_TASKS:
+            self._kept.popleft().__exit__(None, None, None)
 
     def _meta(self, call: Call, meta: RawObject, connection: ServerConnection) -> dict[str, Any]:
         """Return the `_meta` of a request in the version of the target."""

@@ -6,7 +6,15 @@ import pytest
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.compose.raw_results import input_requests, listed_plans, split_meta, translated, with_age
+from dragoman.compose.raw_results import (
+    fits,
+    input_requests,
+    is_begun_task,
+    listed_plans,
+    split_meta,
+    translated,
+    with_age,
+)
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import V2024_11_05, V2025_11_25, V2026_07_28
 
@@ -78,3 +86,23 @@ def test_a_tool_that_cannot_be_read_has_no_headers():
     plans = listed_plans(Raw(json.dumps({"tools": tools}).encode()))
     assert list(plans) == ["route"]
     assert list(plans["route"].build({"region": "north"}).values()) == ["north"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b'{"content":[]}', True),
+        (b'{"content":[],"resultType":"complete"}', True),
+        (b'{"resultType":"input_required"}', False),
+        (b'{"content":[{"type":"hologram"}]}', False),
+        (b"7", False),
+    ],
+)
+def test_a_result_fits_its_type_if_it_is_complete_and_known(raw, expected):
+    assert fits(Raw(raw), types.CallToolResult) is expected
+
+
+def test_a_task_that_has_begun_is_told_from_a_result_that_speaks_of_tasks():
+    assert is_begun_task(Raw(b'{"task":{"taskId":"1"}}'))
+    assert not is_begun_task(Raw(b'{"content":[{"type":"text","text":"\\"task\\""}]}'))
+    assert not is_begun_task(Raw(b'{"structuredContent":{"task":1}}'))

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import sys
 import textwrap
 
@@ -14,6 +12,7 @@ from dragoman import AsyncClient, Configuration, Context, Server
 from dragoman.compose.raw_results import AGE
 from dragoman.errors import RpcError
 from ports import free_port
+from scenarios.proxied_restart import call_while_the_target_is_killed
 from scenarios.proxied_server import ERAS, Heard, everything
 from scenarios.raw_http import serving
 
@@ -265,49 +264,4 @@ async def test_logs_that_belong_to_no_call_are_not_shown_to_several_people():
 
 
 async def test_a_target_that_is_killed_while_many_call_it_loses_and_doubles_nothing(tmp_path):
-    """Each call is answered once: by the result, or by the error that the target was lost."""
-    program, book = tmp_path / "counting.py", tmp_path / "book"
-    program.write_text(
-        textwrap.dedent(
-            f"""
-            import os
-            from dragoman import Server
-
-            server = Server("counting")
-
-            @server.tool
-            async def count(number: int) -> int:
-                with open({str(book)!r}, "a") as file:
-                    file.write(f"{{number}}\\n")
-                return os.getpid()
-
-            server.run()
-            """
-        )
-    )
-    proxy = Server.proxy([sys.executable, str(program)])
-    async with serving(proxy.asgi()) as url, asyncio.timeout(DEADLINE):
-        clients = [AsyncClient(url, mode=mode) for mode in ["handshake", "stateless"] * 10]
-        pids = set()
-
-        async def work(client, first):
-            lost = []
-            for number in range(first, first + 10):
-                try:
-                    pid = (await client.call_tool("count", {"number": number})).structured
-                    if number == 3 and pid not in pids:
-                        os.kill(pid, signal.SIGKILL)
-                    pids.add(pid)
-                except RpcError as error:
-                    lost.append(str(error))
-            return lost
-
-        lists = await asyncio.gather(*(work(client, 10 * place) for place, client in enumerate(clients)))
-        lost = [text for several in lists for text in several]
-        for client in clients:
-            await client.stop()
-    written = book.read_text().split()
-    assert len(written) == len(set(written))
-    assert len(written) >= 200 - len(lost)
-    assert len(lost) < 100
-    assert all("was lost" in text or "cannot be reached" in text for text in lost)
+    await call_while_the_target_is_killed(tmp_path, clients=20, kills=2)
