@@ -6,7 +6,8 @@
 
 import { ask } from "../../page/backend.js";
 
-const PAGE = 400;
+const PAGE = 200;
+const OLDER = 1_000;
 const NEWER = 1_000;
 const FARTHEST = 3_000;
 const MOST = 20_000;
@@ -95,7 +96,7 @@ export class Rows {
         this.isBusy = true;
         const mine = this.asked;
         try {
-            const answer = await ask("traffic/rows", { ...this.query, before: first, limit: PAGE * 2 });
+            const answer = await ask("traffic/rows", { ...this.query, before: first, limit: OLDER });
             if (mine !== this.asked) return 0;
             this.rows = [...answer.rows, ...this.rows];
             return answer.rows.length;
