@@ -44,6 +44,20 @@ def test_hostile_texts_are_shown_and_do_nothing(tab: Tab) -> None:
     )
 
 
+def test_definitions_of_the_wrong_types_are_shown_and_break_nothing(tab: Tab) -> None:
+    choose(tab, "malformed")
+    for kind, count in (("Tools", 7), ("Prompts", 2), ("Resources", 2), ("Templates", 2)):
+        tab.click(f".kinds >> role=tab[name=/^{kind}/]")
+        for place in range(count):
+            tab.click(f".items-list li >> nth={place} >> button")
+            tab.waitForSelector(".item-detail .trial")
+            tab.click('role=tab[name="Definition"]')
+            tab.waitForSelector(".item-detail .raw")
+    tool(tab, "plain")
+    call(tab)
+    tab.waitForSelector(".outcome .tree, .outcome .failure")
+
+
 def test_a_megabyte_in_one_line_is_cut_and_the_page_keeps_its_width(tab: Tab) -> None:
     choose(tab, "workshop")
     tool(tab, "hostile")
