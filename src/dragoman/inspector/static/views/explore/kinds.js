@@ -47,7 +47,10 @@ export const KINDS = {
         nameOf: (item) => item.uriTemplate,
         labelOf: (item) => item.title ?? item.name ?? item.uriTemplate,
         schemaOf: (item) => texts(variables(String(item.uriTemplate))),
-        requestOf: (item, value) => ({ method: "resources/read", params: { uri: expand(String(item.uriTemplate), value) } }),
+        requestOf: (item, value) => ({
+            method: "resources/read",
+            params: { uri: expand(String(item.uriTemplate), value) },
+        }),
         referenceOf: (item) => ({ type: "ref/resource", uri: item.uriTemplate }),
     },
     skills: {
