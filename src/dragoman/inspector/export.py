@@ -70,9 +70,8 @@ def _call(message: dict[str, Any]) -> str:
     """Return a call of a method of a client, as Python."""
     method, params = message.get("method"), _plain_params(message)
     if method == "tools/call" and params.keys() <= {"name", "arguments"}:
-        return (
-            f"client.call_tool({params.get('name')!r}, {_value(params.get('arguments') or {})}, raise_on_error=False)"
-        )
+        arguments = _value(params.get("arguments") or {})
+        return f"client.call_tool({params.get('name')!r}, {arguments}, raise_on_error=False)"
     if method == "prompts/get" and params.keys() <= {"name", "arguments"}:
         return f"client.get_prompt({params.get('name')!r}, {_value(params.get('arguments') or {})})"
     if method == "resources/read" and params.keys() <= {"uri"}:
@@ -114,7 +113,9 @@ def _expected(message: dict[str, Any], answer: dict[str, Any] | None) -> list[st
         if message.get("method") in ("prompts/get", "resources/read"):
             return ["assert result is not None"]
         return f"assert result == {_value(result)}".splitlines()
-    texts = [block["text"] for block in result.get("content", ()) if block.get("type") == "text"]
+    content = result.get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    texts = [block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)]
     lines = [f"assert result.is_error is {bool(result.get('isError'))}"]
     if texts:
         lines += f"assert result.text == {_value(chr(10).join(texts))}".splitlines()

@@ -18,7 +18,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman import types
 from dragoman.auth.fetcher import FetchedExchange, exchange_observer
@@ -32,7 +32,7 @@ from dragoman.client.hear.notifications import LogMessage
 from dragoman.compose.masking import Masks
 from dragoman.compose.session_file import Head, Kind, Sender
 from dragoman.errors import AuthRequired, DragomanError, InspectorError, Rejected
-from dragoman.inspector.events import Events
+from dragoman.inspector.events import Events, encode
 from dragoman.inspector.failure import failure_of
 from dragoman.inspector.login import login_facts, program_oauth, stored_tokens
 from dragoman.inspector.questions import (
@@ -77,18 +77,27 @@ class ServerTarget(Struct, kw_only=True):
     """Why the entry of a configuration file cannot be used."""
 
 
+def _header_names(target: ServerTarget) -> set[str]:
+    """Return the names of the headers that a person gave, which are secrets more often than not."""
+    given = [target.options.get("headers"), target.target.get("headers") if isinstance(target.target, dict) else None]
+    return {name for headers in given if isinstance(headers, dict) for name in headers}
+
+
 class TrafficRecords:
     """Takes the records of one server."""
 
-    def __init__(self, server: str, name: str, traffic: Traffic, events: Events) -> None:
-        self._server, self._name = server, name
+    def __init__(self, server: str, target: ServerTarget, traffic: Traffic, events: Events) -> None:
+        self._server, self._name = server, target.name
         self._traffic, self._events = traffic, events
+        self.masks = Masks(_header_names(target))
 
     def write(
         self, sender: Sender, kind: Kind, data: bytes = b"", head: Head = None, *, exchange: int | None = None
     ) -> Row:
         """Add a record, and push its row."""
-        row = self._traffic.add(self._server, sender, kind, data, head, exchange=exchange, name=self._name)
+        row = self._traffic.add(
+            self._server, sender, kind, data, head, exchange=exchange, name=self._name, masks=self.masks
+        )
         sent = sent_rows.get()
         if sent is not None and sender == "client" and row.what == "request":
             sent.append(row.number)
@@ -104,7 +113,7 @@ class InspectedServer:
         self.target = target
         self._events = events
         self._questions = questions
-        self.records = TrafficRecords(id, target.name, traffic, events)
+        self.records = TrafficRecords(id, target, traffic, events)
         self.requested_version: str | None = target.options.get("protocol_version")
         self.failure: DragomanError | None = target.problem
         self.approvals = False
@@ -139,7 +148,7 @@ class InspectedServer:
             "id": self.id,
             "name": self.target.name,
             "carrier": "stdio" if self.target.url is None else "http",
-            "target": Masks().url(self.target.shown),
+            "target": self.records.masks.url(self.target.shown),
             "source": self.target.source,
             "status": self.status,
             "failure": None if self.failure is None else failure_of(self.failure),
@@ -301,7 +310,7 @@ class InspectedServer:
     # What the server sends.
 
     def _received_stderr(self, chunk: bytes) -> None:
-        text = Masks().lines(chunk.decode("utf-8", "replace"))
+        text = self.records.masks.lines(chunk.decode("utf-8", "replace"))
         self.stderr = (self.stderr + text)[-STDERR_CHARACTERS:]
         self.records.write("server", "stderr", text.encode())
         self._events.push("stderr", server=self.id, text=text)
@@ -310,7 +319,8 @@ class InspectedServer:
         self._events.push("notice", server=self.id, kind=kind, detail=detail)
 
     async def _log(self, message: LogMessage) -> None:
-        self._events.push_log(server=self.id, level=message.level, logger=message.logger, data=message.data)
+        data = Raw(self.records.masks.message(encode(message.data)))
+        self._events.push_log(server=self.id, level=message.level, logger=message.logger, data=data)
 
     async def _reconnected(self) -> None:
         await self._notice("reconnected", self.target.name)

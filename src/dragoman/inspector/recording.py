@@ -44,7 +44,8 @@ class RecordedTransport:
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Start the process."""
         link = self._endpoint.link()
-        assert isinstance(link, DuplexLink)
+        if not isinstance(link, DuplexLink):
+            raise ConnectError("This transport sends one request at a time, and the inspector cannot record it")
         self._inner = inner = link.transport
         inner.on_stderr = self._on_stderr  # type: ignore[attr-defined]
 

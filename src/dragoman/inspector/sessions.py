@@ -90,6 +90,9 @@ class ReadSession:
                     self._add(record)
         except SessionFileError as error:
             self._failure, self.is_following = error, False
+        except (ValueError, TypeError) as error:
+            text = f"{self.name} has a record after number {self._last} that no tap wrote: {error}"
+            self._failure, self.is_following = SessionFileError(text), False
         if self.records != before or self._failure is not None:
             self._changed(self)
 
@@ -97,6 +100,8 @@ class ReadSession:
         return list(islice(self.file.records(self._last), BATCH))
 
     def _add(self, record: Record) -> None:
+        if not _is_sound(record):
+            raise TypeError("a column has another type")
         self._last, self.records = record.number, self.records + 1
         row = self._traffic.add(
             self.id,
@@ -111,3 +116,16 @@ class ReadSession:
             name=self.name,
         )
         self._added(row)
+
+
+def _is_sound(record: Any) -> bool:
+    """Tell whether the columns have their types; any program can write a database."""
+    texts = (record.connection, record.sender, record.kind)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(record.data, bytes)
+        and isinstance(record.head, dict)
+        and isinstance(record.time, float)
+        and isinstance(record.size, int)
+        and isinstance(record.exchange, int | None)
+    )

@@ -112,19 +112,23 @@ class InspectorSite:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Refuse requests of other sites, and add the headers that protect the page."""
-        port = self.origin.rpartition(":")[2]
-        origins = {self.origin, f"http://localhost:{port}"}
-        if request.host not in {f"{HOST}:{port}", f"localhost:{port}"}:
-            return _failed(InspectorError("The Host of the request is not this machine", FORBIDDEN))
-        if request.headers.get("Origin", self.origin) not in origins:
-            return _failed(InspectorError("The request is from another site", FORBIDDEN))
         try:
+            self._require_own(request)
             response = await handler(request)
+        except InspectorError as error:
+            response = _failed(error)
         except web.HTTPException as error:
             response = _failed(InspectorError(str(error.reason), error.status))
         if not response.prepared:
             response.headers.update(SECURITY_HEADERS)
         return response
+
+    def _require_own(self, request: web.Request) -> None:
+        port = self.origin.rpartition(":")[2]
+        if request.host not in {f"{HOST}:{port}", f"localhost:{port}"}:
+            raise InspectorError("The Host of the request is not this machine", FORBIDDEN)
+        if request.headers.get("Origin", self.origin) not in {self.origin, f"http://localhost:{port}"}:
+            raise InspectorError("The request is from another site", FORBIDDEN)
 
     def _is_token(self, given: object) -> bool:
         return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
@@ -136,9 +140,10 @@ class InspectorSite:
     # The page.
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
-        path = (self._static / (request.match_info["path"] or "index.html")).resolve()
+        name = request.match_info["path"] or "index.html"
+        path = self._static if "\0" in name else (self._static / name).resolve()
         if not path.is_relative_to(self._static) or not path.is_file():
-            return _failed(InspectorError(f"There is no page {request.path}", NOT_FOUND))
+            raise InspectorError(f"There is no page {request.path}", NOT_FOUND)
         kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         charset = "utf-8" if kind.startswith("text/") else None
         return web.Response(body=path.read_bytes(), content_type=kind, charset=charset)

@@ -60,6 +60,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, protected: str, typescript
         "protected": {"url": protected},
         "broken": {"command": sys.executable, "args": ["-c", "raise SystemExit('there is no module httpx')"]},
         "refused": {"url": f"http://127.0.0.1:{free_port()}/mcp"},
+        "malformed": {"command": sys.executable, "args": [str(SERVERS / "malformed.py")]},
         "fragile": OURS,
         "busy": OURS,
     }

@@ -81,3 +81,9 @@ def test_headers_keep_their_scheme_and_a_session_becomes_a_digest():
 
 def test_the_user_of_a_url_is_masked():
     assert Masks().url(f"https://me:{SECRET}@example.com/mcp") == "https://***@example.com/mcp"
+
+
+def test_each_line_of_a_text_is_masked_and_line_ends_stay():
+    text = "started\npassword=hunter2 now\r\nAuthorization: Bearer abcdefgh12345\n\nend"
+    assert Masks().lines(text) == "started\npassword=*** now\r\nAuthorization: Bearer ***\n\nend"
+    assert Masks().lines("") == ""

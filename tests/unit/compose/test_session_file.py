@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dragoman.compose import session_file
-from dragoman.compose.session_file import SessionFile, SessionWriter, kind_of
+from dragoman.compose.session_file import SessionFile, SessionWriter, kind_of, write_session
 from dragoman.errors import SessionFileError
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -176,3 +176,22 @@ def test_taps_that_begin_at_once_share_a_new_file(tmp_path):
             for done in [pool.submit(tap) for _ in range(8)]:
                 done.result(30)
         assert sum(1 for _ in SessionFile(path).records()) == 8
+
+
+def test_records_of_one_file_are_written_to_another_as_they_are(tmp_path):
+    first, second = tmp_path / "a.mcpsession", tmp_path / "b.mcpsession"
+    with SessionWriter(first, target="python server.py") as writer:
+        for number in range(3):
+            writer.write("client", "message", b'{"id":%d}' % number, {"id": str(number)}, exchange=number)
+    before = list(SessionFile(first).records())
+    write_session(second, before[1:], target="a part")
+    after = list(SessionFile(second).records())
+    assert [record[1:] for record in after] == [record[1:] for record in before[1:]]
+    assert (SessionFile(second).facts["target"], [record.number for record in after]) == ("a part", [1, 2])
+
+
+def test_records_are_not_written_to_a_file_of_another_kind(tmp_path):
+    path = tmp_path / "a.mcpsession"
+    path.write_text("a text that is no database, and is long enough to be taken for one" * 20, encoding="utf-8")
+    with pytest.raises(SessionFileError):
+        write_session(path, [])

@@ -51,6 +51,12 @@ def test_a_hostile_name_cannot_leave_its_place(name):
     assert repr(name) in text
 
 
+@pytest.mark.parametrize("content", [None, 3, [3], [{"type": "text"}], [{"type": "text", "text": "a\u2028b\n" * 99}]])
+def test_content_of_any_form_becomes_a_test_that_compiles(content):
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": content, "structuredContent": {"a": content}}}
+    compile(exported("pytest", request("tools/call", name="x"), ("server", answer)), "exported", "exec")
+
+
 def test_a_program_without_calls_compiles():
     compile(exported("python", ("server", b"[]")), "exported", "exec")
 

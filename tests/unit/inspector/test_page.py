@@ -56,6 +56,14 @@ def test_every_module_that_is_imported_is_there():
     assert [(path.name, name) for path, name in imports if not (path.parent / name).is_file()] == []
 
 
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(STATIC)))
+def test_everything_that_is_imported_is_used(path):
+    text = path.read_text(encoding="utf-8")
+    imported = re.findall(r"^import \{([^}]+)\}", text, re.MULTILINE)
+    names = [name.strip() for names in imported for name in names.split(",") if name.strip()]
+    assert [name for name in names if len(re.findall(rf"\b{name}\b", text)) < 2] == []
+
+
 def test_the_files_of_the_page_are_as_small_as_the_others():
     for path in SCRIPTS:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 600, path

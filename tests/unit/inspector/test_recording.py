@@ -19,7 +19,9 @@ def shop():
 
 async def test_heads_and_bodies_of_http_are_recorded_with_their_secrets_masked():
     async with serving_mcp(shop()) as url, open_page() as page:
-        [added] = (await page.call("servers/add", target=url, token="a-very-secret-token"))["servers"]
+        own = {"X-Tenant-Secret": "another-secret"}
+        given = {"target": url, "token": "a-very-secret-token", "headers": own}
+        [added] = (await page.call("servers/add", **given))["servers"]
         await page.call("servers/connect", server=added["id"])
         outcome = await page.tool(added["id"], "add", {"a": 1, "b": 2})
         assert outcome["result"]["structuredContent"] == {"result": 3}
@@ -39,6 +41,7 @@ async def test_heads_and_bodies_of_http_are_recorded_with_their_secrets_masked()
         assert (await page.call("traffic/message", number=own[2]["number"]))["head"]["status"] == 200
         _, saved = await page.post("traffic/save")
         assert b"a-very-secret-token" not in saved
+        assert (sent["x-tenant-secret"], b"another-secret" in saved) == ("***", False)
 
 
 EVENTS = b"""id: 7

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -63,3 +65,19 @@ def test_a_file_that_is_none_is_refused(tmp_path):
     path.write_text("no database", encoding="utf-8")
     with pytest.raises(SessionFileError):
         ReadSession("f1", path, Traffic(), print, print)
+
+
+@pytest.mark.parametrize(
+    "column", ["head = 'no json'", "head = '[]'", "data = 'a text'", "time = 'noon'", "exchange = 'x'"]
+)
+async def test_a_record_that_no_tap_wrote_ends_the_reading_and_keeps_what_was_read(tmp_path, column):
+    path = recorded(tmp_path / "a.mcpsession", 5)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"UPDATE records SET {column} WHERE number = 3")
+    traffic = Traffic()
+    session, _ = opened(path, traffic, is_following=True)
+    await session.load()
+    await session.close()
+    assert session.facts()["failure"]["kind"] == "SessionFileError"
+    assert "after number" in session.facts()["failure"]["message"]
+    assert len(traffic) <= 2

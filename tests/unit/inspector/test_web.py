@@ -35,7 +35,7 @@ async def test_the_page_is_served_without_a_token_and_with_headers_that_protect_
 
 
 @pytest.mark.parametrize(
-    "path", ["/../secret.txt", "/%2e%2e/secret.txt", "/parts/..%2f..%2fsecret.txt", "/none.js", "/parts"]
+    "path", ["/../secret.txt", "/%2e%2e/secret.txt", "/parts/..%2f..%2fsecret.txt", "/none.js", "/parts", "/a%00b"]
 )
 async def test_nothing_outside_of_the_page_is_served(static, path):
     async with open_page(static=static) as page:

@@ -25,7 +25,7 @@ MAX_RECORDS = 100_000
 MAX_BYTES = 192 * 1024 * 1024
 MAX_SUMMARY = 200
 FAILED, NOT_FOUND = 400, 404
-_MASKS = Masks()
+MASKS = Masks()
 
 
 class _Members(Struct):
@@ -69,6 +69,7 @@ class TrafficRecord(Struct):
     """The name of the server."""
     connection: str = ""
     """The run of a tap that wrote the record."""
+    masks: Masks = MASKS
 
     @property
     def ms(self) -> float | None:
@@ -106,15 +107,15 @@ class TrafficRecord(Struct):
 
     def masked(self, limit: int | None = None) -> bytes:
         """Return the message, or its first bytes, with its secrets masked."""
-        return _MASKS.message(self.data[:limit])
+        return self.masks.message(self.data[:limit])
 
     def masked_head(self) -> dict[str, Any]:
         """Return the head with its secrets masked."""
         head = dict(self.head)
         if "headers" in head:
-            head["headers"] = _MASKS.headers(head["headers"])
+            head["headers"] = self.masks.headers(head["headers"])
         if "path" in head:
-            head["path"] = _MASKS.url(head["path"])
+            head["path"] = self.masks.url(head["path"])
         return head
 
 
@@ -182,6 +183,7 @@ class Traffic:
         size: int | None = None,
         connection: str = "",
         name: str = "",
+        masks: Masks = MASKS,
     ) -> Row:
         """Add a record, and return its row."""
         self.last += 1
@@ -195,7 +197,7 @@ class Traffic:
             exchange,
             None if head is None else head.get("id"),
         )
-        record = TrafficRecord(row, dict(head or {}), data, name, connection)
+        record = TrafficRecord(row, dict(head or {}), data, name, connection, masks)
         self._records[row.number] = record
         self._bytes += len(data)
         if kind == "message":
@@ -211,7 +213,9 @@ class Traffic:
             envelope = _decode(record.data)
         except (msgspec.DecodeError, RecursionError):
             is_batch = record.data.lstrip()[:1] == b"["
-            row.what, row.summary = ("batch", "a batch of messages") if is_batch else (None, _shortened(record.data))
+            row.what, row.summary = (
+                ("batch", "a batch of messages") if is_batch else (None, _shortened(record.data, record.masks))
+            )
             return
         facts = MessageFacts.of(envelope.params, envelope.result, envelope.error)
         id = envelope.id if isinstance(envelope.id, int | str) else None
@@ -231,7 +235,7 @@ class Traffic:
                 row.method, row.ms = request.row.method, round((row.time - request.row.time) * 1000, 3)
         listener = self._records.get(self._pending.get((row.server, connection, "client", facts.subscription), 0))
         row.span = self.spans.join(row, facts, (request or listener or record).row.span)
-        row.summary = _summary(row, facts)
+        row.summary = _summary(row, facts, record.masks)
 
     def _drop_oldest(self) -> None:
         while len(self._records) > self._max_records or (self._bytes > self._max_bytes and len(self._records) > 1):
@@ -245,9 +249,9 @@ class Traffic:
         self._answers.pop(number, None)
 
 
-def _summary(row: Row, facts: MessageFacts) -> str:
+def _summary(row: Row, facts: MessageFacts, masks: Masks) -> str:
     parts = [row.method or row.what, row.id, facts.label, row.error and f"error: {row.error}"]
-    return _shortened(" ".join(str(part) for part in parts if part is not None).encode("utf-8", "replace"))
+    return _shortened(" ".join(str(part) for part in parts if part is not None).encode("utf-8", "replace"), masks)
 
 
 def _read_other(record: TrafficRecord) -> None:
@@ -255,7 +259,7 @@ def _read_other(record: TrafficRecord) -> None:
     row, head = record.row, record.head
     match row.kind:
         case "request":
-            row.summary = f"{head.get('method')} {_MASKS.url(str(head.get('path', '')))}"
+            row.summary = f"{head.get('method')} {record.masks.url(str(head.get('path', '')))}"
         case "response":
             status = head.get("status")
             row.summary = f"status {status}"
@@ -264,9 +268,9 @@ def _read_other(record: TrafficRecord) -> None:
             row.summary = str(head.get("note", ""))
             row.error = row.summary if head.get("failed") else None
         case _:
-            row.summary = _shortened(record.data)
+            row.summary = _shortened(record.data, record.masks)
 
 
-def _shortened(data: bytes) -> str:
+def _shortened(data: bytes, masks: Masks) -> str:
     """Return the beginning of a text on one line, masked."""
-    return " ".join(_MASKS.message(data[: 4 * MAX_SUMMARY]).decode("utf-8", "replace").split())[:MAX_SUMMARY]
+    return " ".join(masks.message(data[: 4 * MAX_SUMMARY]).decode("utf-8", "replace").split())[:MAX_SUMMARY]

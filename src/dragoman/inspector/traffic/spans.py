@@ -138,6 +138,10 @@ class Spans:
         """Return the spans, the oldest first."""
         return list(self._spans.values())
 
+    def is_task(self, id: str | None) -> bool:
+        """Tell whether a span is that of a task."""
+        return id in self._spans and self._spans[id].kind == "task"
+
     def tasks(self, server: str) -> list[str]:
         """Return the ids of the tasks of a server, the oldest first."""
         return [key[2] for key in self._keys if key[:2] == (server, "task")]

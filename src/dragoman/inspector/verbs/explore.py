@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.client import AsyncClient
+from dragoman.client.results import CallResult
 from dragoman.errors import Cancelled, DragomanError, InspectorError, NotFound, RpcError
 from dragoman.inspector.doctor.tools import problems
 from dragoman.inspector.inspected import InspectedServer
@@ -119,7 +120,7 @@ class ExploreVerbs:
         began, task = time.perf_counter(), asyncio.get_running_loop().create_task(sending())
         self._inspector.requests[key] = task
         try:
-            await task
+            received = await task
         except asyncio.CancelledError:
             task.cancel()
             if is_being_cancelled():  # the page is gone
@@ -132,7 +133,7 @@ class ExploreVerbs:
             server.push_status()
         # The client may list tools besides, to compare a result with its schema.
         own = [number for number in rows if self._is_about(number, method)]
-        return self._outcome(own, (time.perf_counter() - began) * 1000)
+        return self._outcome(own, (time.perf_counter() - began) * 1000, received)
 
     def _is_about(self, number: int, method: str) -> bool:
         """Tell whether a request is of a method, or about the task that the method became."""
@@ -140,15 +141,18 @@ class ExploreVerbs:
         sent = "" if record is None else record.row.method or ""
         return sent == method or sent.startswith("tasks/")
 
-    def _outcome(self, rows: list[int], milliseconds: float) -> dict[str, Any]:
+    def _outcome(self, rows: list[int], milliseconds: float, received: object) -> dict[str, Any]:
         answer = self._inspector.traffic.answer_of(rows[-1]) if rows else None
         numbers = sorted({*rows, *(() if answer is None else (answer.row.number,))})
         found = {"bytes": 0, "ms": round(milliseconds, 3), "rows": numbers, "row": None, "preview": None}
         if answer is None:
             return {"result": None, "cut": False, **found}
-        data = answer.masked(MAX_SHOWN_BYTES)
-        found |= {"bytes": answer.row.bytes, "row": answer.row.number}
-        if len(answer.data) > MAX_SHOWN_BYTES:
+        whole = answer.data
+        if isinstance(received, CallResult) and self._inspector.traffic.spans.is_task(answer.row.span):
+            whole = _encoded(received)  # a notification may have brought the result of the task
+        data = answer.masks.message(whole[:MAX_SHOWN_BYTES])
+        found |= {"bytes": len(whole), "row": answer.row.number}
+        if len(whole) > MAX_SHOWN_BYTES:
             return {"result": None, "cut": True, **found, "preview": data.decode("utf-8", "replace")}
         return {"result": msgspec.json.decode(data, type=_Answered).result, "cut": False, **found}
 
@@ -189,6 +193,14 @@ class ExploreVerbs:
         found = await self._client(server).tool(tool)
         notes = [f"{problem}: {remedy}" for problem, remedy in problems(found.definition)]
         return {"dialects": [_dialect(name, convert(found), notes) for name, convert in DIALECTS.items()]}
+
+
+def _encoded(received: CallResult[Any]) -> bytes:
+    """Return a result as a message has it."""
+    result: dict[str, Any] = {"content": received.content, "isError": received.is_error}
+    if received.has_structured:
+        result["structuredContent"] = received.structured
+    return msgspec.json.encode({"result": result})
 
 
 def _page(items: Any, cursor: Any = None) -> dict[str, Any]:

@@ -30,10 +30,11 @@ export function withoutColours(text) {
 
 /** Return a short text for a label or a row: one line, and cut. */
 export function brief(text, most = 120) {
-    const line = harmless(String(text).slice(0, most * 2))
+    const whole = typeof text === "string" ? text : (JSON.stringify(text) ?? "");
+    const line = harmless(whole.slice(0, most * 2))
         .replace(/\s+/g, " ")
         .trim();
-    return line.length > most || String(text).length > most * 2 ? `${line.slice(0, most)}…` : line;
+    return line.length > most || whole.length > most * 2 ? `${line.slice(0, most)}…` : line;
 }
 
 /** Return where a text is cut at first. */
@@ -48,7 +49,8 @@ export function cutAt(text, characters = FIRST_CHARACTERS, lines = FIRST_LINES) 
 }
 
 /** Return a node that shows a text of a server; a long text has a button that shows more of it. */
-export function shownText(text, tag = "div.text") {
+export function shownText(given, tag = "div.text") {
+    const text = typeof given === "string" ? given : (JSON.stringify(given) ?? "");
     const node = make(tag, { dir: "auto" });
     let end = cutAt(text);
     let factor = 1;

@@ -1,23 +1,25 @@
 // A list of any length that holds only the rows in sight in the DOM.
 //
-// All rows have one height, so the place of a row is arithmetic. Rows of many heights were tried in other tools: they
-// need every row above to be measured, which at 10,000 rows costs more than everything else on the page.
+// All rows have one height, so the place of a row is arithmetic. Rows of many heights were rejected: every row above
+// would have to be measured, and at 10,000 rows that costs more than everything else on the page.
 
 import { fill, freshId, make } from "./nodes.js";
 
 const AROUND = 12;
+const MOST = 500;
+const NEAR_TOP = 200;
 
 export class VirtualList {
-    /** `draw(row)` returns the cells of a row; `onchoose(row, event)` hears which row is chosen. */
-    constructor({ label, rowHeight = 28, draw, onchoose, identify = (row) => row.number }) {
+    /** `draw(row)` returns the cells of a row; `onchoose(row, event)` and `ontop()` hear what the reader does. */
+    constructor({ label, rowHeight = 28, draw, onchoose, ontop = () => {}, identify = (row) => row.number }) {
         this.rowHeight = rowHeight;
         this.draw = draw;
         this.onchoose = onchoose;
+        this.ontop = ontop;
         this.identify = identify;
         this.rows = [];
-        this.places = new Map();
         this.chosen = null;
-        this.marked = new Set();
+        this.marked = null;
         this.followsEnd = true;
         this.prefix = freshId("row");
         this.space = make("div.space", { role: "presentation" });
@@ -43,14 +45,36 @@ export class VirtualList {
         this.show();
     }
 
+    /** Show other rows, of which so many stand before those that were there; the reader stays where he reads. */
+    prepend(rows, count) {
+        const top = this.node.scrollTop;
+        this.followsEnd = false;
+        this.setRows(rows);
+        this.node.scrollTop = top + count * this.rowHeight;
+    }
+
+    /** Make a row the chosen one, wherever it is. */
+    select(key) {
+        this.chosen = key;
+        this.show();
+    }
+
+    /** Mark a row, besides the chosen one. */
+    mark(key) {
+        this.marked = key;
+        this.show();
+    }
+
     scrolled() {
         this.followsEnd = this.node.scrollTop + this.node.clientHeight >= this.space.offsetHeight - this.rowHeight;
         this.show();
+        if (this.node.scrollTop < NEAR_TOP && this.rows.length) this.ontop();
     }
 
     show() {
         const first = Math.max(0, Math.floor(this.node.scrollTop / this.rowHeight) - AROUND);
-        const count = Math.ceil((this.node.clientHeight || 600) / this.rowHeight) + 2 * AROUND;
+        const inSight = Math.ceil((this.node.clientHeight || 600) / this.rowHeight);
+        const count = Math.min(MOST, inSight + 2 * AROUND);
         fill(
             this.space,
             this.rows.slice(first, first + count).map((row, offset) => this.rowNode(row, first + offset)),
@@ -71,7 +95,7 @@ export class VirtualList {
                 "aria-selected": String(key === this.chosen),
                 "aria-setsize": this.rows.length,
                 "aria-posinset": place + 1,
-                "data-marked": this.marked.has(key),
+                "data-marked": this.marked === key,
                 onclick: (event) => this.choose(place, event),
             },
             this.draw(row),

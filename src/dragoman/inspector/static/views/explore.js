@@ -4,267 +4,232 @@ import { ask } from "../page/backend.js";
 import { button, fill, make, moveAmong, redraw } from "../page/nodes.js";
 import { chosenServer, connect, listen, named, state } from "../page/state.js";
 import { brief, harmless } from "../page/texts.js";
+import { KINDS } from "./explore/kinds.js";
 import { itemDetail } from "./explore/item.js";
 import { failureBox } from "./failure.js";
-import { KINDS } from "./explore/kinds.js";
 
 const AT_ONCE = 300;
 const NARROW = "(max-width: 760px)";
+const FIRST_FIELD = ".form input, .form textarea, .form select, .send-bar button";
 
-export function explore({ open }) {
-    const kindRow = make("div.tabs.kinds", { role: "tablist", "aria-label": "Kinds" });
-    const search = make("input", {
-        type: "search",
-        placeholder: "Search",
-        "aria-label": "Search the list",
-        "data-search": true,
-        oninput: drawItems,
-        onkeydown: intoList,
-    });
-    const list = make("ul.items-list", { "aria-label": "Items", onkeydown: moveInList });
-    const foot = make("div.list-foot");
-    const banner = make("div.banner", { hidden: true });
-    const detail = make("div.detail");
-    const node = make(
-        "div.view.explore",
-        {},
-        make(
-            "div.list-pane",
-            { id: "explore-list", role: "tabpanel", "aria-label": "Items of this kind" },
-            make("h2.hidden-label", {}, "Explore"),
-            kindRow,
-            search,
-            list,
-            foot,
-        ),
-        make("div.detail-pane", {}, banner, detail),
-    );
-    const lists = new Map();
-    let kind = "tools";
-    let chosen = null;
-    let wasConnected = false;
-
-    const listKey = () => `${state.chosen} ${kind}`;
-    const found = () => lists.get(listKey());
-
-    function drawKinds() {
-        const buttons = Object.entries(KINDS).map(([name, { label }]) =>
-            make(
-                "button",
-                {
-                    type: "button",
-                    role: "tab",
-                    "aria-selected": String(name === kind),
-                    tabindex: name === kind ? "0" : "-1",
-                    "aria-controls": "explore-list",
-                    onclick: () => choose(name),
-                },
-                label,
-                lists.get(`${state.chosen} ${name}`)?.items.length
-                    ? make("span.count", {}, lists.get(`${state.chosen} ${name}`).items.length)
-                    : null,
-            ),
-        );
-        redraw(kindRow, buttons);
-    }
-    kindRow.addEventListener("keydown", (event) => moveAmong(event, [...kindRow.children]));
-
-    function choose(next) {
-        kind = next;
-        search.value = "";
-        drawKinds();
-        drawItems();
-        if (!found()) load();
+class ExploreView {
+    constructor({ open }) {
+        this.open = open;
+        this.kind = "tools";
+        this.chosen = null;
+        this.wasConnected = false;
+        this.lists = new Map();
+        this.makeNodes();
+        listen("servers", (id) => {
+            if (id === undefined || id === state.chosen || id === this.chosen?.server) this.show();
+        });
+        listen("chosen", () => this.begin());
+        listen("changed", (event) => {
+            if (event.kind === "list_changed" && event.server === state.chosen) this.load();
+        });
+        this.begin();
     }
 
-    async function load(cursor = undefined) {
+    makeNodes() {
+        this.kindRow = make("div.tabs.kinds", {
+            role: "tablist",
+            "aria-label": "Kinds",
+            onkeydown: (event) => moveAmong(event, [...this.kindRow.children]),
+        });
+        this.search = make("input", {
+            type: "search",
+            placeholder: "Search",
+            "aria-label": "Search the list",
+            "data-search": true,
+            oninput: () => this.drawItems(),
+            onkeydown: (event) => this.intoList(event),
+        });
+        this.list = make("ul.items-list", { "aria-label": "Items", onkeydown: (event) => this.moveInList(event) });
+        this.foot = make("div.list-foot");
+        this.banner = make("div.banner", { hidden: true });
+        this.detail = make("div.detail");
+        this.detailPane = make("div.detail-pane", {}, this.banner, this.detail);
+        const pane = { id: "explore-list", role: "tabpanel", "aria-label": "Items of this kind" };
+        const title = make("h2.hidden-label", {}, "Explore");
+        const listPane = make("div.list-pane", pane, title, this.kindRow, this.search, this.list, this.foot);
+        this.node = make("div.view.explore", {}, listPane, this.detailPane);
+    }
+
+    /** Start again with the server that was chosen. */
+    begin() {
+        this.wasConnected = false;
+        this.chosen = null;
+        this.node.removeAttribute("data-detail");
+        fill(this.detail, welcome());
+        this.drawKinds();
+        this.show();
+    }
+
+    /** Draw what the server's status changes; a server that came back is asked for its lists again. */
+    show() {
+        const isConnected = chosenServer()?.status === "connected";
+        this.drawBanner();
+        if (isConnected && !this.wasConnected) {
+            for (const key of this.lists.keys())
+                if (key.startsWith(`${state.chosen} `) && key !== this.listKey()) this.lists.delete(key);
+            this.load();
+        } else this.drawItems();
+        this.wasConnected = isConnected;
+    }
+
+    listKey(kind = this.kind) {
+        return `${state.chosen} ${kind}`;
+    }
+
+    itemKey(item) {
+        return `${this.listKey()} ${KINDS[this.kind].nameOf(item)}`;
+    }
+
+    drawKinds() {
+        const tab = ([name, { label }]) => {
+            const count = this.lists.get(this.listKey(name))?.items.length;
+            const attributes = {
+                type: "button",
+                role: "tab",
+                "aria-selected": String(name === this.kind),
+                tabindex: name === this.kind ? "0" : "-1",
+                "aria-controls": "explore-list",
+                onclick: () => this.chooseKind(name),
+            };
+            return make("button", attributes, label, count ? make("span.count", {}, count) : null);
+        };
+        redraw(this.kindRow, Object.entries(KINDS).map(tab));
+    }
+
+    chooseKind(kind) {
+        this.kind = kind;
+        this.search.value = "";
+        this.drawKinds();
+        this.drawItems();
+        if (!this.lists.has(this.listKey())) this.load();
+    }
+
+    async load(cursor = undefined) {
         const server = chosenServer();
-        if (!server || server.status !== "connected") return drawItems();
-        const [key, wanted] = [listKey(), kind];
-        const before = cursor ? lists.get(key).items : [];
-        if (!cursor) lists.set(key, { items: lists.get(key)?.items ?? [], isLoading: true });
-        drawItems();
+        if (server?.status !== "connected") return this.drawItems();
+        const [key, kind] = [this.listKey(), this.kind];
+        const before = cursor ? this.lists.get(key).items : [];
+        if (!cursor) this.lists.set(key, { items: this.lists.get(key)?.items ?? [], isLoading: true });
+        this.drawItems();
         try {
-            const answer = await ask("explore/list", { server: server.id, kind: wanted, cursor });
-            lists.set(key, { items: [...before, ...answer.items], nextCursor: answer.nextCursor });
+            const answer = await ask("explore/list", { server: server.id, kind, cursor });
+            this.lists.set(key, { items: [...before, ...answer.items], nextCursor: answer.nextCursor });
         } catch (failure) {
-            lists.set(key, { items: before, failure });
+            this.lists.set(key, { items: before, failure });
         }
-        drawKinds();
-        drawItems();
-        return undefined;
+        this.drawKinds();
+        return this.drawItems();
     }
 
-    function drawItems() {
-        const server = chosenServer();
-        const entry = found();
-        const wanted = search.value.toLowerCase();
-        const { nameOf, labelOf = nameOf } = KINDS[kind];
-        const items = (entry?.items ?? []).filter(
-            (item) =>
-                !wanted ||
-                JSON.stringify([nameOf(item), item.title, item.description])
-                    .toLowerCase()
-                    .includes(wanted),
-        );
+    drawItems() {
+        const found = this.lists.get(this.listKey());
+        const wanted = this.search.value.toLowerCase();
+        const textOf = (item) => JSON.stringify([KINDS[this.kind].nameOf(item), item.title, item.description]);
+        const items = (found?.items ?? []).filter((item) => !wanted || textOf(item).toLowerCase().includes(wanted));
         redraw(
-            list,
-            items.slice(0, AT_ONCE).map((item) =>
-                make(
-                    "li",
-                    {},
-                    make(
-                        "button.item",
-                        {
-                            type: "button",
-                            "aria-current": chosen?.key === keyOf(item) ? "true" : null,
-                            onclick: () => show(item),
-                        },
-                        make("span.item-name", {}, make("bdi", {}, brief(labelOf(item) ?? "", 100))),
-                        make(
-                            "span.item-about",
-                            {},
-                            brief(
-                                item.description ??
-                                    (labelOf(item) === nameOf(item) ? (item.title ?? "") : nameOf(item)),
-                                120,
-                            ),
-                        ),
-                    ),
-                ),
-            ),
+            this.list,
+            items.slice(0, AT_ONCE).map((item) => this.itemRow(item)),
         );
-        fill(
-            foot,
-            listWord(server, entry, items, wanted),
-            entry?.nextCursor && button("Load more", () => load(entry.nextCursor), { look: "quiet" }),
-            entry?.failure && failureBox(entry.failure),
-        );
+        const more = found?.nextCursor && button("Load more", () => this.load(found.nextCursor), { look: "quiet" });
+        fill(this.foot, this.listWord(found, items, wanted), more, found?.failure && failureBox(found.failure));
     }
 
-    function listWord(server, entry, items, wanted) {
+    itemRow(item) {
+        const { nameOf, labelOf = nameOf } = KINDS[this.kind];
+        const [name, label] = [nameOf(item), labelOf(item)];
+        const about = item.description ?? (label === name ? (item.title ?? "") : name);
+        const attributes = {
+            type: "button",
+            "aria-current": this.chosen?.key === this.itemKey(item) ? "true" : null,
+            onclick: () => this.showItem(item),
+        };
+        const shown = make("span.item-name", {}, make("bdi", {}, brief(label ?? "", 100)));
+        return make("li", {}, make("button.item", attributes, shown, make("span.item-about", {}, brief(about, 120))));
+    }
+
+    listWord(found, items, wanted) {
+        const server = chosenServer();
+        const said = (...words) => make("p.quiet", {}, words);
         if (!server)
-            return make(
-                "p.quiet",
-                {},
+            return said(
                 "Add a server first. ",
-                button("Servers", () => open("servers"), { look: "quiet" }),
+                button("Servers", () => this.open("servers"), { look: "quiet" }),
             );
-        if (entry?.isLoading) return make("p.quiet", {}, "Loading…");
-        if (entry?.failure || (items.length && items.length <= AT_ONCE)) return null;
-        if (items.length) return make("p.quiet", {}, `${AT_ONCE} of ${items.length} are shown. Search for the others.`);
-        if (wanted && entry?.items.length) return make("p.quiet", {}, "Nothing matches.");
-        return make(
-            "p.quiet",
-            {},
-            server.status === "connected"
-                ? `The server has no ${KINDS[kind].label.toLowerCase()}.`
-                : "The server is not connected.",
-        );
+        if (found?.isLoading) return said("Loading…");
+        if (found?.failure || (items.length && items.length <= AT_ONCE)) return null;
+        if (items.length) return said(`${AT_ONCE} of ${items.length} are shown. Search for the others.`);
+        if (wanted && found?.items.length) return said("Nothing matches.");
+        if (server.status !== "connected") return said("The server is not connected.");
+        return said(`The server has no ${KINDS[this.kind].label.toLowerCase()}.`);
     }
 
-    const keyOf = (item) => `${state.chosen} ${kind} ${KINDS[kind].nameOf(item)}`;
-
-    function show(item) {
-        chosen = { key: keyOf(item), server: state.chosen };
-        fill(
-            detail,
-            button("‹ List", () => node.removeAttribute("data-detail"), { look: "quiet back" }),
-            itemDetail(chosenServer(), kind, item, { open }),
-        );
-        node.dataset.detail = "true";
-        drawItems();
-        node.querySelector(".detail-pane").scrollTop = 0;
-        if (!matchMedia(NARROW).matches)
-            detail
-                .querySelector(".form input, .form textarea, .form select, .send-bar button")
-                ?.focus({ preventScroll: true });
+    showItem(item) {
+        this.chosen = { key: this.itemKey(item), server: state.chosen };
+        const back = button("‹ List", () => this.node.removeAttribute("data-detail"), { look: "quiet back" });
+        fill(this.detail, back, itemDetail(chosenServer(), this.kind, item, { open: this.open }));
+        this.node.dataset.detail = "true";
+        this.drawItems();
+        this.detailPane.scrollTop = 0;
+        if (!matchMedia(NARROW).matches) this.detail.querySelector(FIRST_FIELD)?.focus({ preventScroll: true });
     }
 
-    function drawBanner() {
-        const server = chosen ? named(chosen.server) : chosenServer();
-        const isGone = server && server.status !== "connected";
-        banner.hidden = !isGone;
-        if (!isGone) return;
-        const reason =
-            server.failure?.message ??
-            { connecting: "It is being connected.", login: "It needs a login." }[server.status] ??
-            "";
+    drawBanner() {
+        const server = this.chosen ? named(this.chosen.server) : chosenServer();
+        this.banner.hidden = !server || server.status === "connected";
+        if (this.banner.hidden) return;
+        const words = { connecting: "It is being connected.", login: "It needs a login." };
         fill(
-            banner,
+            this.banner,
             make("strong", {}, make("bdi", {}, `${brief(server.name, 40)} is not connected. `)),
-            make("span", {}, brief(reason, 300)),
+            make("span", {}, brief(server.failure?.message ?? words[server.status] ?? "", 300)),
             " ",
             server.status !== "connecting" && button("Connect", () => connect(server.id)),
-            button("Why", () => open("servers"), { look: "quiet" }),
+            button("Why", () => this.open("servers"), { look: "quiet" }),
         );
     }
 
-    function refreshed() {
-        const isConnected = chosenServer()?.status === "connected";
-        drawBanner();
-        if (isConnected && !wasConnected) {
-            for (const key of [...lists.keys()].filter((one) => one.startsWith(`${state.chosen} `)))
-                if (key !== listKey()) lists.delete(key);
-            load();
-        } else drawItems();
-        wasConnected = isConnected;
-    }
-
-    function intoList(event) {
+    intoList(event) {
         if (event.key !== "ArrowDown") return;
         event.preventDefault();
-        list.querySelector("button")?.focus();
+        this.list.querySelector("button")?.focus();
     }
-    function moveInList(event) {
-        const buttons = [...list.querySelectorAll("button")];
+
+    moveInList(event) {
+        const buttons = [...this.list.querySelectorAll("button")];
         const next = buttons.indexOf(document.activeElement) + ({ ArrowDown: 1, ArrowUp: -1 }[event.key] ?? NaN);
         if (Number.isNaN(next)) return;
         event.preventDefault();
-        (buttons[next] ?? (next < 0 ? search : buttons.at(-1)))?.focus();
+        (buttons[next] ?? (next < 0 ? this.search : buttons.at(-1)))?.focus();
     }
 
-    listen("servers", (id) => (id === undefined || id === state.chosen || id === chosen?.server) && refreshed());
-    listen("chosen", () => {
-        wasConnected = false;
-        chosen = null;
-        node.removeAttribute("data-detail");
-        fill(detail, welcome());
-        drawKinds();
-        refreshed();
-    });
-    listen("changed", (event) => event.kind === "list_changed" && event.server === state.chosen && load());
-    drawKinds();
-    fill(detail, welcome());
-    refreshed();
-
-    function commands() {
-        return (found()?.items ?? []).map((item) => ({
-            name: harmless(String((KINDS[kind].labelOf ?? KINDS[kind].nameOf)(item))),
-            hint: KINDS[kind].label.toLowerCase(),
-            run: () => {
-                open("explore");
-                show(item);
-            },
+    commands() {
+        const { nameOf, labelOf = nameOf, label } = KINDS[this.kind];
+        const run = (item) => {
+            this.open("explore");
+            this.showItem(item);
+        };
+        const items = this.lists.get(this.listKey())?.items ?? [];
+        return items.map((item) => ({
+            name: harmless(String(labelOf(item))),
+            hint: label.toLowerCase(),
+            run: () => run(item),
         }));
     }
-    return { node, commands, show: refreshed };
 }
 
+export const explore = (frame) => new ExploreView(frame);
+
 function welcome() {
+    const keys = [make("kbd", {}, "/"), " searches, ", make("kbd", {}, "Ctrl K"), " finds everything, "];
     return make(
         "div.empty",
         {},
         make("p", {}, "Choose something from the list."),
-        make(
-            "p.quiet",
-            {},
-            make("kbd", {}, "/"),
-            " searches, ",
-            make("kbd", {}, "Ctrl K"),
-            " finds everything, ",
-            make("kbd", {}, "Ctrl ↵"),
-            " sends.",
-        ),
+        make("p.quiet", {}, keys, make("kbd", {}, "Ctrl ↵"), " sends."),
     );
 }

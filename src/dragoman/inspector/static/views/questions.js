@@ -3,14 +3,13 @@
 
 import { ask } from "../page/backend.js";
 import { button, fill, link, make } from "../page/nodes.js";
-import { chosenServer, listen, named, notify, putServer, state } from "../page/state.js";
+import { chosenServer, listen, named, state } from "../page/state.js";
 import { brief, shownText } from "../page/texts.js";
 import { SchemaEditor } from "../schema/editor.js";
 import { jsonTree } from "../shown/json_tree.js";
 import { shownBlock } from "../shown/result.js";
 import { failureBox } from "./failure.js";
-
-const EXAMPLE_RULES = '[\n  {"kind": "elicitation", "match": "", "answer": {"action": "accept", "content": {}}}\n]';
+import { settingsOf } from "./questions/settings.js";
 
 export function questions() {
     const place = make("div.question-list");
@@ -200,81 +199,4 @@ function other(params, answer) {
             button("Decline", () => answer({ action: "decline" })),
         ),
     ];
-}
-
-function settingsOf(server) {
-    const change = async (parameters) => {
-        try {
-            putServer((await ask("questions/settings", { server: server.id, ...parameters })).server);
-            notify("Kept.");
-        } catch (failure) {
-            notify(failure.message, "error");
-        }
-    };
-    const approvals = make("input", {
-        type: "checkbox",
-        checked: server.approvals,
-        onchange: () => change({ approvals: approvals.checked }),
-    });
-    const roots = make("textarea.code", {
-        id: "roots",
-        rows: 3,
-        placeholder: "file:///home/me/project",
-        spellcheck: "false",
-        value: (server.roots ?? []).map((root) => root.uri).join("\n"),
-    });
-    const script = make("textarea.code", {
-        id: "script",
-        rows: 5,
-        placeholder: EXAMPLE_RULES,
-        spellcheck: "false",
-        value: server.script?.length ? JSON.stringify(server.script, (_, value) => value ?? undefined, 2) : "",
-    });
-    const nameOf = (uri) => uri.replace(/\/+$/, "").split("/").pop();
-    const keepRoots = () =>
-        change({
-            roots: roots.value
-                .split("\n")
-                .map((line) => line.trim())
-                .filter(Boolean)
-                .map((uri) => ({ uri, name: nameOf(uri) })),
-        });
-    const keepScript = () => {
-        try {
-            change({ script: script.value.trim() ? JSON.parse(script.value) : [] });
-        } catch (error) {
-            notify(`The rules are no JSON: ${error.message}`, "error");
-        }
-    };
-    return make(
-        "section.card",
-        {},
-        make("h3", {}, "What ", make("bdi", {}, brief(server.name, 40)), " may ask, and who answers"),
-        make("label.inline", {}, approvals, "Ask me before each call of a tool"),
-        make(
-            "div.field",
-            {},
-            make("label", { for: roots.id }, "Roots, one URI a line"),
-            roots,
-            button("Keep the roots", keepRoots, { look: "tiny" }),
-        ),
-        make(
-            "div.field",
-            {},
-            make("label", { for: script.id }, "Scripted answers, as JSON: the first rule that matches answers"),
-            script,
-            make(
-                "div.actions",
-                {},
-                button("Keep the rules", keepScript, { look: "tiny" }),
-                button(
-                    "Example",
-                    () => {
-                        script.value = EXAMPLE_RULES;
-                    },
-                    { look: "tiny" },
-                ),
-            ),
-        ),
-    );
 }

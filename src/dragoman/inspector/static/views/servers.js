@@ -2,9 +2,10 @@
 
 import { ask } from "../page/backend.js";
 import { button, fill, link, make, redraw } from "../page/nodes.js";
-import { chooseServer, chosenServer, connect, listen, named, notify, putServer, state, tell } from "../page/state.js";
+import { chosenServer, connect, listen, named, notify, state, tell } from "../page/state.js";
 import { brief, harmless, shownText, withoutColours } from "../page/texts.js";
 import { jsonTree } from "../shown/json_tree.js";
+import { adder } from "./servers/adder.js";
 import { doctor } from "./servers/doctor.js";
 import { failureBox } from "./failure.js";
 import { authorization } from "./servers/login.js";
@@ -43,102 +44,6 @@ export function servers({ open }) {
     listen("chosen", draw);
     draw();
     return { node, show: draw };
-}
-
-function adder() {
-    const target = make("input", {
-        type: "text",
-        id: "add-target",
-        placeholder: "https://example.com/mcp · python server.py · mcp.json",
-        autocomplete: "off",
-        spellcheck: "false",
-        "data-search": true,
-    });
-    const name = make("input", { type: "text", id: "add-name", placeholder: "optional", autocomplete: "off" });
-    const token = make("input", {
-        type: "password",
-        id: "add-token",
-        placeholder: "bearer token",
-        autocomplete: "off",
-    });
-    const headers = make("textarea.code", {
-        id: "add-headers",
-        rows: 2,
-        placeholder: "X-Key: value",
-        spellcheck: "false",
-    });
-    const environment = make("textarea.code", {
-        id: "add-env",
-        rows: 2,
-        placeholder: "NAME=value",
-        spellcheck: "false",
-    });
-    const problem = make("div.problem");
-    async function add(event) {
-        event.preventDefault();
-        if (!target.value.trim()) return;
-        const options = {
-            name: name.value.trim() || undefined,
-            token: token.value || undefined,
-            headers: pairs(headers.value, ":"),
-            env: pairs(environment.value, "="),
-        };
-        try {
-            const { servers: added } = await ask("servers/add", { target: readTarget(target.value), ...options });
-            fill(problem);
-            target.value = "";
-            for (const server of added) putServer(server);
-            if (added[0]) chooseServer(added[0].id);
-            for (const server of added) connect(server.id);
-        } catch (failure) {
-            fill(problem, failureBox(failure));
-        }
-    }
-    const field = (label, control) => make("div.field", {}, make("label", { for: control.id }, label), control);
-    return make(
-        "form.adder-form",
-        { onsubmit: add },
-        make(
-            "div.add-line",
-            {},
-            make("label.hidden-label", { for: target.id }, "Target"),
-            target,
-            make("button.primary", { type: "submit" }, "Add and connect"),
-        ),
-        make(
-            "details",
-            {},
-            make("summary", {}, "Name, headers, token, environment"),
-            make(
-                "div.fields",
-                {},
-                field("Name", name),
-                field("Bearer token", token),
-                field("Headers, one a line", headers),
-                field("Environment, one a line", environment),
-            ),
-        ),
-        problem,
-    );
-}
-
-function readTarget(text) {
-    try {
-        return text.trim().startsWith("{") ? JSON.parse(text) : text.trim();
-    } catch {
-        return text.trim();
-    }
-}
-
-function pairs(text, separator) {
-    const lines = text.split("\n").filter((line) => line.includes(separator));
-    if (!lines.length) return undefined;
-    return Object.fromEntries(
-        lines.map((line) => [
-            line.slice(0, line.indexOf(separator)).trim(),
-            line.slice(line.indexOf(separator) + 1).trim(),
-        ]),
-    );
 }
 
 function openedFiles(open) {

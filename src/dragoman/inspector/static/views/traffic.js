@@ -1,11 +1,11 @@
 // Traffic: every message both ways as it passes, with a filter, a time line, statistics, a difference and a replay.
 
-import { ask, askForFile, upload } from "../page/backend.js";
+import { ask } from "../page/backend.js";
 import { button, fill, make } from "../page/nodes.js";
-import { listen, named, notify, putSession, state } from "../page/state.js";
+import { listen, named, notify, state } from "../page/state.js";
 import { brief, bytes, duration } from "../page/texts.js";
 import { VirtualList } from "../page/virtual_list.js";
-import { saveFile } from "../shown/result.js";
+import { fileMenu } from "./traffic/files.js";
 import { compared, messageDetail } from "./traffic/message.js";
 import { Rows } from "./traffic/rows.js";
 import { statistics } from "./traffic/statistics.js";
@@ -13,236 +13,196 @@ import { timeLine } from "./traffic/time_line.js";
 
 const ARROWS = { client: "→", server: "←", tap: "·" };
 const BELL_MILLISECONDS = 150;
+const HEADS = ["#", "Time", "", "Message", "Id", "ms", "Bytes"];
 
-export function traffic({ open }) {
-    const rows = new Rows(redraw);
-    const filter = make("input", {
-        type: "search",
-        placeholder: "method:tools/* error >500ms text",
-        "aria-label": "Filter",
-        "data-search": true,
-        autocomplete: "off",
-        spellcheck: "false",
-        oninput: () => search(),
-    });
-    const servers = make("select", { "aria-label": "Server", onchange: () => search() });
-    const word = make("span.quiet", { role: "status" });
-    const aside = make("div.message-pane", { hidden: true });
-    const extra = make("div.extra-pane", { hidden: true });
-    const list = new VirtualList({ label: "Messages", draw: cells, onchoose: chosen });
-    const node = make(
-        "div.view.traffic",
-        {},
-        make("h2.hidden-label", {}, "Traffic"),
-        make(
-            "div.toolbar",
-            {},
-            filter,
-            servers,
-            toggle("Time line", () => timeLine(queryNow(), (number) => showNumber(number))),
-            toggle("Statistics", () =>
-                statistics(queryNow(), (words) => {
-                    filter.value = words;
-                    search();
-                }),
-            ),
-            fileMenu(),
-        ),
-        make("div.filter-word", {}, word),
-        extra,
-        make(
-            "div.traffic-panes",
-            {},
-            make(
-                "div.rows-pane",
-                {},
-                make(
-                    "div.row.heads",
-                    { "aria-hidden": "true" },
-                    ["#", "Time", "", "Message", "Id", "ms", "Bytes"].map((head) => make("span", {}, head)),
-                ),
-                list.node,
-            ),
-            aside,
-        ),
-    );
-    let marked = null;
-    let chosenNumber = null;
-    let bell = null;
+class TrafficView {
+    constructor({ open }) {
+        this.open = open;
+        this.marked = null;
+        this.chosen = null;
+        this.bell = null;
+        this.rows = new Rows((why) => this.drawRows(why));
+        this.makeNodes();
+        listen("servers", () => this.drawServers());
+        listen("traffic", (event) => this.ring(event));
+        this.drawServers();
+        this.search();
+    }
 
-    function queryNow() {
-        return { filter: filter.value.trim() || undefined, server: servers.value || undefined };
-    }
-    function search() {
-        return rows.search(queryNow()).catch((failure) => notify(failure.message, "error"));
-    }
-    function redraw(why) {
-        if (why === "search") list.followsEnd = true;
-        list.setRows(rows.rows);
-        const sampled = rows.hasSkipped
-            ? " · sampled: more came than the page can show, and the filter finds the rest"
-            : "";
-        const dropped = rows.dropped ? ` · ${rows.dropped.toLocaleString("en")} oldest dropped` : "";
-        filter.setAttribute("aria-invalid", String(rows.error !== null));
-        fill(
-            word,
-            rows.error
-                ? `The filter is wrong: ${brief(rows.error)}`
-                : `${rows.matched.toLocaleString("en")} of ${rows.kept.toLocaleString("en")} messages${dropped}${sampled}`,
+    makeNodes() {
+        this.filter = make("input", {
+            type: "search",
+            placeholder: "method:tools/* error >500ms text",
+            "aria-label": "Filter",
+            "data-search": true,
+            autocomplete: "off",
+            spellcheck: "false",
+            oninput: () => this.search(),
+        });
+        this.servers = make("select", { "aria-label": "Server", onchange: () => this.search() });
+        this.word = make("span.quiet", { role: "status" });
+        this.aside = make("div.message-pane", { hidden: true });
+        this.extra = make("div.extra-pane", { hidden: true });
+        this.list = new VirtualList({
+            label: "Messages",
+            draw: cells,
+            onchoose: (row, event) => this.choose(row, event),
+            ontop: () => this.growUp(),
+        });
+        const heads = HEADS.map((head) => make("span", {}, head));
+        const rowsPane = make(
+            "div.rows-pane",
+            {},
+            make("div.row.heads", { "aria-hidden": "true" }, heads),
+            this.list.node,
+        );
+        this.node = make(
+            "div.view.traffic",
+            {},
+            make("h2.hidden-label", {}, "Traffic"),
+            this.toolbar(),
+            make("div.filter-word", {}, this.word),
+            this.extra,
+            make("div.traffic-panes", {}, rowsPane, this.aside),
         );
     }
-    list.node.addEventListener("scroll", async () => {
-        if (list.node.scrollTop > 200 || !rows.rows.length) return;
-        const added = await rows.growUp().catch(() => 0);
-        if (!added) return;
-        const top = list.node.scrollTop;
-        list.followsEnd = false;
-        list.setRows(rows.rows);
-        list.node.scrollTop = top + added * list.rowHeight;
-    });
 
-    function chosen(row, event) {
-        if (event?.shiftKey && chosenNumber !== null && chosenNumber !== row.number)
-            return compare(chosenNumber, row.number);
-        return showNumber(row.number);
-    }
-    function showNumber(number) {
-        chosenNumber = number;
-        list.chosen = number;
-        list.show();
-        aside.hidden = false;
-        node.dataset.detail = "true";
-        const actions = {
-            close,
-            mark,
-            marked,
-            compare: () => compare(marked, number),
-            open,
-            filter: (words) => {
-                filter.value = words;
-                search();
+    toolbar() {
+        const queryNow = () => this.queryNow();
+        const filterBy = (words) => this.filterBy(words);
+        const menu = fileMenu({
+            queryNow,
+            onopen: (id) => this.show({ server: id }),
+            onclear: () => {
+                this.close();
+                this.search();
             },
+        });
+        const switches = [
+            this.toggle("Time line", () => timeLine(queryNow(), (number) => this.showNumber(number))),
+            this.toggle("Statistics", () => statistics(queryNow(), filterBy)),
+        ];
+        return make("div.toolbar", {}, this.filter, this.servers, switches, menu);
+    }
+
+    /** A button that shows something above the rows, or hides it. */
+    toggle(label, draw) {
+        const press = () => {
+            const isOn = one.getAttribute("aria-pressed") !== "true";
+            for (const other of one.parentNode.querySelectorAll("[aria-pressed]"))
+                other.setAttribute("aria-pressed", "false");
+            one.setAttribute("aria-pressed", String(isOn));
+            this.extra.hidden = !isOn;
+            fill(this.extra, isOn && draw());
         };
-        messageDetail(number, actions).then((shown) => chosenNumber === number && fill(aside, shown));
-    }
-    function mark(number) {
-        marked = number;
-        list.marked = new Set([number]);
-        list.show();
-        notify(`Message ${number} is marked. Choose another one to compare.`);
-    }
-    function compare(before, after) {
-        aside.hidden = false;
-        compared(before, after, close).then((shown) => fill(aside, shown));
-    }
-    function close() {
-        aside.hidden = true;
-        chosenNumber = null;
-        node.removeAttribute("data-detail");
-        list.node.focus();
-    }
-
-    function toggle(label, draw) {
-        const one = button(
-            label,
-            () => {
-                const isOn = one.getAttribute("aria-pressed") !== "true";
-                for (const other of node.querySelectorAll(".toolbar [aria-pressed]"))
-                    other.setAttribute("aria-pressed", "false");
-                one.setAttribute("aria-pressed", String(isOn));
-                extra.hidden = !isOn;
-                fill(extra, isOn && draw());
-            },
-            { "aria-pressed": "false" },
-        );
+        const one = button(label, press, { "aria-pressed": "false" });
         return one;
     }
-    function fileMenu() {
-        const file = make("input", {
-            type: "file",
-            accept: ".mcpsession,.jsonl",
-            hidden: true,
-            onchange: () => upload(file.files[0]).then(opened, failed),
-        });
-        const path = make("input", {
-            type: "text",
-            "aria-label": "Path of a session file",
-            placeholder: "/path/to/a.mcpsession",
-            onkeydown: (event) => event.key === "Enter" && follow(),
-        });
-        const opened = ({ session }) => {
-            putSession(session);
-            servers.value = session.id;
-            search();
-        };
-        const failed = (failure) => notify(failure.message, "error");
-        const follow = () => ask("traffic/open", { path: path.value, follow: true }).then(opened, failed);
-        return make(
-            "details.menu",
-            {},
-            make("summary", {}, "Session file"),
-            make(
-                "div.menu-body",
-                {},
-                button("Save what is shown", () =>
-                    askForFile("traffic/save", queryNow()).then(({ blob, name }) => saveFile(blob, name), failed),
-                ),
-                button("Open a file…", () => file.click()),
-                file,
-                make(
-                    "div.inline",
-                    {},
-                    path,
-                    button("Follow", follow, { title: "Shows rows while `dragoman tap` writes them" }),
-                ),
-                button("Clear all messages", () =>
-                    ask("traffic/clear").then(() => {
-                        close();
-                        rows.clear();
-                        search();
-                    }, failed),
-                ),
-            ),
-        );
-    }
-    function drawServers() {
-        const before = servers.value;
-        fill(
-            servers,
-            make("option", { value: "" }, "All servers"),
-            [...state.servers, ...state.sessions].map((one) =>
-                make("option", { value: one.id, selected: one.id === before }, brief(one.name, 40)),
-            ),
-        );
+
+    queryNow() {
+        return { filter: this.filter.value.trim() || undefined, server: this.servers.value || undefined };
     }
 
-    listen("servers", drawServers);
-    listen("traffic", (event) => {
-        if (bell || node.hidden) return;
-        bell = setTimeout(() => {
-            bell = null;
-            rows.grow(event.last).catch(() => {});
+    search() {
+        return this.rows.search(this.queryNow()).catch((failure) => notify(failure.message, "error"));
+    }
+
+    filterBy(words) {
+        this.filter.value = words;
+        return this.search();
+    }
+
+    /** Fetch what came, soon; a page that nobody sees fetches nothing. */
+    ring({ last }) {
+        if (this.bell || this.node.hidden) return;
+        this.bell = setTimeout(() => {
+            this.bell = null;
+            this.rows.grow(last).catch(() => {});
         }, BELL_MILLISECONDS);
-    });
-    drawServers();
-    search();
-
-    function show(detail) {
-        if (detail?.server) servers.value = detail.server;
-        if (detail?.numbers) {
-            filter.value = "";
-            servers.value = "";
-        }
-        if (detail?.filter !== undefined) filter.value = detail.filter;
-        const searched = detail ? search() : rows.grow(Infinity).catch(() => {});
-        if (detail?.numbers) searched.then(() => showNumber(detail.numbers.at(-1)));
     }
-    const commands = () => [
-        { name: "Show errors only", hint: "traffic", run: () => open("traffic", { filter: "error" }) },
-        { name: "Clear all messages", hint: "traffic", run: () => ask("traffic/clear").then(search) },
-    ];
-    return { node, show, commands };
+
+    async growUp() {
+        const added = await this.rows.growUp().catch(() => 0);
+        if (added) this.list.prepend(this.rows.rows, added);
+    }
+
+    drawRows(why) {
+        const { rows, error, matched, kept, dropped, hasSkipped } = this.rows;
+        if (why === "search") this.list.followsEnd = true;
+        this.list.setRows(rows);
+        const count = (number) => number.toLocaleString("en");
+        const words = [`${count(matched)} of ${count(kept)} messages`];
+        if (dropped) words.push(`${count(dropped)} oldest dropped`);
+        if (hasSkipped) words.push("sampled: more came than the page can show, and the filter finds the rest");
+        this.filter.setAttribute("aria-invalid", String(error !== null));
+        fill(this.word, error ? `The filter is wrong: ${brief(error)}` : words.join(" · "));
+    }
+
+    drawServers() {
+        const before = this.servers.value;
+        const option = (one) => make("option", { value: one.id, selected: one.id === before }, brief(one.name, 40));
+        const all = [...state.servers, ...state.sessions];
+        fill(this.servers, make("option", { value: "" }, "All servers"), all.map(option));
+    }
+
+    choose(row, event) {
+        const isOther = this.chosen !== null && this.chosen !== row.number;
+        if (event?.shiftKey && isOther) this.compare(this.chosen, row.number);
+        else this.showNumber(row.number);
+    }
+
+    async showNumber(number) {
+        this.chosen = number;
+        this.list.select(number);
+        this.aside.hidden = false;
+        this.node.dataset.detail = "true";
+        const shown = await messageDetail(number, {
+            open: this.open,
+            marked: this.marked,
+            mark: (one) => this.mark(one),
+            compare: () => this.compare(this.marked, number),
+            filter: (words) => this.filterBy(words),
+            close: () => this.close(),
+        });
+        if (this.chosen === number) fill(this.aside, shown);
+    }
+
+    mark(number) {
+        this.marked = number;
+        this.list.mark(number);
+        notify(`Message ${number} is marked. Choose another one to compare.`);
+    }
+
+    async compare(before, after) {
+        this.aside.hidden = false;
+        fill(this.aside, await compared(before, after, () => this.close()));
+    }
+
+    close() {
+        this.aside.hidden = true;
+        this.chosen = null;
+        this.node.removeAttribute("data-detail");
+        this.list.node.focus();
+    }
+
+    /** Show the view: as it was, or a server, a filter, or the messages of a request. */
+    show(detail) {
+        if (!detail) return this.rows.grow(Infinity).catch(() => {});
+        this.servers.value = detail.server ?? (detail.numbers ? "" : this.servers.value);
+        this.filter.value = detail.filter ?? (detail.numbers ? "" : this.filter.value);
+        return this.search().then(() => detail.numbers && this.showNumber(detail.numbers.at(-1)));
+    }
+
+    commands() {
+        const clear = () => ask("traffic/clear").then(() => this.search());
+        return [
+            { name: "Show errors only", hint: "traffic", run: () => this.open("traffic", { filter: "error" }) },
+            { name: "Clear all messages", hint: "traffic", run: clear },
+        ];
+    }
 }
+
+export const traffic = (frame) => new TrafficView(frame);
 
 function said(row) {
     if (row.error && !row.summary.includes(row.error)) return `${row.summary} · ${row.error}`;

@@ -5,7 +5,8 @@ import { expand, variables } from "../../schema/uri_template.js";
 
 const NO_ARGUMENTS = { type: "object", properties: {} };
 
-function texts(list) {
+function texts(given) {
+    const list = Array.isArray(given) ? given.filter((one) => typeof one?.name === "string") : [];
     const properties = Object.fromEntries(
         list.map((one) => [one.name, { type: "string", title: one.title, description: one.description }]),
     );
@@ -45,8 +46,11 @@ export const KINDS = {
         verb: "Read",
         nameOf: (item) => item.uriTemplate,
         labelOf: (item) => item.title ?? item.name ?? item.uriTemplate,
-        schemaOf: (item) => texts(variables(item.uriTemplate)),
-        requestOf: (item, value) => ({ method: "resources/read", params: { uri: expand(item.uriTemplate, value) } }),
+        schemaOf: (item) => texts(variables(String(item.uriTemplate))),
+        requestOf: (item, value) => ({
+            method: "resources/read",
+            params: { uri: expand(String(item.uriTemplate), value) },
+        }),
         referenceOf: (item) => ({ type: "ref/resource", uri: item.uriTemplate }),
     },
     skills: {

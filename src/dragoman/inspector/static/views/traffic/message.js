@@ -18,65 +18,45 @@ export async function messageDetail(number, actions) {
     } catch (failure) {
         return failureBox(failure, { actions: [["Close", actions.close]] });
     }
-    const { row, head, data, text, cut } = message;
-    const panels = [];
-    if (data !== null) panels.push(["Tree", () => jsonTree(data, 4)]);
-    panels.push([
-        "Text",
-        () =>
-            make(
-                "div.raw",
-                {},
-                copyButton(text),
-                shownText(data !== null && !cut ? JSON.stringify(data, null, 2) : text, "pre.code"),
-            ),
-    ]);
-    if (head && Object.keys(head).length) panels.push(["Record", () => jsonTree(head, 3)]);
-    if (row.what === "request" && row.sender === "client" && data !== null)
-        panels.push(["Replay", () => replay(row, data, actions)]);
+    const { row, cut } = message;
+    const title = make("h3", {}, `${number} `, make("bdi", {}, brief(row.summary, 120)));
+    const close = button("✕", actions.close, { look: "quiet", "aria-label": "Close the message" });
+    const chips = facts(row).map((fact) => make("span.chip", {}, fact));
+    if (row.error) chips.push(make("span.chip.bad", {}, brief(row.error, 120)));
     return make(
         "article.message-detail",
         {},
-        make(
-            "div.message-head",
-            {},
-            make("h3", {}, `${number} `, make("bdi", {}, brief(row.summary, 120))),
-            button("✕", actions.close, { look: "quiet", "aria-label": "Close the message" }),
-        ),
-        make(
-            "div.chips",
-            {},
-            facts(row).map((fact) => make("span.chip", {}, fact)),
-            row.error && make("span.chip.bad", {}, brief(row.error, 120)),
-        ),
-        make(
-            "div.actions",
-            {},
-            button("Mark", () => actions.mark(number), {
-                look: "tiny",
-                title: "Mark this message, to compare it with another",
-            }),
-            actions.marked !== null &&
-                actions.marked !== number &&
-                button(`Compare with ${actions.marked}`, actions.compare, { look: "tiny" }),
-            row.span &&
-                button("Its span", () => actions.filter(`span:${row.span}`), {
-                    look: "tiny",
-                    title: "Only the messages of this call",
-                }),
-            button("Export", () => actions.open("export", { numbers: [number] }), { look: "tiny" }),
-            button(
-                "Save",
-                async () => {
-                    const { blob, name } = await askForFile("traffic/download", { number });
-                    saveFile(blob, name);
-                },
-                { look: "tiny" },
-            ),
-        ),
+        make("div.message-head", {}, title, close),
+        make("div.chips", {}, chips),
+        make("div.actions", {}, buttonsOf(row, actions)),
         cut && make("p.cut", {}, `The message has ${bytes(row.bytes)}. The beginning is shown; Save gives all of it.`),
-        tabs("Ways to see the message", panels),
+        tabs("Ways to see the message", panelsOf(message, actions)),
     );
+}
+
+function panelsOf({ row, head, data, text, cut }, actions) {
+    const whole = data !== null && !cut ? JSON.stringify(data, null, 2) : text;
+    const panels = [["Text", () => make("div.raw", {}, copyButton(text), shownText(whole, "pre.code"))]];
+    if (data !== null) panels.unshift(["Tree", () => jsonTree(data, 4)]);
+    if (head && Object.keys(head).length) panels.push(["Record", () => jsonTree(head, 3)]);
+    const isRequest = row.what === "request" && row.sender === "client" && data !== null;
+    if (isRequest) panels.push(["Replay", () => replay(row, data, actions)]);
+    return panels;
+}
+
+function buttonsOf({ number, span }, { mark, marked, compare, filter, open }) {
+    const tiny = (label, run, title) => button(label, run, { look: "tiny", title });
+    const save = async () => {
+        const { blob, name } = await askForFile("traffic/download", { number });
+        saveFile(blob, name);
+    };
+    return [
+        tiny("Mark", () => mark(number), "Mark this message, to compare it with another"),
+        marked !== null && marked !== number && tiny(`Compare with ${marked}`, compare),
+        span && tiny("Its span", () => filter(`span:${span}`), "Only the messages of this call"),
+        tiny("Export", () => open("export", { numbers: [number] })),
+        tiny("Save", save),
+    ];
 }
 
 function facts(row) {

@@ -6,7 +6,9 @@
 
 import { ask } from "../../page/backend.js";
 
-const PAGE = 400;
+const PAGE = 200;
+const OLDER = 1_000;
+const NEWER = 1_000;
 const FARTHEST = 3_000;
 const MOST = 20_000;
 
@@ -16,6 +18,8 @@ export class Rows {
         this.query = {};
         this.asked = 0;
         this.answered = 0;
+        this.isBusy = false;
+        this.hasRung = false;
         this.clear();
     }
 
@@ -51,30 +55,38 @@ export class Rows {
         this.last = Math.max(this.last, answer.rows.at(-1)?.number ?? 0);
     }
 
-    /** Fetch what came after the rows that are here. */
+    /** Fetch what came after the rows that are here, until nothing is left. */
     async grow(last) {
-        if (this.isBusy || this.answered !== this.asked || this.asked === 0) return;
+        if (this.asked === 0 || this.answered !== this.asked) return;
+        this.hasRung = true;
+        if (this.isBusy) return;
         this.isBusy = true;
-        const mine = this.asked;
         try {
-            if (last !== Infinity && last - this.last > FARTHEST && !this.query.filter) {
-                await this.search(this.query);
-                this.hasSkipped = true;
-                this.onchange("skipped");
-                return;
-            }
-            const answer = await ask("traffic/rows", { ...this.query, after: this.last, limit: 1_000 });
-            if (mine !== this.asked) return;
-            const { matched } = this;
-            this.take(answer);
-            this.matched = Math.max(answer.matched, matched);
-            if (answer.rows.length) {
-                this.rows = [...this.rows, ...answer.rows].slice(-MOST);
-                this.onchange("grown");
+            while (this.hasRung) {
+                this.hasRung = false;
+                await this.fetchNewer(last);
             }
         } finally {
             this.isBusy = false;
         }
+    }
+
+    async fetchNewer(last) {
+        if (last !== Infinity && last - this.last > FARTHEST && !this.query.filter) {
+            await this.search(this.query);
+            this.hasSkipped = true;
+            this.onchange("skipped");
+            return;
+        }
+        const [mine, before] = [this.asked, this.matched];
+        const answer = await ask("traffic/rows", { ...this.query, after: this.last, limit: NEWER });
+        if (mine !== this.asked) return;
+        this.take(answer);
+        this.matched = Math.max(answer.matched, before);
+        this.hasRung ||= answer.rows.length === NEWER;
+        if (!answer.rows.length) return;
+        this.rows = [...this.rows, ...answer.rows].slice(-MOST);
+        this.onchange("grown");
     }
 
     /** Fetch what came before the rows that are here; return how many came. */
@@ -84,7 +96,7 @@ export class Rows {
         this.isBusy = true;
         const mine = this.asked;
         try {
-            const answer = await ask("traffic/rows", { ...this.query, before: first, limit: PAGE * 2 });
+            const answer = await ask("traffic/rows", { ...this.query, before: first, limit: OLDER });
             if (mine !== this.asked) return 0;
             this.rows = [...answer.rows, ...this.rows];
             return answer.rows.length;
