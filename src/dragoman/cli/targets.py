@@ -199,6 +199,10 @@ async def connected(terminal: Terminal, resolved: ResolvedTarget, **handlers: An
     from dragoman.client.client import AsyncClient
 
     show_logs(terminal, resolved.label)
+    if terminal.settings.header and resolved.url is None:
+        terminal.report(
+            f"dragoman: --header is for servers with a URL; {resolved.label} is a program and gets none", "dim"
+        )
     client = make_client(AsyncClient, resolved, {**await client_options(terminal.settings, resolved), **handlers})
     try:
         try:

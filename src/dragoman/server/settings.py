@@ -29,6 +29,9 @@ OPTIONS_ELSEWHERE = {
         ("auth", "host", "port", "path", "workers", "include_tags", "exclude_tags", "json_response"),
         'give it to run("http", ...) or asgi(...), which serve the server',
     ),
+    **dict.fromkeys(
+        ("token_verifier", "auth_server_provider"), 'write auth=Bearer(...) of run("http", ...) or asgi(...)'
+    ),
     "stateless_http": 'write run("http", stateless=True) or asgi(stateless=True)',
     "middleware": "register each with @server.middleware",
     "dependencies": "name the packages in pyproject.toml",

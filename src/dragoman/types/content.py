@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from binascii import b2a_base64
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, ClassVar, Union
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Union
 
 from msgspec import UNSET, StructMeta, UnsetType
 
@@ -45,12 +45,15 @@ class ResourceContents(WithMeta):
             self.blob = b2a_base64(blob, newline=False).decode("ascii")
 
 
+B = TypeVar("B")
+
+
 class _BlockMeta(StructMeta):
     """The class of the classes of blocks: explains an argument that a block does not have."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: type[B], *args: Any, **kwargs: Any) -> B:
         try:
-            return StructMeta.__call__(self, *args, **kwargs)
+            return StructMeta.__call__(self, *args, **kwargs)  # type: ignore[no-any-return]
         except TypeError as error:
             raise TypeError(f"{self.__name__}: {error}{_remedy(self, kwargs)}") from None
 

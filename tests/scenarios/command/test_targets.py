@@ -24,6 +24,13 @@ def forecast(*arguments, **options):
 
 
 @pytest.mark.covers("CMD-14")
+def test_a_header_for_a_server_that_is_a_program_is_said_to_go_nowhere(tmp_path):
+    listed = dragoman("list", "--tools", "--header", "X-Key: 1", TRAVEL, home=tmp_path)
+    assert listed.code == 0
+    assert listed.err == f"dragoman: --header is for servers with a URL; {TRAVEL} is a program and gets none\n"
+
+
+@pytest.mark.covers("CMD-14")
 def test_a_command_stands_after_two_dashes(tmp_path):
     command = ["--", sys.executable, TRAVEL]
     assert forecast("forecast", "city=Oslo", *command, home=tmp_path) == 4.0
