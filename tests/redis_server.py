@@ -21,6 +21,11 @@ import pytest
 from ports import free_port
 
 DEADLINE = 20.0
+KEEPING = ("--appendonly", "yes", "--appendfsync", "no")
+"""The options with which a server that is killed has lost nothing that it acknowledged.
+
+It then writes each change to its file before it answers. By its default a change waits while a busy disk syncs.
+"""
 
 
 def program() -> str:

@@ -20,7 +20,7 @@ from faults.stores.balancing import Balancer
 from interop.processes import client_command
 from ports import free_port
 from redis_proxy import RedisProxy, proxied
-from redis_server import RedisServer, debugging
+from redis_server import KEEPING, RedisServer, debugging
 
 SCRIPTS = Path(__file__).parents[2] / "interop" / "chaos"
 SESSIONS = 2
@@ -249,7 +249,7 @@ class RedisFleet(Fleet):
 @asynccontextmanager
 async def fleet(folder: Path) -> AsyncIterator[RedisFleet]:
     """Run a fleet on one Redis server, and let clients use it."""
-    with RedisServer(folder / "redis", "--appendonly", "yes", *debugging()) as redis:
+    with RedisServer(folder / "redis", *KEEPING, *debugging()) as redis:
         async with proxied(redis) as proxy:
             made = RedisFleet(folder, redis, proxy)
             async with made.used():

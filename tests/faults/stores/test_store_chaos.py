@@ -20,7 +20,7 @@ from faults.stores import store_load
 from faults.stores.sentinels import sentinels
 from faults.stores.store_load import Report, toll
 from redis_proxy import proxied
-from redis_server import RedisServer, debugging
+from redis_server import KEEPING, RedisServer, debugging
 from redis_store import answering, fresh, until
 
 LIMIT = 1.0
@@ -76,7 +76,7 @@ async def test_processes_survive_whatever_happens_to_redis_and_to_one_of_them(tm
     chance = random.Random(seed)
     group = fresh()
     with ExitStack() as stack:
-        server = stack.enter_context(RedisServer(tmp_path, "--appendonly", "yes", *debugging()))
+        server = stack.enter_context(RedisServer(tmp_path, *KEEPING, *debugging()))
         async with proxied(server) as proxy:
             loads = [stack.enter_context(LoadProcess(proxy.url, group)) for _ in range(3)]
             victim = stack.enter_context(LoadProcess(proxy.url, group))

@@ -10,7 +10,7 @@ import redis_store
 from dragoman.stores import Redis
 from faults.stores.store_load import toll, under_load
 from redis_proxy import RedisProxy, proxied
-from redis_server import RedisServer, debugging
+from redis_server import KEEPING, RedisServer, debugging
 
 LIMIT = 1.0
 _logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ LONG = [stay_away, sleep, swallow_commands]
     "fault", [*SHORT, *(pytest.param(fault, marks=pytest.mark.e2e) for fault in LONG)], ids=lambda fault: fault.__name__
 )
 async def test_nothing_is_lost_done_twice_or_left_waiting(tmp_path, fault):
-    with RedisServer(tmp_path, "--appendonly", "yes", *debugging()) as server:
+    with RedisServer(tmp_path, *KEEPING, *debugging()) as server:
         async with proxied(server) as proxy:
             group, reports = await under_load(
                 [proxy.url, proxy.url, server.url], LIMIT, lambda: fault(server, proxy), seconds=0.2
@@ -90,7 +90,7 @@ async def test_nothing_is_lost_done_twice_or_left_waiting(tmp_path, fault):
 
 
 async def test_a_short_pause_fails_no_call(tmp_path):
-    with RedisServer(tmp_path, "--appendonly", "yes", *debugging()) as server:
+    with RedisServer(tmp_path, *KEEPING, *debugging()) as server:
 
         async def pause_and_sleep() -> None:
             redis_store.call(server, "CLIENT", "PAUSE", 300)

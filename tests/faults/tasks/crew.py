@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +48,15 @@ class Member:
             return False
 
     def request(self, method: str, named: str, **params: Any) -> dict[str, Any]:
-        """Send one request of 2026-07-28, and return the response."""
+        """Send one request of 2026-07-28, and return the response; a busy server sends it as a stream."""
         with self.open(method, named, **params) as reply:
-            return json.loads(reply.read())
+            is_stream = reply.headers["content-type"].startswith("text/event-stream")
+            return [*messages(reply)][-1] if is_stream else json.loads(reply.read())
 
     def listen(self, *ids: str) -> Iterator[dict[str, Any]]:
         """Subscribe to tasks, and yield each message of the stream."""
         with self.open("subscriptions/listen", None, notifications={"taskIds": list(ids)}) as reply:
-            for line in reply:
-                if line.startswith(b"data: {"):
-                    yield json.loads(line.removeprefix(b"data: "))
+            yield from messages(reply)
 
     def open(self, method: str, named: str | None, **params: Any) -> Any:
         """Send one request of 2026-07-28, and return the open reply."""
@@ -112,6 +111,13 @@ class Member:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.kill()
+
+
+def messages(stream: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield each message of a stream of events."""
+    for line in stream:
+        if line.startswith(b"data: {"):
+            yield json.loads(line.removeprefix(b"data: "))
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:

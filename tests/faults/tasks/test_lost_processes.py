@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faults.tasks.crew import Member, counted, until
-from redis_server import RedisServer
+from redis_server import KEEPING, RedisServer
 
 LEASE = 1.0
 STEPS = 5
@@ -268,7 +268,7 @@ def test_a_process_that_was_paused_for_thirty_seconds_is_refused(store, tmp_path
 @pytest.mark.e2e
 @pytest.mark.covers("TKS-16")
 def test_eight_tasks_of_twelve_seconds_survive_a_restart_of_redis(tmp_path):
-    with RedisServer(tmp_path / "redis", "--appendonly", "yes") as redis:
+    with RedisServer(tmp_path / "redis", *KEEPING) as redis:
         crew = [Member(tmp_path, redis.url, 10) for _ in range(2)]
         try:
             tasks = started(crew, "repeatable", steps=12, seconds=1.0)

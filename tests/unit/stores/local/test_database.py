@@ -377,6 +377,7 @@ import asyncio, sys
 from pathlib import Path
 from dragoman.stores import Local
 async def main():
+    asyncio.get_running_loop().slow_callback_duration = 60  # a busy machine is no complaint
     store = Local(Path(sys.argv[1]))
     tasks = store.tasks("namespace")
     await tasks.create("id", b"", owner="ann")
