@@ -26,6 +26,9 @@ RESOURCES_CHANGED = "notifications/resources/list_changed"
 RESOURCE_UPDATED = "notifications/resources/updated"
 
 MAX_WAITING = 1000
+# One object for all subscriptions, of which there may be many thousands.
+_NO_SUBJECTS: frozenset[str] = frozenset()
+_NO_LENGTHS: frozenset[int] = frozenset()
 
 
 class SubscriptionField(Struct, frozen=True, kw_only=True):
@@ -93,12 +96,15 @@ class Subscription:
                 stream.send(message)
     """
 
+    __slots__ = ("_filters", "_honoured", "_waiting", "id")
+
     def __init__(
         self, id: types.RequestId, honoured: types.SubscriptionFilter, fields: Iterable[SubscriptionField] = CORE_FIELDS
     ) -> None:
         self.id = id
         self.honoured = honoured
-        self._filters = {field.method: _FieldFilter(field, getattr(honoured, field.name)) for field in fields}
+        wanted = ((field, getattr(honoured, field.name)) for field in fields)
+        self._filters = {field.method: _FieldFilter(field, value) for field, value in wanted if value}
         self._waiting: dict[tuple[str, str | None], bytes] = {}
 
     def acknowledgement(self) -> bytes:
@@ -139,11 +145,17 @@ class Subscription:
 class _FieldFilter:
     """The subjects of one method that a subscription includes."""
 
-    def __init__(self, field: SubscriptionField, value: bool | list[str] | None) -> None:  # noqa: FBT001
+    __slots__ = ("_includes_all", "_parent_lengths", "_parents", "_subjects")
+
+    def __init__(self, field: SubscriptionField, value: bool | list[str]) -> None:  # noqa: FBT001
         self._includes_all = value is True
-        self._subjects = frozenset(value) if isinstance(value, list) else frozenset()
-        self._parents = frozenset(one.rstrip("/") for one in self._subjects) if field.covers_below else frozenset()
-        self._parent_lengths = frozenset(map(len, self._parents))
+        self._subjects = self._parents = _NO_SUBJECTS
+        self._parent_lengths = _NO_LENGTHS
+        if isinstance(value, list):
+            self._subjects = frozenset(value)
+            if field.covers_below:
+                self._parents = frozenset(one.rstrip("/") for one in value)
+                self._parent_lengths = frozenset(map(len, self._parents))
 
     def includes(self, subject: str | None) -> bool:
         """Tell whether the filter includes a notification about this subject; None is a notification without one."""

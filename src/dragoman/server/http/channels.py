@@ -119,18 +119,14 @@ class PostChannel(NoChannel):
             await self._flush()
 
     async def _flush(self) -> None:
-        while waiting := self._take():
+        while waiting := self.take():
             await self._exchange.stream(waiting)
             self._sent_at = monotonic()
 
-    def _take(self) -> bytes:
-        """Return the queued notifications, which wait no longer."""
+    def take(self) -> bytes:
+        """Return the queued notifications, encoded; they wait no longer."""
         waiting = self._waiting
         return b"".join(waiting.popleft() for _ in range(len(waiting))) if waiting else b""
-
-    def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
-        """Send the response, after the queued notifications and together with them."""
-        return self._exchange.answer(status, data, json=json, after=self._take())
 
     @property
     def end_error(self) -> RpcError | None:  # type: ignore[override]
@@ -173,10 +169,12 @@ class PostChannel(NoChannel):
 class SubscriptionStream:
     """A subscription (`subscriptions/listen`) and the event stream that carries its notifications."""
 
+    __slots__ = ("__weakref__", "_ended", "_exchange", "_subscription", "_woken")
+
     def __init__(self, subscription: Subscription, exchange: Exchange) -> None:
         self._subscription = subscription
         self._exchange = exchange
-        self._changed = asyncio.Event()
+        self._woken: asyncio.Future[None] | None = None
         self._ended = False
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
@@ -185,7 +183,12 @@ class SubscriptionStream:
 
     def _queue(self, method: str, subject: str | None, params: types.Json | None) -> None:
         if self._subscription.enqueue(method, subject, params):
-            self._changed.set()
+            self._wake()
+
+    def _wake(self) -> None:
+        woken, self._woken = self._woken, None
+        if woken is not None and not woken.done():
+            woken.set_result(None)
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send nothing: a subscription carries no log messages."""
@@ -196,17 +199,19 @@ class SubscriptionStream:
     def end(self) -> None:
         """End the subscription; `run` returns, and the server sends the result of the request."""
         self._ended = True
-        self._changed.set()
+        self._wake()
 
     async def run(self) -> None:
         """Send the acknowledgement, and then changes until `end` is called."""
         await self._exchange.stream(sse.encode(self._subscription.acknowledgement()))
         while not self._ended:
-            await self._changed.wait()
-            self._changed.clear()
             changes = b"".join(sse.encode(message) for message in self._subscription.drain())
             if changes:
                 await self._exchange.stream(changes)
+            else:
+                # An asyncio.Event takes five times the memory of a future, and a server may have many streams.
+                self._woken = self._exchange.loop.create_future()
+                await self._woken
 
 
 class StandaloneChannel(NoChannel):

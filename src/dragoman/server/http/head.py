@@ -60,22 +60,23 @@ class HeadReader:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._cache: dict[object, RequestHead] = {}
+        self._cache: dict[object, tuple[tuple[Header, ...], RequestHead]] = {}
 
     def read(self, exchange: Exchange) -> RequestHead:
         """Return the head of an exchange."""
         given = exchange.given_headers = tuple(exchange.given_headers)
         key = (exchange.bound_to, exchange.http_version, given)
         try:
-            head = self._cache.get(key)
+            known = self._cache.get(key)
         except TypeError:  # some ASGI servers give headers as lists, which are not hashable
             return self._read(given, exchange)
-        if head is None:
-            head = self._read(given, exchange)
+        if known is None:
+            known = given, self._read(given, exchange)
             if _size(given) <= MAX_CACHED_BYTES:
                 if len(self._cache) >= MAX_CACHED_HEADS:
                     self._cache.clear()
-                self._cache[key] = head
+                self._cache[key] = known
+        exchange.given_headers, head = known  # exchanges with the same headers share one copy
         return head
 
     def _read(self, given: tuple[Header, ...], exchange: Exchange) -> RequestHead:

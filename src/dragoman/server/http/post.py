@@ -270,7 +270,8 @@ class PostService:
             outcome: Any = runner.run(call)
             data = await outcome if type(outcome) is CoroutineType else outcome
             status = OK if data and call.refusal is None else self._status(call, exchange)
-            await channel.answer(status, data, json=acceptable.json)
+            waiting = channel.take() if channel.was_used else b""
+            await exchange.answer(status, data, json=acceptable.json, after=waiting)
         finally:
             exchange.on_gone = None
             try:

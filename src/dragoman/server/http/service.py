@@ -72,7 +72,8 @@ class HttpService:
     async def serve(self, exchange: Exchange) -> None:
         """Serve one exchange to its end."""
         head = self._heads.read(exchange)
-        exchange.extra_headers = head.cors
+        if head.cors:
+            exchange.extra_headers = head.cors
         try:
             if head.refused is not None:
                 raise HttpRefusal.of(head.refused)  # noqa: TRY301

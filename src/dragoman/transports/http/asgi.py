@@ -56,13 +56,18 @@ class AsgiExchange(Exchange):
         self._pace = pace
         self.scope = scope
         self.method = scope["method"]
-        self.headers = self.given_headers = scope["headers"]
+        self.given_headers = scope["headers"]
         self.bound_to = (scope.get("server") or (None,))[0]
         self.http_version = scope.get("http_version")
         self._receive = receive
         self._send = send
         self._is_read = self.method in _WITHOUT_BODY
         """Whether the body is read. Before that, a watching task could receive a part of the body."""
+
+    @property
+    def headers(self) -> Iterable[Header]:  # type: ignore[override]
+        """The headers, with lower-case names."""
+        return self.scope["headers"]  # type: ignore[no-any-return]
 
     async def read(self, limit: int) -> bytes:
         """Return the body.

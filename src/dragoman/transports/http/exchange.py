@@ -96,7 +96,11 @@ class ExchangeRecord(Struct):
 
 
 class Exchange(ABC):
-    """One HTTP request and its response."""
+    """One HTTP request and its response.
+
+    An attribute with a default is set only if it differs: an object with more than 20 attributes has a dict of its own,
+    and each of many thousand open streams would have one.
+    """
 
     record: ExchangeRecord | None = None
     """What the access log says of this exchange; None without an access log."""
@@ -206,7 +210,8 @@ class Exchange(ABC):
                 self.streaming = True
                 data = data if self.opening is None else self.opening() + data
                 head = (*_STREAM_HEADERS, *self.extra_headers)
-            self.ended = last
+            if last:
+                self.ended = True
             await self._send_within_time(HTTP_OK, head, data, last=last)
 
     async def send_part(
