@@ -17,9 +17,9 @@ import aiohttp
 from dragoman.auth.fetcher import FetchedExchange
 from dragoman.client.connect.endpoint import Endpoint
 from dragoman.client.connect.link import DuplexLink
-from dragoman.compose.http_records import HttpRecords
 from dragoman.compose.masking import Masks
 from dragoman.compose.session_file import TakesRecords, kind_of
+from dragoman.compose.tap.http_records import HttpRecords
 from dragoman.errors import ConnectError
 from dragoman.runtime.network import Network
 from dragoman.transports.contract import Receive, Transport

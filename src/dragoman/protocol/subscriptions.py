@@ -96,7 +96,7 @@ class Subscription:
                 stream.send(message)
     """
 
-    __slots__ = ("_filters", "_honoured", "_waiting", "id")
+    __slots__ = ("_filters", "_waiting", "honoured", "id")
 
     def __init__(
         self, id: types.RequestId, honoured: types.SubscriptionFilter, fields: Iterable[SubscriptionField] = CORE_FIELDS

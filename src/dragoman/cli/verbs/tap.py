@@ -18,8 +18,8 @@ from dragoman.protocol.urls import is_http_url
 from dragoman.runtime.user_files import private_folder, state_folder
 
 if TYPE_CHECKING:
-    from dragoman.compose.faults import Faults
     from dragoman.compose.session_file import Record, SessionWriter
+    from dragoman.compose.tap.faults import Faults
 
 SUFFIX = ".mcpsession"
 MAX_SHOWN = 160
@@ -60,9 +60,9 @@ def command(
     Put `dragoman tap -- COMMAND` into the configuration of a host in the place of COMMAND, or the printed address of
     `dragoman tap URL` in the place of URL. `dragoman tap FILE.mcpsession` shows a session file.
     """
-    from dragoman.compose.faults import Faults
     from dragoman.compose.masking import Masks
     from dragoman.compose.session_file import SessionWriter
+    from dragoman.compose.tap.faults import Faults
 
     child = terminal.settings.command
     if target is not None and target.endswith(SUFFIX) and child is None:
@@ -87,7 +87,7 @@ def command(
             assert target is not None
             _tap_url(terminal, target, listen, writer, injected, login=login)
             return 0
-        from dragoman.compose.process_tap import ProcessTap
+        from dragoman.compose.tap.process_tap import ProcessTap
 
         return ProcessTap(child, writer, injected).run()
 
@@ -96,7 +96,7 @@ def command(
 async def _tap_url(
     terminal: Terminal, target: str, listen: str, writer: SessionWriter, faults: Faults, *, login: bool
 ) -> None:
-    from dragoman.compose.http_tap import HttpTap
+    from dragoman.compose.tap.http_tap import HttpTap
     from dragoman.inspector.login import program_oauth
 
     host, _, port = listen.rpartition(":")

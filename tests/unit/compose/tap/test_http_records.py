@@ -1,7 +1,7 @@
 """The records of one HTTP exchange."""
 
 from dragoman.compose import http_records
-from dragoman.compose.http_records import HttpRecords
+from dragoman.compose.tap.http_records import HttpRecords
 
 
 class Written(list):

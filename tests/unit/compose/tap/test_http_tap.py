@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from dragoman import AsyncClient, Context, Server
-from dragoman.compose.faults import Faults
-from dragoman.compose.http_tap import HttpTap
 from dragoman.compose.session_file import SessionFile, SessionWriter
+from dragoman.compose.tap.faults import Faults
+from dragoman.compose.tap.http_tap import HttpTap
 from scenarios.raw_http import serving
 
 DEADLINE = 30

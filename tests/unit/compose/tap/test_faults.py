@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.compose.faults import Faults
+from dragoman.compose.tap.faults import Faults
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Thread
 
-from dragoman.compose.faults import GARBAGE, Faults
 from dragoman.compose.session_file import Sender, SessionWriter, kind_of
+from dragoman.compose.tap.faults import GARBAGE, Faults
 from dragoman.errors import ConnectError
 from dragoman.protocol.lines import LineDecoder, Oversized
 

@@ -29,9 +29,9 @@ from aiohttp import web
 from yarl import URL
 
 from dragoman.auth.client.contract import Authorization
-from dragoman.compose.faults import GARBAGE, Faults
-from dragoman.compose.http_records import MAX_BODY_BYTES, STREAM, HttpRecords
 from dragoman.compose.session_file import SessionWriter
+from dragoman.compose.tap.faults import GARBAGE, Faults
+from dragoman.compose.tap.http_records import MAX_BODY_BYTES, STREAM, HttpRecords
 from dragoman.errors import AuthError
 
 MAX_HEADER_BYTES = 64 * 1024
