@@ -20,7 +20,8 @@ batons or two wake-ups, which is harmless. An interrupt of a caller may come at 
 wake-up. So every caller waits in slices, and wakes the loop and passes the baton again after each slice.
 
 Rejected: a `concurrent.futures.Future` for each call. It takes twice as long, and releases all threads at once, which
-then compete for the interpreter.
+then compete for the interpreter. Also rejected: the loop of uvloop. A forked child that exits would close the
+connections of its parent.
 
 A forked child has a copy of its parent's loop, selector and sockets. Both processes share the selector, so a child that
 closed the copies would unregister the parent's sockets. The copies therefore must live as long as the child. Nothing
@@ -60,8 +61,8 @@ class Portal:
         self.process = os.getpid()
         self.kept: set[Any] = set()
         """Objects that must live as long as the loop, also in a forked child; `stop` ends them at the exit."""
-        self._inbox: deque[_Call] = deque()
-        self._finished: deque[_Call] = deque()
+        self._inbox: deque[_BlockingCall] = deque()
+        self._finished: deque[_BlockingCall] = deque()
         self._is_woken = False
         """Whether the loop was woken, and has not looked into the inbox since."""
         self._is_passing = False
@@ -90,7 +91,7 @@ class Portal:
         except DragomanError:
             work.close()
             raise
-        call = _Call(work)
+        call = _BlockingCall(work)
         try:
             self._inbox.append(call)
             if not self._is_passing:
@@ -125,7 +126,7 @@ class Portal:
             else:
                 call.task = asyncio.Task(self._serve(call), loop=self.loop, context=call.context)
 
-    async def _serve(self, call: _Call) -> None:
+    async def _serve(self, call: _BlockingCall) -> None:
         try:
             call.result = await call.work
         except BaseException as error:  # also what would end the shared loop: SystemExit and KeyboardInterrupt
@@ -170,7 +171,7 @@ class Portal:
             )
 
 
-class _Call:
+class _BlockingCall:
     """A coroutine that a thread waits for."""
 
     __slots__ = ("context", "ended", "error", "has_baton", "is_done", "is_left", "result", "task", "work")
