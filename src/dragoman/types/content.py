@@ -7,7 +7,8 @@ checkers the unions include `UnknownContent`; at run time they do not, because m
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Union
 
 from msgspec import UNSET, StructMeta, UnsetType
@@ -83,6 +84,10 @@ class TextContent(AnnotatedBlock, tag="text"):
 
     type: ClassVar[str] = "text"
     text: str
+
+
+text_block: Callable[[str], TextContent] = partial(StructMeta.__call__, TextContent)
+"""Makes a TextContent for the answer of a tool, without the cost of explaining wrong arguments."""
 
 
 class ImageContent(AnnotatedBlock, tag="image"):

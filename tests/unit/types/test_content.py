@@ -18,7 +18,7 @@ from dragoman.types import (
     ToolUseContent,
     UnknownContent,
 )
-from dragoman.types.content import Block
+from dragoman.types.content import Block, text_block
 
 encode = msgspec.json.encode
 
@@ -131,3 +131,8 @@ def test_an_argument_that_a_block_does_not_have_is_explained(given, message):
         TextContent(**given)
     with pytest.raises(TypeError, match="mimeType= is called mime_type="):
         ImageContent(data="", mimeType="image/png")
+
+
+def test_a_text_block_is_a_text_content():
+    assert text_block("hi") == TextContent("hi")
+    assert encode(text_block("hi")) == encode(TextContent("hi"))

@@ -25,7 +25,7 @@ from dragoman.schema.python.annotations import Codec, UnresolvedName
 from dragoman.schema.python.shapes import encode_hook, union_of
 from dragoman.server.define.content import CONTENT_CLASSES, Content, content_blocks, holds_content, is_block, is_content
 from dragoman.server.request.questions import InputRequired
-from dragoman.types.content import Block
+from dragoman.types.content import Block, text_block
 
 
 class ResultMisfit(InternalError):
@@ -144,12 +144,12 @@ class Output:
         if kind not in self._exact_types or (kind is float and not isfinite(value)):
             return None
         if self._schema is None:
-            return types.CallToolResult([types.TextContent(value)])
+            return types.CallToolResult([text_block(value)])
         data = _encoder.encode(value)
         held: Any = Raw(data)
         if not self.is_bare and (self.wraps or kind is not dict):
             held = {"result": held}
-        return types.CallToolResult([types.TextContent(data.decode())], structured_content=held)
+        return types.CallToolResult([text_block(data.decode())], structured_content=held)
 
     def _is_text_list(self, value: Any) -> bool:
         return self._lists_content and isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
