@@ -7,7 +7,6 @@ names.
 import json
 import os
 import sys
-import time
 
 IS_STATELESS = "stateless" in sys.argv
 NAMES = (
@@ -95,7 +94,6 @@ def call(id, name, arguments, params):  # noqa: C901
         case "progress":
             for number in (1, 2):
                 send(method="notifications/progress", params={"progressToken": token, "progress": number, "total": 2})
-            time.sleep(0.3)  # the page is told of progress ten times a second
             text(id, "done")
         case "log":
             send(method="notifications/message", params={"level": "warning", "logger": "disk", "data": {"free": 0}})
