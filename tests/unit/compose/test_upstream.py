@@ -234,6 +234,40 @@ async def test_a_session_hears_that_lists_may_have_changed_after_the_target_was_
         await client.stop()
 
 
+ROOTED = """
+    import json, sys
+
+    def say(**message):
+        print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+    for line in sys.stdin:
+        message = json.loads(line)
+        method = message.get("method")
+        if method == "initialize":
+            version = message["params"]["protocolVersion"]
+            info = {"name": "rooted", "version": "1"}
+            say(id=message["id"], result={"protocolVersion": version, "capabilities": {}, "serverInfo": info})
+        elif method == "notifications/roots/list_changed":
+            say(id="question", method="roots/list")
+        elif message.get("id") == "question":
+            uris = [root["uri"] for root in message["result"]["roots"]]
+            say(method="notifications/message", params={"level": "info", "data": uris})
+"""
+
+
+@pytest.mark.parametrize("front", ["memory", "http"])
+async def test_a_question_between_calls_goes_to_the_session_that_has_the_connection(front, tmp_path):
+    program, logs = tmp_path / "rooted.py", asyncio.Queue()
+    program.write_text(textwrap.dedent(ROOTED))
+    proxy = Server.proxy([sys.executable, str(program)])
+    options = {"mode": "handshake", "roots": ["file:///a"], "on_log": lambda message: logs.put_nowait(message.data)}
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(DEADLINE):
+        where = proxy if front == "memory" else await stack.enter_async_context(serving(proxy.asgi()))
+        client = await stack.enter_async_context(AsyncClient(where, **options))
+        client.roots.add("file:///b")
+        assert await logs.get() == ["file:///a", "file:///b"]
+
+
 async def test_logs_that_belong_to_no_call_are_not_shown_to_several_people():
     target = Server("target", configuration=Configuration(protocol_version=ERAS["handshake"]))
 

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 SESSION_ENDED = "The session has ended"
-NO_STANDALONE = "The client reads no standalone stream, on which it could be asked"
 _STOPPED = InternalError("The session was ended before the request was done; it may have run in part")
 WORKER_NAME_END = "-"
 SessionLife = Literal["new", "used", "ended"]
@@ -289,11 +288,10 @@ class HttpSession:
         Raises:
             RpcError: the client answered with an error.
             Timeout: the client did not answer in time.
-            TransportError: the session has ended, or its client reads no standalone stream in this process.
+            TransportError: the session has ended.
         """
-        if self._standalone is None:
-            raise TransportError(NO_STANDALONE)
-        return await self.ask(self._standalone, method, params, timeout)
+        # The client may open the stream later.
+        return await self.ask(self._own_standalone(), method, params, timeout)
 
     def receive(self, event: Event | None) -> None:
         """Handle an event of the Peer; forward a message that matches no request of this process."""
