@@ -3,7 +3,7 @@
 `Peer` turns received bytes into events. If `run` returns the response of a request at once, the connection writes it
 without a task. Otherwise `run` returns a coroutine, and `EagerRunner` gives it a task of its own when it first waits.
 When the client cancels a request, the connection cancels the task, and `Peer` drops the response. A `def` that runs in
-a thread needs no task meanwhile: its outcome comes back as an event (`ThreadCallEnded`), and so does its cancellation.
+a thread needs no task meanwhile: its outcome comes back as an event (`ThreadCallEnded`).
 
 The connection sends the notification of a change to the session if the client sent `initialize`, and to each
 subscription of a stateless client. It passes a large encoded list to the sink in parts, which saves a copy.
@@ -74,7 +74,7 @@ GONE = "The client is gone, and will not answer"
 
 
 class ThreadCallEnded(Struct):
-    """The function of a request that has no task has ended in its thread, or the request was cancelled."""
+    """The function of a request that has no task has ended in its thread."""
 
     call: Call
     value: Any
@@ -158,11 +158,8 @@ class DuplexConnection:
         self._peer.close()
         if self._flushing is not None:
             self._flushing.cancel()
-        for key, call in list(self._running.items()):
-            if call.drop is not None:  # no task, and the runner that would go on is closed
-                del self._running[key]
+        for call in list(self._running.values()):
             call.cancel()
-        set_outcome(self._resumed, None)
 
     def _fail_requests(self) -> None:
         for waiter in self._peer.abandon():
@@ -302,9 +299,10 @@ class DuplexConnection:
             context.run(self._runner.run, (ThreadCallEnded(call, value, error),))
 
         def drop() -> None:
-            call.drop = None
             job.drop()
-            end(None, asyncio.CancelledError())
+            call.ended = True
+            self._end_thread_call(call)
+            self._reply(call.request.id, b"")
 
         self._running[call.request.id] = call
         try:
@@ -315,16 +313,21 @@ class DuplexConnection:
             call.drop = drop
 
     def _resume(self, ended: ThreadCallEnded) -> Coroutine[Any, Any, None] | None:
-        call, id = ended.call, ended.call.request.id
-        call.drop = None
-        set_outcome(self._resumed, None)
+        call = ended.call
+        if call.ended:  # cancelled while this event waited for its turn
+            return None
+        self._end_thread_call(call)
         answer: Any = resume(call, ended.value, ended.error)
         if type(answer) is CoroutineType:
+            self._running[call.request.id] = call
             return self._finish(call, answer)
-        if self._running.get(id) is call:  # the client may use the id again after a cancellation
-            del self._running[id]
-        self._reply(id, answer)
+        self._reply(call.request.id, answer)
         return None
+
+    def _end_thread_call(self, call: Call) -> None:
+        call.drop = None
+        del self._running[call.request.id]
+        set_outcome(self._resumed, None)
 
     def _receive(self, event: Event | ThreadCallEnded | None) -> None:
         match event:

@@ -10,6 +10,7 @@ import pytest
 
 from dragoman import BlockingContext, Cancelled, Context, RpcError, Server, ToolError, ToolResult
 from dragoman.config import Configuration
+from dragoman.server.duplex import ThreadCallEnded
 from dragoman.testing import WirePeer
 from dragoman.transports.contract import FunctionSink
 
@@ -452,6 +453,25 @@ def test_a_request_that_is_cancelled_in_the_chunk_that_brings_it_leaves_nothing_
         wire.request(1, "ping")
         assert await wire.until(1) == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
         assert not other_tasks()
+
+    run(talk())
+
+
+def test_an_outcome_that_waits_for_its_turn_when_the_request_is_cancelled_is_dropped():
+    server = Server()
+    released = threading.Event()
+    server.tool(name="any")(lambda: released.wait(DEADLINE))
+
+    async def talk():
+        wire = Wire(server)
+        wire.request(1, "tools/call", {"name": "any"})
+        (call,) = wire.connection._running.values()
+        wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        wire.connection._runner.run((ThreadCallEnded(call, "late", None),))
+        released.set()
+        await wire.end()
+        assert wire.sent == []
+        assert not wire.connection._running
 
     run(talk())
 
