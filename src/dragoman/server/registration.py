@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dragoman.server.extensions.skills import Skills
     from dragoman.server.mounting.mount import Mount
     from dragoman.server.mounting.mounts import Mounts
+    from dragoman.server.mounting.renaming import Patterns
     from dragoman.server.server import Server
 
 E = TypeVar("E", bound="ServerExtension")
@@ -389,6 +390,37 @@ class Registration:
         if callable(given):
             return skills.add_function(given, None, description, prefix, fields)
         return lambda function: skills.add_function(function, given, description, prefix, fields)
+
+    def mount(
+        self,
+        server: Server,
+        prefix: str | None = None,
+        *,
+        separator: str = "_",
+        rename: Mapping[str, str] | None = None,
+        include: Patterns = None,
+        exclude: Patterns = None,
+    ) -> None:
+        """Serve what another server has as well, under a prefix: what it has now, and what is registered there later.
+
+        Example:
+            server.mount(weather, prefix="weather")  # its tool `forecast` is `weather_forecast` here
+
+        The requests for it are run by the other server, with its own middleware, dependencies, lifespan and extensions.
+        A URI gets the prefix after its scheme: `data://cities` is `data://weather/cities`. `rename` maps names and URIs
+        of the other server to those that they have here. `include` and `exclude` are names and URIs to serve or to
+        leave out; in them `*` stands for any text.
+
+        Raises:
+            DefinitionError: a name is taken or too long, an option has an invalid value, or the servers form a cycle.
+        """
+        from dragoman.server.mounting.mounts import Mounts
+        from dragoman.server.mounting.renaming import Renaming
+
+        if not isinstance(server, Registration):
+            raise DefinitionError(f"{server!r} cannot be mounted: give a Server")
+        renaming = Renaming(prefix, separator, rename, include, exclude)
+        (self.mounts or Mounts(cast("Server", self))).add(server, renaming)
 
     def expose_as_tools(self, *, resources: bool = True, prompts: bool = True, tags: Iterable[str] = ()) -> None:
         """Register tools that list and read the resources and prompts, for hosts that know only tools.

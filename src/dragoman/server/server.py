@@ -8,11 +8,11 @@ It derives them again after each change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 import msgspec
 
@@ -23,6 +23,7 @@ from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
 from dragoman.runtime.callables import explaining, invoke
+from dragoman.runtime.lazy import look_up
 from dragoman.server.audience import Notifying
 from dragoman.server.declaration import (
     Declaration,
@@ -36,7 +37,6 @@ from dragoman.server.define.definition import Definition, options_among
 from dragoman.server.define.tools import Tool
 from dragoman.server.dispatch.lifecycle import Lifecycle, LifespanFunction, WithLifecycle
 from dragoman.server.dispatch.middleware import composed
-from dragoman.server.mounting.registration import WithMounts
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.request.call import Call
@@ -55,6 +55,8 @@ from dragoman.server.settings import (
 from dragoman.server.single_requests import SingleRequests
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from dragoman.protocol.tokens import KeyRing
     from dragoman.server.dispatch.audit import Audit, AuditTarget
     from dragoman.server.dispatch.tags import Tags
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.asgi import AsgiApp
 
 
-class Server(ServerIdentity, Registration, WithMounts, WithRoutes, SingleRequests, WithLifecycle, Notifying):
+class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifecycle, Notifying):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -204,6 +206,41 @@ class Server(ServerIdentity, Registration, WithMounts, WithRoutes, SingleRequest
     def _managers(self) -> list[AbstractAsyncContextManager[object]]:
         managers = [] if self.installed is None else self.installed.managers(self)
         return managers if self.mounts is None else [*managers, *self.mounts.managers()]
+
+    @staticmethod
+    def proxy(
+        target: str | PathLike[str] | Sequence[str] | Mapping[str, Any] | Server,
+        *,
+        name: str | None = None,
+        isolate: Literal["principal", "session"] | None = None,
+        forward_credentials: bool | Callable[[str], str | Awaitable[str]] = False,
+        headers: Mapping[str, str] | None = None,
+        auth: object = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        connect_timeout: float = 30.0,
+        max_connections: int = 100,
+        secret: str | bytes | Iterable[str | bytes] | None = None,
+        store: Store | None = None,
+    ) -> Server:
+        """Return a server in front of another server, which passes everything that either side says.
+
+        Example:
+            Server.proxy(["python", "weather.py"]).run("http", port=8000)
+
+        `target` is a URL, a command, an entry of a configuration file, or a Server. `name` replaces the name that the
+        target gives itself. Clients share connections to the target; `isolate` gives each principal or each session
+        its own. `forward_credentials=True` sends the caller's `Authorization` header to the target; a function takes
+        that header and returns the one to send. `headers`, `auth`, `env` and `cwd` are those of a client. Of at most
+        `max_connections`, the connection that was idle longest is closed first.
+
+        Raises:
+            DefinitionError: the target or an option cannot be used; the message says why.
+        """
+        options = {"secret": secret, "store": store, "env": env, "cwd": cwd, "headers": headers, "auth": auth}
+        limits = {"connect_timeout": connect_timeout, "max_connections": max_connections, "isolate": isolate}
+        make = look_up("dragoman.compose.proxy", "ProxyServer")
+        return cast("Server", make(target, name=name, forward_credentials=forward_credentials, **options, **limits))
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.

@@ -96,7 +96,7 @@ def test_ten_thousand_messages_are_few_rows_and_a_quick_filter(tab: Tab) -> None
     until(lambda: tab.evaluate(counted) >= 10_000, "the messages do not come")
     tab.waitForSelector(".virtual-list .row")
     taken = [keep_only(tab, text) for text in ("p", "pr", "pro", "prog", "progr", "progress", "progress 99")]
-    assert min(taken) < MOST_MILLISECONDS, taken  # other programs of the machine only add to it
+    assert statistics.median(taken) < MOST_MILLISECONDS, taken  # other programs of the machine only add to it
     keep_only(tab, "")
     tab.evaluate("document.querySelector('.virtual-list').scrollTop = 0")
     until(
