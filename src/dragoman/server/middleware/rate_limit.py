@@ -31,6 +31,7 @@ from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     from dragoman.server.dispatch.middleware import CallNext
+    from dragoman.server.request.state import HandlerState
 
 MAX_KEYS = 100_000
 
@@ -107,9 +108,15 @@ class RateLimit:
         by = self._by if isinstance(self._by, str) else getattr(self._by, "__qualname__", "")
         name = "\0".join(["rate limit", server.name, self._text, f"{self._window:g}", by, *sorted(self._methods)])
         buckets = HandlerState(server.store.state(name, max_values=self._max_keys), owner="user")
-        now = await server.store.now()
+        try:
+            await self._update(buckets, digest(key), await server.store.now())
+        except TooManyRequests:
+            # Another process may have used a later time than this one, which then counts as too early.
+            await self._update(buckets, digest(key), await server.store.now())
+
+    async def _update(self, buckets: HandlerState, key: str, now: float) -> None:
         # A bucket that is full needs no entry, so the entry may expire.
-        await buckets.update(digest(key), lambda full_at: self._later(full_at or now, now), float, self._window)
+        await buckets.update(key, lambda full_at: self._later(full_at or now, now), float, self._window)
 
     def _later(self, full_at: float, now: float) -> float:
         """Return the time at which a bucket is full again after one more request.
