@@ -13,6 +13,8 @@ _TWIN = re.compile(r"blocking\((\w+)\.(\w+)\)")
 _OF_SERVER = frozenset(
     [
         "lifecycle",
+        "mounts",
+        "mounted_in",
         "route_table",
         "middlewares",
         "middleware_chain",

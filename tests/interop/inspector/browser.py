@@ -60,6 +60,9 @@ class Tab:
     def press_keys(self, keys: str) -> None:
         self._browser.command(self._name, "keyboard.press", (keys,))
 
+    def type_keys(self, text: str) -> None:
+        self._browser.command(self._name, "keyboard.type", (text,))
+
     def button(self, name: str, within: str = "") -> None:
         """Press a button by its name."""
         self.click(
