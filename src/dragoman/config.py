@@ -114,23 +114,30 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 class Watchers:
-    """Bound methods that are called after each change; they do not keep their objects alive."""
+    """Bound methods, one of each object, that are called after each change; they do not keep their objects alive.
+
+    `weakref.WeakMethod` is not used: it prints an error at exit if its object ends after the modules do.
+    """
 
     __slots__ = ("_methods",)
 
     def __init__(self) -> None:
-        self._methods: set[weakref.WeakMethod[Callable[[], None]]] = set()
+        self._methods: dict[weakref.ref[Any], Callable[[Any], None]] = {}
 
     def add(self, method: Callable[[], None]) -> None:
         """Call a bound method after each change from now on."""
-        self._methods.add(weakref.WeakMethod(method, self._methods.discard))
+        bound: Any = method
+        methods = self._methods
+        methods[weakref.ref(bound.__self__, lambda dead: methods.pop(dead, None))] = bound.__func__
 
     def notify(self) -> None:
         """Call every method whose object is alive."""
-        for reference in tuple(self._methods):  # a copy, because other threads may add methods meanwhile
-            method = reference()
-            if method is not None:
-                method()
+        for reference, method in tuple(
+            self._methods.items()
+        ):  # a copy, because other threads may add methods meanwhile
+            owner = reference()
+            if owner is not None:
+                method(owner)
 
 
 class ProcessConfiguration:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import subprocess
 import sys
 
 import pytest
@@ -91,3 +92,9 @@ async def test_middleware_of_a_proxy_sees_what_passes_and_changes_nothing(era, t
 
 def test_a_proxy_shows_nothing_of_its_target():
     assert repr(Server.proxy("https://user:secret@example.com/mcp", name="front")) == "<Server 'front': a proxy>"
+
+
+def test_a_program_with_a_proxy_ends_without_a_word():
+    program = "from dragoman import Server\nproxy = Server.proxy(Server('notes'))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stderr == ""
