@@ -224,12 +224,12 @@ async def test_closing_fails_the_calls_that_wait_and_does_not_hang(mode):
 async def test_a_client_that_never_connected_leaves_nothing_open(monkeypatch):
     sessions: list[aiohttp.ClientSession] = []
 
-    def remembered() -> aiohttp.ClientSession:
-        sessions.append(make())
+    def remembered(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        sessions.append(make(*middlewares))
         return sessions[-1]
 
-    make = http._new_session
-    monkeypatch.setattr(http, "_new_session", remembered)
+    make = http.new_session
+    monkeypatch.setattr(http, "new_session", remembered)
     client = AsyncClient("http://127.0.0.1:1/mcp")
     with pytest.raises(ConnectError):
         await client.start()

@@ -123,12 +123,19 @@ def test_a_file_that_awaits_its_server_is_told_to_guard_it(tmp_path):
 def test_a_file_without_a_server_is_told_what_was_found(tmp_path):
     path = written(tmp_path, "import collections\nmcp = collections.Counter()\n")
     finished = dragoman("run", path, home=tmp_path)
-    assert finished.code == 1
+    assert finished.code == 2
     assert "defines no Server: mcp is of the class Counter of collections; make one" in finished.err
 
 
-@pytest.mark.parametrize("wrong", [["--log-format", "xml"], ["--access-log"], ["--no-health"], ["--devel"]])
-def test_a_wrong_option_of_run_shows_the_usage(tmp_path, wrong):
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        (["--log-format", "xml"], "--log-format must be text or json, not 'xml'"),
+        (["--access-log"], "--access-log is for HTTP: add --http, or leave it out"),
+        (["--no-health"], "--no-health is for HTTP: add --http, or leave it out"),
+        (["--devel"], "There is no option '--devel'; did you mean '--dev'"),
+    ],
+)
+def test_a_wrong_option_of_run_is_named_with_the_way_to_help(tmp_path, wrong, fault):
     finished = dragoman("run", *wrong, written(tmp_path, DEFINED), home=tmp_path)
-    assert (finished.code, finished.out) == (2, "")
-    assert finished.err.startswith("usage: dragoman run FILE")
+    assert (finished.code, finished.out, finished.err) == (2, "", f"dragoman: {fault}. See: dragoman run --help\n")

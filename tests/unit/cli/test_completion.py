@@ -22,7 +22,7 @@ def completed(line, tmp_path):
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("dragoman ins", ["plain,install"]),
+        ("dragoman inst", ["plain,install"]),
         ("dragoman list --mo", ["plain,--mode"]),
         ("dragoman install cl", ["plain,claude-desktop", "plain,claude-code"]),
         ("dragoman install cursor se", ["file,se"]),

@@ -130,7 +130,7 @@ def test_a_program_selects_by_tags_over_stdio(tmp_path):
     assert listed([*run, "--include-tags", "internal,other"]) == ["staff"]
     assert listed([*run, "--exclude-tags=internal"]) == ["open"]
     wrong = subprocess.run([*run, "--include-tags"], capture_output=True, timeout=30, check=False)
-    assert (wrong.returncode, b"--include-tags a,b" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, b"--include-tags needs a value" in wrong.stderr) == (2, True)
 
 
 async def test_a_program_selects_by_tags_over_http(tmp_path):
