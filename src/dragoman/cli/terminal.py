@@ -75,11 +75,11 @@ class Terminal:
             sys.stdout.write(printable(text) + "\n")
 
     def write_wrapped(self, text: str, *, indent: int) -> None:
-        """Write a line of the result, on a terminal wrapped at words; further lines are indented more."""
+        """Write a line of the result, on a terminal wrapped at words; further lines have a mark."""
         space = " " * indent
         width = self.output_console.width if is_terminal(sys.stdout) else sys.maxsize
         options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-        self.write(fill(text, width, initial_indent=space, subsequent_indent=f"{space}    ", **options))
+        self.write(fill(text, width, initial_indent=space, subsequent_indent=f"{space}  | ", **options))
 
     def write_piece(self, text: str) -> None:
         """Write a part of the result at once, without a line end."""

@@ -71,7 +71,7 @@ def test_a_list_shows_tools_with_their_arguments_prompts_resources_and_templates
     assert listed.out.splitlines() == [
         "Tools",
         "  forecast(city: string) [reads only]  Weather for a city.",
-        "      city: Where.",
+        "      - city: Where.",
         "  search(city: string)  Looks for hotels, and says how far it is.",
         "  book(city: string)  Books a trip, after asking the traveller.",
         "  postcard(city: string)  Writes a postcard, with the words of the traveller's own model.",

@@ -224,8 +224,8 @@ def test_what_a_tool_says_about_its_parameters_is_wrapped_at_words_on_a_terminal
         assert there.end()[0] == 0
     lines = there.screen.splitlines()
     assert lines[1] == "  forecast(city: string)  Weather."
-    assert lines[2].startswith("      city: Where the weather")
-    assert lines[3].startswith("          ")
+    assert lines[2].startswith("      - city: Where the weather")
+    assert lines[3].startswith("        | ")
     assert max(map(len, lines)) <= 100
     (whole,) = dragoman("list", path, home=tmp_path).out.splitlines()[2:]
-    assert " ".join(" ".join(lines[2:]).split()) == whole.strip()
+    assert " ".join(line.replace("        | ", "").strip() for line in lines[2:]) == whole.strip()

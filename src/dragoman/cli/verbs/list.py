@@ -92,7 +92,7 @@ def _described(kind: str, item: Any) -> list[str]:
         texts = {name: field.get("description") for name, field in fields.items() if isinstance(field, dict)}
     else:
         texts = {one.name: one.description for one in item.arguments or ()} if kind == "prompts" else {}
-    return [f"{name}: {' '.join(text.split())}" for name, text in texts.items() if isinstance(text, str) and text]
+    return [f"- {name}: {' '.join(text.split())}" for name, text in texts.items() if isinstance(text, str) and text]
 
 
 def tool_arguments(tool: types.Tool) -> list[str]:
