@@ -84,8 +84,12 @@ _OWN_NOTIFICATIONS = frozenset({"notifications/cancelled", "notifications/progre
 class _EveryMethod(dict[str, Method]):
     """The methods of a version, and a row without types for each method that the protocol does not define."""
 
+    def __contains__(self, name: object) -> bool:
+        is_of_another_version = name in METHOD_NAMES and not str(name).startswith(NOTIFICATIONS)
+        return super().__contains__(name) or not is_of_another_version
+
     def __missing__(self, name: str) -> Method:
-        if name in METHOD_NAMES and not name.startswith(NOTIFICATIONS):  # another version has it
+        if name not in self:
             raise KeyError(name)
         return Method(name=name, result=types.Result)
 
@@ -124,6 +128,8 @@ class ProxyServer(Server):
         super().__init__(name or "proxy", capabilities=_EVERYTHING, **options)
         self._is_named = name is not None
         self._target = _checked_target(target)
+        self.passes_to = target if isinstance(target, Server) else None
+        """The target, if it is a server of this process."""
         if isolate not in (None, "principal", "session"):
             raise DefinitionError(f'isolate must be "principal", "session" or None, not {isolate!r}')
         if max_connections < 1:
@@ -168,7 +174,7 @@ class ProxyServer(Server):
     # Connections to the target.
 
     async def _pooled(self) -> AsyncIterator[Pool]:
-        pool = Pool(self, self._upstream, self._credential, **self._pool)  # type: ignore[arg-type]
+        pool = Pool(self, self._upstream, self._origin, **self._pool)  # type: ignore[arg-type]
         try:
             yield pool
         finally:
@@ -191,8 +197,12 @@ class ProxyServer(Server):
         """Return the proxies that a call has passed through."""
         return [hop for hop in (_header(call, HOPS_HEADER) or "").split(",") if hop] or self._hops
 
-    def _credential(self, call: Call) -> Hashable:
+    def _credential(self, call: Call) -> str | None:
         return None if self._forward_credentials is False else _header(call, "authorization")
+
+    def _origin(self, call: Call) -> Hashable:
+        """Return what divides the connections, because each connection is marked with it."""
+        return self._credential(call), tuple(self._hops_of(call))
 
     def _upstream(self, call: Call, caller: Caller | None, on_lost: Callable[[], None]) -> Upstream:
         """Return an unconnected connection for a call."""

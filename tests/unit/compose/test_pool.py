@@ -204,6 +204,34 @@ async def test_callers_with_other_credentials_do_not_share_a_connection_that_for
                 assert (await client.call_tool("authorization")).text == f"Bearer {given}"
 
 
+@pytest.mark.parametrize("mode", ["handshake", "stateless"])
+async def test_the_credentials_of_each_call_are_forwarded_when_a_client_renews_them(mode):
+    tokens = ["old"]
+    async with (
+        serving(showing_credentials().asgi()) as inner,
+        serving(Server.proxy(inner, forward_credentials=True).asgi()) as outer,
+        AsyncClient(outer, headers={"Authorization": lambda: f"Bearer {tokens[-1]}"}, mode=mode) as client,
+    ):
+        assert (await client.call_tool("authorization")).text == "Bearer old"
+        tokens.append("new")
+        assert (await client.call_tool("authorization")).text == "Bearer new"
+
+
+async def test_stateless_calls_that_can_be_asked_have_connections_of_their_own_also_from_one_client():
+    target = counting()
+    both = asyncio.Barrier(2)
+
+    @target.tool
+    async def meet(ctx: Context) -> int:
+        await both.wait()
+        return id(ctx._call.session)
+
+    async with AsyncClient(Server.proxy(target), mode="stateless", on_elicitation=asked) as client:
+        async with asyncio.timeout(DEADLINE):
+            one, two = await asyncio.gather(client.call_tool("meet"), client.call_tool("meet"))
+        assert one.structured != two.structured
+
+
 def test_a_process_gets_no_credentials():
     with pytest.raises(DefinitionError, match="needs a target with a URL"):
         Server.proxy(["server"], forward_credentials=True)
