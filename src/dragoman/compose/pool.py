@@ -8,9 +8,9 @@ Connections are shared unless that would mix what must stay apart:
       sessions that can be asked        one connection for each session, and for each client on a duplex connection
       stateless calls that can be asked one connection for each call at a time; free ones are used again
 
-`isolate`, forwarded credentials and the proxies that a call has passed through divide all of these again. There are at most `max_connections`; beyond that the
-connection that was idle longest is closed, and a call waits if none is idle. A connection of a session ends with the
-session.
+`isolate`, forwarded credentials and the proxies that a call has passed through divide all of these again. There are at
+most `max_connections`; beyond that the connection that was idle longest is closed, and a call waits if none is idle. A
+connection of a session ends with the session.
 
 Rejected: a connection for each client. A process is started for each connection to a command.
 """
