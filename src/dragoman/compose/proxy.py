@@ -151,7 +151,7 @@ class ProxyServer(Server):
                 "ping": self.handlers["ping"],
                 "server/discover": self._discover,
                 "subscriptions/listen": self._listen,
-                "notifications/initialized": self._join,
+                "notifications/initialized": self._joined,
             },
         )
         self.lifespan(self._pooled)
@@ -228,7 +228,14 @@ class ProxyServer(Server):
     # Handlers.
 
     def _forward(self, _server: Server, call: Call) -> Any:
-        return self._notify(call) if call.is_notification else self._answer(call)
+        return self._take(self._notify(call)) if call.is_notification else self._answer(call)
+
+    async def _take(self, notification: Awaitable[None]) -> None:
+        """Do what a notification asks for; nobody waits for an answer, so an error is only logged."""
+        try:
+            await notification
+        except DragomanError as error:
+            refusal_of(error, self.name)
 
     async def _answer(self, call: Call) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
@@ -393,24 +400,20 @@ class ProxyServer(Server):
         try:
             given = {**params, "_meta": Raw(encode(meta))} if meta else params
             await upstream.notify(call.request.method.name, given)
-        except TransportError as error:
-            raise refusal_of(error, self.name) from error
         finally:
             pool.release(upstream, call)
 
-    async def _join(self, _server: Server, call: Call) -> Any:
+    def _joined(self, _server: Server, call: Call) -> Any:
+        return self._take(self._join(call)) if call.is_notification else self._answer(call)
+
+    async def _join(self, call: Call) -> None:
         """Let a client that has begun its session receive what the target sends."""
-        if not call.is_notification:
-            return await self._answer(call)
         pool = self._pool_of(call)
         upstream = await pool.upstream(call, call.request.caller)
         try:
             await upstream.add_session(call)
-        except TransportError as error:
-            raise refusal_of(error, self.name) from error
         finally:
             pool.release(upstream, call)
-        return None
 
     async def _initialize(self, _server: Server, call: Call) -> Any:
         """Begin a session: connect to the target, and return what the target declares."""

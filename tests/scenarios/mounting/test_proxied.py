@@ -87,3 +87,14 @@ async def test_a_question_between_calls_reaches_the_client_and_lists_that_the_ta
         await client.notify("notifications/roots/list_changed")
         assert "file:///project" in (await client.call_tool("far_answer")).text
     assert "is left out" not in caplog.text
+
+
+async def test_a_notification_for_a_target_that_is_away_is_no_unexpected_error(tmp_path, caplog):
+    outer = shop()
+    outer.mount(Server.proxy([str(tmp_path / "absent")], name="absent"), prefix="far")
+    async with asyncio.timeout(DEADLINE), connected(outer, "handshake") as client:
+        assert "buy" in {tool.name for tool in await client.tools()}
+        await client.notify("notifications/roots/list_changed")
+        await client.ping()
+    assert "The target of the proxy 'absent' failed" in caplog.text
+    assert "Unexpected error" not in caplog.text
