@@ -119,8 +119,10 @@ class Pool:
         return upstream
 
     async def listening(self, call: Call) -> Upstream:
-        """Return the connection for a subscription, which other calls may use too."""
-        return await self._find(call, call.request.caller, lambda _: True)
+        """Return the connection for a subscription, which other calls may use too, taken until `release`."""
+        upstream = await self._find(call, call.request.caller, lambda _: True)
+        upstream.calls[call] = None
+        return upstream
 
     async def _find(self, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]) -> Upstream:
         owner, version = self.owner(call), caller.version
@@ -128,7 +130,11 @@ class Pool:
         if version.stateless:
             if not self._needs_handshake or declared == NONE_DECLARED:
                 shared = await self._one((owner,), call, None)
-                is_stateless = (await shared.connection()).version.stateless
+                shared.calls[call] = None  # an idle connection may be closed
+                try:
+                    is_stateless = (await shared.connection()).version.stateless
+                finally:
+                    self.release(shared, call)
                 self._needs_handshake = not is_stateless
                 if is_stateless or declared == NONE_DECLARED:
                     return shared
@@ -193,6 +199,8 @@ class Pool:
                 self._close(upstream)
 
     def _close(self, upstream: Upstream) -> None:
+        for session in [session for session, (_, found) in self._found.items() if found is upstream]:
+            del self._found[session]
         for key, several in list(self._upstreams.items()):
             if upstream in several:
                 several.remove(upstream)

@@ -445,14 +445,17 @@ class ProxyServer(Server):
         key = ("server/discover", pool.owner(call))
         try:
             upstream = await pool.listening(call)
-            connection = await upstream.connection()
-            if connection.version.stateless:
-                params, meta = split_meta(call.request.raw_params)
-                if not meta:
-                    meta = cast("RawObject", connection.with_envelope({})["_meta"])
-                raw, version = await upstream.request(call, "server/discover", params, meta=meta)
-                pool.lists[key] = raw, version, 0.0
-                return self._translated(raw, version, call)
+            try:
+                connection = await upstream.connection()
+                if connection.version.stateless:
+                    params, meta = split_meta(call.request.raw_params)
+                    if not meta:
+                        meta = cast("RawObject", connection.with_envelope({})["_meta"])
+                    raw, version = await upstream.request(call, "server/discover", params, meta=meta)
+                    pool.lists[key] = raw, version, 0.0
+                    return self._translated(raw, version, call)
+            finally:
+                pool.release(upstream, call)
         except DragomanError as error:
             if key not in pool.lists or isinstance(error, RpcError):
                 raise refusal_of(error, self.name) from error
@@ -467,9 +470,13 @@ class ProxyServer(Server):
         pool = self._pool_of(call)
         try:
             upstream = await pool.listening(call)
+            try:
+                version = (await upstream.connection()).version
+            finally:
+                pool.release(upstream, call)
             if upstream.listen_count >= MAX_LISTENS:
                 raise RpcError(UNREACHABLE, "There are too many subscriptions; try again later")
-            if (await upstream.connection()).version.listens:
+            if version.listens:
                 return await self._listen_there(upstream, call)
             return await self._listen_here(upstream, call)
         except TransportError as error:

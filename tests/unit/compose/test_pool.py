@@ -160,6 +160,18 @@ async def test_a_call_waits_while_every_connection_is_in_use():
         await quick.stop()
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_more_clients_than_connections_are_all_served(limit):
+    modes = ["handshake", "stateless", "handshake", "stateless"]
+    async with serving(Server.proxy(counting(None), max_connections=limit).asgi()) as url:
+        clients = [AsyncClient(url, mode=mode, on_elicitation=asked) for mode in modes]
+        async with asyncio.timeout(DEADLINE):
+            results = await asyncio.gather(*(client.call_tool("seen") for client in clients for _ in range(5)))
+        assert [result.structured["elicits"] for result in results] == [True] * 20
+        for client in clients:
+            await client.stop()
+
+
 def showing_credentials():
     """Return a server over HTTP that says which `Authorization` it got."""
     server = Server("inner")
