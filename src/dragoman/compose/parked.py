@@ -8,7 +8,7 @@ then whether the call is still there, so that nothing waits for a process that h
 
 A parked call has these states:
 
-    waiting     a client waits for the outcome: the result, or further questions
+    waiting     a client waits for the outcome: the result, or further questions; no time is set
     parked      the client was sent questions; the call is dropped after ten minutes without answers
     ended       the target has answered, the client went away, or the time is over
 
@@ -147,6 +147,8 @@ class ParkedCall:
             raise
         finally:
             asked.cancel()
+        if self._task.cancelled():
+            raise RpcError(GONE_CODE, GONE)
         if self._task.done():
             return await self._task
         await asyncio.sleep(0)  # questions that are asked together belong to one round
@@ -181,8 +183,7 @@ class ParkedCalls:
 
         def finished() -> None:
             self._calls.pop(id, None)
-            if (timer := self._timers.pop(id, None)) is not None:
-                timer.cancel()
+            self._stop_timer(id)
             released()
 
         parked = self._calls[id] = ParkedCall(id, call, finished)
@@ -193,14 +194,21 @@ class ParkedCalls:
         found = await parked.outcome()
         if not isinstance(found, dict):
             return found
-        loop = asyncio.get_running_loop()
-        if (timer := self._timers.pop(parked.id, None)) is not None:
-            timer.cancel()
-        self._timers[parked.id] = loop.call_later(PARKED_SECONDS, parked.cancel)
+        self._stop_timer(parked.id)
+        self._timers[parked.id] = asyncio.get_running_loop().call_later(PARKED_SECONDS, parked.cancel)
         payload = msgspec.json.encode([await self._name(call), parked.id])
         state = self._server.key_ring.seal(_purpose(call), payload)
         required = {"resultType": "input_required", "inputRequests": found, "requestState": state}
         return Raw(jsonrpc.encode(required))
+
+    def _stop_timer(self, id: str) -> None:
+        if (timer := self._timers.pop(id, None)) is not None:
+            timer.cancel()
+
+    def _answer(self, parked: ParkedCall, answers: RawObject) -> None:
+        """Pass the answers of a client that waits from now on."""
+        self._stop_timer(parked.id)
+        parked.answer(answers)
 
     async def resume(self, call: Call, state: str, answers: RawObject) -> Raw:
         """Answer the questions of a call, wherever it waits, and return its next outcome.
@@ -220,7 +228,7 @@ class ParkedCalls:
             raise RpcError(GONE_CODE, GONE)
         parked.origin.channel, parked.progress_token = call.channel, call.request.progress_token
         parked.origin.progress = None
-        parked.answer(answers)
+        self._answer(parked, answers)
         return await self.result(parked, call)
 
     # Other processes.
@@ -256,7 +264,7 @@ class ParkedCalls:
         if isinstance(message, CallAbandoned):
             parked.cancel()
         elif isinstance(message, CallAnswered):
-            parked.answer(msgspec.json.decode(message.answers, type=dict[str, Raw]))
+            self._answer(parked, msgspec.json.decode(message.answers, type=dict[str, Raw]))
             work = self._reply(parked, message)
             keep_until_done(asyncio.get_running_loop().create_task(work), self._background)
         return KNOWN

@@ -8,9 +8,9 @@ Connections are shared unless that would mix what must stay apart:
       sessions that can be asked        one connection for each session, and for each client on a duplex connection
       stateless calls that can be asked one connection for each call at a time; free ones are used again
 
-`isolate` and forwarded credentials divide all of these again. There are at most `max_connections`; beyond that the
-connection that was idle longest is closed, and a call waits if none is idle. A connection of a session ends with the
-session.
+`isolate`, forwarded credentials and the proxies that a call has passed through divide all of these again. There are at
+most `max_connections`; beyond that the connection that was idle longest is closed, and a call waits if none is idle. A
+connection of a session ends with the session.
 
 Rejected: a connection for each client. A process is started for each connection to a command.
 """
@@ -48,15 +48,15 @@ NONE_DECLARED = encode(types.ClientCapabilities())
 class Pool:
     """The connections of a proxy in one loop.
 
-    `make` makes an unconnected `Upstream` for a call and a caller. `credential` returns what of the credentials of a
-    call keeps its connections apart.
+    `make` makes an unconnected `Upstream` for a call and a caller. `origin` returns what of the origin of a call keeps
+    its connections apart, such as its credentials.
     """
 
     def __init__(
         self,
         server: Server,
         make: Callable[[Call, Caller | None, Callable[[], None]], Upstream],
-        credential: Callable[[Call], Hashable],
+        origin: Callable[[Call], Hashable],
         *,
         isolate: Isolation | None,
         max_connections: int,
@@ -65,23 +65,23 @@ class Pool:
         self.lists: Recent[Hashable, tuple[Raw, Version, float]] = Recent(MAX_LISTS)
         """The last answers to requests for lists, for the time in which the target is away."""
         self._make = make
-        self._credential = credential
+        self._origin = origin
         self._isolate = isolate
         self._max_connections = max_connections
         self._upstreams: dict[Hashable, list[Upstream]] = {}
         self._tokens: WeakKeyDictionary[Session, object] = WeakKeyDictionary()
-        self._found: WeakKeyDictionary[Session, Upstream] = WeakKeyDictionary()
-        """The connections that sessions of the handshake era use."""
+        self._found: WeakKeyDictionary[Session, tuple[Hashable, Upstream]] = WeakKeyDictionary()
+        """The connections that sessions of the handshake era use, and for which owner."""
         self._needs_handshake = False
         self._freed = asyncio.Event()
         self._stopping: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
 
     def owner(self, call: Call) -> Hashable:
-        """Return what divides the connections: the principal, the session, the credentials."""
+        """Return what divides the connections: the principal, the session, the credentials, the way of the call."""
         if self._isolate == "session":
-            return self._token(call.session), self._credential(call)
-        return (call.principal if self._isolate == "principal" else None), self._credential(call)
+            return self._token(call.session), self._origin(call)
+        return (call.principal if self._isolate == "principal" else None), self._origin(call)
 
     def _token(self, session: Session) -> object:
         """Return what stands for a session; its connections are closed when the session is gone."""
@@ -92,11 +92,12 @@ class Pool:
 
     def ready(self, call: Call) -> Upstream | None:
         """Return the connection for a call, taken by the call, if it was found before and is alive; else None."""
-        version = call.request.caller.version
+        version, owner = call.request.caller.version, self.owner(call)
         if not version.stateless:
-            upstream = self._found.get(call.session)
+            known_owner, upstream = self._found.get(call.session, (None, None))
+            upstream = upstream if known_owner == owner else None  # a client may send other credentials than before
         else:
-            several = None if self._needs_handshake else self._upstreams.get((self.owner(call),))
+            several = None if self._needs_handshake else self._upstreams.get((owner,))
             upstream = several[0] if several else None
         connection = None if upstream is None else upstream.current
         if upstream is None or connection is None or (version.stateless and not connection.version.stateless):
@@ -114,12 +115,14 @@ class Pool:
         upstream = await self._find(call, caller, lambda one: not one.calls)
         upstream.calls[call] = None
         if call.session.caller is not None:
-            self._found[call.session] = upstream
+            self._found[call.session] = self.owner(call), upstream
         return upstream
 
     async def listening(self, call: Call) -> Upstream:
-        """Return the connection for a subscription, which other calls may use too."""
-        return await self._find(call, call.request.caller, lambda _: True)
+        """Return the connection for a subscription, which other calls may use too, taken until `release`."""
+        upstream = await self._find(call, call.request.caller, lambda _: True)
+        upstream.calls[call] = None
+        return upstream
 
     async def _find(self, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]) -> Upstream:
         owner, version = self.owner(call), caller.version
@@ -127,7 +130,11 @@ class Pool:
         if version.stateless:
             if not self._needs_handshake or declared == NONE_DECLARED:
                 shared = await self._one((owner,), call, None)
-                is_stateless = (await shared.connection()).version.stateless
+                shared.calls[call] = None  # an idle connection may be closed
+                try:
+                    is_stateless = (await shared.connection()).version.stateless
+                finally:
+                    self.release(shared, call)
                 self._needs_handshake = not is_stateless
                 if is_stateless or declared == NONE_DECLARED:
                     return shared
@@ -138,7 +145,9 @@ class Pool:
         if not can_be_asked(caller.capabilities):
             return await self._one(key, call, caller)
         if call.channel.carrier is not None or not version.stateless:
-            return await self._one((*key, self._token(call.session)), call, caller)
+            key = (*key, self._token(call.session))
+        if not version.stateless:
+            return await self._one(key, call, caller)
         return await self._exclusive(key, call, caller, is_fit)
 
     async def _one(self, key: Hashable, call: Call, caller: Caller | None) -> Upstream:
@@ -190,6 +199,8 @@ class Pool:
                 self._close(upstream)
 
     def _close(self, upstream: Upstream) -> None:
+        for session in [session for session, (_, found) in self._found.items() if found is upstream]:
+            del self._found[session]
         for key, several in list(self._upstreams.items()):
             if upstream in several:
                 several.remove(upstream)

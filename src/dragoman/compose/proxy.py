@@ -94,8 +94,12 @@ _OWN_NOTIFICATIONS = frozenset({"notifications/cancelled", "notifications/progre
 class _EveryMethod(dict[str, Method]):
     """The methods of a version, and a row without types for each method that the protocol does not define."""
 
+    def __contains__(self, name: object) -> bool:
+        is_of_another_version = name in METHOD_NAMES and not str(name).startswith(NOTIFICATIONS)
+        return super().__contains__(name) or not is_of_another_version
+
     def __missing__(self, name: str) -> Method:
-        if name in METHOD_NAMES and not name.startswith(NOTIFICATIONS):  # another version has it
+        if name not in self:
             raise KeyError(name)
         return Method(name=name, result=types.Result)
 
@@ -134,6 +138,8 @@ class ProxyServer(Server):
         super().__init__(name or "proxy", capabilities=_EVERYTHING, **options)
         self._is_named = name is not None
         self._target = _checked_target(target)
+        self.passes_to = target if isinstance(target, Server) else None
+        """The target, if it is a server of this process."""
         if isolate not in (None, "principal", "session"):
             raise DefinitionError(f'isolate must be "principal", "session" or None, not {isolate!r}')
         if max_connections < 1:
@@ -155,7 +161,7 @@ class ProxyServer(Server):
                 "ping": self.handlers["ping"],
                 "server/discover": self._discover,
                 "subscriptions/listen": self._listen,
-                "notifications/initialized": self._join,
+                "notifications/initialized": self._joined,
             },
         )
         self.lifespan(self._pooled)
@@ -181,7 +187,7 @@ class ProxyServer(Server):
     # Connections to the target.
 
     async def _pooled(self) -> AsyncIterator[Pool]:
-        pool = Pool(self, self._upstream, self._credential, **self._pool)  # type: ignore[arg-type]
+        pool = Pool(self, self._upstream, self._origin, **self._pool)  # type: ignore[arg-type]
         try:
             yield pool
         finally:
@@ -205,8 +211,12 @@ class ProxyServer(Server):
         """Return the proxies that a call has passed through."""
         return [hop for hop in (_header(call, HOPS_HEADER) or "").split(",") if hop] or self._hops
 
-    def _credential(self, call: Call) -> Hashable:
+    def _credential(self, call: Call) -> str | None:
         return None if self._forward_credentials is False else _header(call, "authorization")
+
+    def _origin(self, call: Call) -> Hashable:
+        """Return what divides the connections, because each connection is marked with it."""
+        return self._credential(call), tuple(self._hops_of(call))
 
     def _upstream(self, call: Call, caller: Caller | None, on_lost: Callable[[], None]) -> Upstream:
         """Return an unconnected connection for a call."""
@@ -231,10 +241,18 @@ class ProxyServer(Server):
 
     # Handlers.
 
-    async def _forward(self, _server: Server, call: Call) -> Any:
-        if call.is_notification:
-            return await self._notify(call)
+    def _forward(self, _server: Server, call: Call) -> Any:
+        return self._take(self._notify(call)) if call.is_notification else self._answered(call)
+
+    async def _answered(self, call: Call) -> Any:
         return self._for_middleware(call, await self._answer(call))
+
+    async def _take(self, notification: Awaitable[None]) -> None:
+        """Do what a notification asks for; nobody waits for an answer, so an error is only logged."""
+        try:
+            await notification
+        except DragomanError as error:
+            refusal_of(error, self.name)
 
     async def _answer(self, call: Call) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
@@ -410,24 +428,20 @@ class ProxyServer(Server):
         try:
             given = {**params, "_meta": Raw(encode(meta))} if meta else params
             await upstream.notify(call.request.method.name, given)
-        except TransportError as error:
-            raise refusal_of(error, self.name) from error
         finally:
             pool.release(upstream, call)
 
-    async def _join(self, _server: Server, call: Call) -> Any:
+    def _joined(self, _server: Server, call: Call) -> Any:
+        return self._take(self._join(call)) if call.is_notification else self._answered(call)
+
+    async def _join(self, call: Call) -> None:
         """Let a client that has begun its session receive what the target sends."""
-        if not call.is_notification:
-            return await self._forward(self, call)
         pool = self._pool_of(call)
         upstream = await pool.upstream(call, call.request.caller)
         try:
             await upstream.add_session(call)
-        except TransportError as error:
-            raise refusal_of(error, self.name) from error
         finally:
             pool.release(upstream, call)
-        return None
 
     async def _initialize(self, _server: Server, call: Call) -> Any:
         """Begin a session: connect to the target, and return what the target declares."""
@@ -459,14 +473,17 @@ class ProxyServer(Server):
         key = ("server/discover", pool.owner(call))
         try:
             upstream = await pool.listening(call)
-            connection = await upstream.connection()
-            if connection.version.stateless:
-                params, meta = split_meta(call.request.raw_params)
-                if not meta:
-                    meta = cast("RawObject", connection.with_envelope({})["_meta"])
-                raw, version = await upstream.request(call, "server/discover", params, meta=meta)
-                pool.lists[key] = raw, version, 0.0
-                return self._translated(raw, version, call)
+            try:
+                connection = await upstream.connection()
+                if connection.version.stateless:
+                    params, meta = split_meta(call.request.raw_params)
+                    if not meta:
+                        meta = cast("RawObject", connection.with_envelope({})["_meta"])
+                    raw, version = await upstream.request(call, "server/discover", params, meta=meta)
+                    pool.lists[key] = raw, version, 0.0
+                    return self._translated(raw, version, call)
+            finally:
+                pool.release(upstream, call)
         except DragomanError as error:
             if key not in pool.lists or isinstance(error, RpcError):
                 raise refusal_of(error, self.name) from error
@@ -481,9 +498,13 @@ class ProxyServer(Server):
         pool = self._pool_of(call)
         try:
             upstream = await pool.listening(call)
+            try:
+                version = (await upstream.connection()).version
+            finally:
+                pool.release(upstream, call)
             if upstream.listen_count >= MAX_LISTENS:
                 raise RpcError(UNREACHABLE, "There are too many subscriptions; try again later")
-            if (await upstream.connection()).version.listens:
+            if version.listens:
                 return await self._listen_there(upstream, call)
             return await self._listen_here(upstream, call)
         except TransportError as error:

@@ -262,6 +262,7 @@ async def test_what_state_and_questions_send_to_redis_is_what_the_page_about_sca
         with redis_server.monitored() as commands:
             for _ in range(ROUNDS):
                 await asked_elsewhere(ships, asker)
+            await client.call_tool("visit")  # its commands follow the last reply
         messages = [command for command in commands if b"PUBLISH" in command.upper()]
         assert len(messages) == ROUNDS * 2, "a message, and the reply to it"
 

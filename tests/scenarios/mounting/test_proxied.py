@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import InvalidParams, Server
+from dragoman import DefinitionError, InvalidParams, Server
 from dragoman.testing import connected
 from scenarios import mounted_servers
 from scenarios.mounted_servers import shop, weather
@@ -37,3 +37,64 @@ async def test_what_is_behind_a_proxy_is_served_under_the_prefix(target, era):
         assert await asyncio.wait_for(heard.get(), DEADLINE) == f"data://far/{path}cities"
         with pytest.raises(InvalidParams, match="Unknown tool"):
             await client.call_tool("far_nothing")
+
+
+def test_a_cycle_that_leads_through_a_proxy_is_refused():
+    north, south = Server("north"), Server("south")
+    with pytest.raises(DefinitionError, match="A proxy of 'north' cannot be mounted into 'north' itself"):
+        north.mount(Server.proxy(Server.proxy(north)), prefix="north")
+    north.mount(Server.proxy(south), prefix="south")
+    with pytest.raises(DefinitionError, match="A proxy of 'south' cannot be mounted into 'south' itself"):
+        south.mount(Server.proxy(north), prefix="north")
+
+
+ASKING_BETWEEN_CALLS = """
+import json, sys
+
+def send(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+calls, answers = [], []
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if method == "initialize":
+        declared = {"capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "1"}}
+        send({"id": id, "result": {"protocolVersion": "2025-11-25", **declared}})
+    elif method == "tools/list":
+        send({"id": id, "result": {"tools": [{"name": "answer", "inputSchema": {"type": "object"}}]}})
+    elif method == "notifications/roots/list_changed":
+        send({"id": "question", "method": "roots/list"})
+    elif method == "tools/call":
+        calls.append(id)
+    elif id == "question":
+        answers.append(json.dumps(message.get("result")))
+    elif id is not None:
+        send({"id": id, "error": {"code": -32601, "message": "There is no such method"}})
+    while calls and answers:
+        send({"id": calls.pop(), "result": {"content": [{"type": "text", "text": answers[-1]}]}})
+"""
+
+
+async def test_a_question_between_calls_reaches_the_client_and_lists_that_the_target_lacks_are_empty(tmp_path, caplog):
+    program = tmp_path / "target.py"
+    program.write_text(ASKING_BETWEEN_CALLS)
+    outer = shop()
+    outer.mount(Server.proxy([sys.executable, str(program)]), prefix="far")
+    async with asyncio.timeout(DEADLINE), connected(outer, "handshake", roots=["file:///project"]) as client:
+        assert "far_answer" in {tool.name for tool in await client.tools()}
+        await client.prompts()
+        await client.notify("notifications/roots/list_changed")
+        assert "file:///project" in (await client.call_tool("far_answer")).text
+    assert "is left out" not in caplog.text
+
+
+async def test_a_notification_for_a_target_that_is_away_is_no_unexpected_error(tmp_path, caplog):
+    outer = shop()
+    outer.mount(Server.proxy([str(tmp_path / "absent")], name="absent"), prefix="far")
+    async with asyncio.timeout(DEADLINE), connected(outer, "handshake") as client:
+        assert "buy" in {tool.name for tool in await client.tools()}
+        await client.notify("notifications/roots/list_changed")
+        await client.ping()
+    assert "The target of the proxy 'absent' failed" in caplog.text
+    assert "Unexpected error" not in caplog.text

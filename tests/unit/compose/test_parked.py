@@ -129,6 +129,35 @@ async def test_a_call_whose_answers_come_too_late_is_cancelled_at_the_target_and
             await client.request("tools/call", late)
 
 
+async def test_a_call_may_take_longer_than_the_time_for_answers_once_it_has_them(monkeypatch):
+    monkeypatch.setattr(parked, "PARKED_SECONDS", 0.5)
+    target = Server("target", configuration=Configuration(protocol_version=HANDSHAKE))
+
+    @target.tool
+    async def work(ctx: Context) -> str:
+        answer = await ctx.elicit("Begin?", str)
+        await asyncio.sleep(0.7)  # longer than the time for answers
+        return answer.content
+
+    async with client_of("memory", target, on_elicitation=said) as client:
+        assert (await client.call_tool("work")).text == "begin"
+
+
+async def test_answers_that_are_sent_twice_at_once_get_the_result_twice():
+    target = asking()
+    async with client_of("memory", target, on_elicitation=said) as client:
+        asked = await questions(client, "wait")
+        again = {"name": "wait", "arguments": {}, "requestState": asked["requestState"]}
+        question = next(iter(asked["inputRequests"]))
+        answer = {"inputResponses": {question: {"action": "accept", "content": {"value": "x"}}}}
+        results = await asyncio.gather(
+            client.request("tools/call", {**again, **answer}),
+            client.request("tools/call", {**again, **answer}),
+            return_exceptions=True,
+        )
+        assert [result["content"][0]["text"] for result in results] == ["x", "x"]
+
+
 async def test_the_questions_that_a_client_left_open_are_asked_again():
     async with client_of("memory", asking(), on_elicitation=said) as client:
         asked = await questions(client, "both")

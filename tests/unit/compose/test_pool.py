@@ -160,6 +160,18 @@ async def test_a_call_waits_while_every_connection_is_in_use():
         await quick.stop()
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_more_clients_than_connections_are_all_served(limit):
+    modes = ["handshake", "stateless", "handshake", "stateless"]
+    async with serving(Server.proxy(counting(None), max_connections=limit).asgi()) as url:
+        clients = [AsyncClient(url, mode=mode, on_elicitation=asked) for mode in modes]
+        async with asyncio.timeout(DEADLINE):
+            results = await asyncio.gather(*(client.call_tool("seen") for client in clients for _ in range(5)))
+        assert [result.structured["elicits"] for result in results] == [True] * 20
+        for client in clients:
+            await client.stop()
+
+
 def showing_credentials():
     """Return a server over HTTP that says which `Authorization` it got."""
     server = Server("inner")
@@ -202,6 +214,34 @@ async def test_callers_with_other_credentials_do_not_share_a_connection_that_for
         for given in ("a", "b"):
             async with AsyncClient(outer, auth=given) as client:
                 assert (await client.call_tool("authorization")).text == f"Bearer {given}"
+
+
+@pytest.mark.parametrize("mode", ["handshake", "stateless"])
+async def test_the_credentials_of_each_call_are_forwarded_when_a_client_renews_them(mode):
+    tokens = ["old"]
+    async with (
+        serving(showing_credentials().asgi()) as inner,
+        serving(Server.proxy(inner, forward_credentials=True).asgi()) as outer,
+        AsyncClient(outer, headers={"Authorization": lambda: f"Bearer {tokens[-1]}"}, mode=mode) as client,
+    ):
+        assert (await client.call_tool("authorization")).text == "Bearer old"
+        tokens.append("new")
+        assert (await client.call_tool("authorization")).text == "Bearer new"
+
+
+async def test_stateless_calls_that_can_be_asked_have_connections_of_their_own_also_from_one_client():
+    target = counting()
+    both = asyncio.Barrier(2)
+
+    @target.tool
+    async def meet(ctx: Context) -> int:
+        await both.wait()
+        return id(ctx._call.session)
+
+    async with AsyncClient(Server.proxy(target), mode="stateless", on_elicitation=asked) as client:
+        async with asyncio.timeout(DEADLINE):
+            one, two = await asyncio.gather(client.call_tool("meet"), client.call_tool("meet"))
+        assert one.structured != two.structured
 
 
 def test_a_process_gets_no_credentials():

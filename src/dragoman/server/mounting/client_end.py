@@ -63,6 +63,9 @@ class _Standalone:
         self.connection = ref(connection)
         self._rename = rename
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection(), name)
+
     def notify(self, method: str, params: Any) -> None:
         """Send a notification, from any thread."""
         connection = self.connection()

@@ -127,6 +127,8 @@ class JoinedList(Joined):
 
         try:
             return await _every(page)
+        except MethodNotFound:
+            return []  # a proxy learns from its target only which lists there are
         except RpcError as error:
             # The lists of the other servers are of use without this one.
             _logger.warning("%s of the mounted server %r is left out: %s", self.method, mount.server.name, error)

@@ -161,6 +161,11 @@ class Mounts:
 def _require_no_cycle(parent: Server, server: Server) -> None:
     if server is parent:
         raise DefinitionError(f"The server {parent.name!r} cannot be mounted into itself")
+    target = getattr(server, "passes_to", None)
+    if target is parent:
+        raise DefinitionError(f"A proxy of {parent.name!r} cannot be mounted into {parent.name!r} itself")
+    if target is not None:
+        _require_no_cycle(parent, target)
     for mount in server.mounts or ():
         if mount.server is parent:
             raise DefinitionError(f"{server.name!r} cannot be mounted into {parent.name!r}, which is mounted in it")
