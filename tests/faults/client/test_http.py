@@ -228,8 +228,8 @@ async def test_a_client_that_never_connected_leaves_nothing_open(monkeypatch):
         sessions.append(make())
         return sessions[-1]
 
-    make = http._new_session
-    monkeypatch.setattr(http, "_new_session", remembered)
+    make = http.new_session
+    monkeypatch.setattr(http, "new_session", remembered)
     client = AsyncClient("http://127.0.0.1:1/mcp")
     with pytest.raises(ConnectError):
         await client.start()
