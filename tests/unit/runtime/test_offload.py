@@ -352,6 +352,17 @@ def test_a_result_for_a_loop_that_is_closed_is_dropped_and_the_thread_lives_on(r
     assert not gate.thread.is_alive()
 
 
+def test_no_result_for_a_loop_that_is_closed_is_kept():
+    loop = asyncio.new_event_loop()
+    loop.close()
+    outbox = room._Outbox(loop)
+    for _ in range(3):
+        job = room.Job(outbox, print, object, (), {})
+        job.run()
+        job.deliver()
+        assert not outbox._finished
+
+
 def test_a_system_without_threads_is_an_error(workers, monkeypatch):
     threads = workers()
 
