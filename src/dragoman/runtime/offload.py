@@ -109,6 +109,8 @@ class _Outbox:
         try:
             self.loop.call_soon_threadsafe(self._settle)
         except RuntimeError:  # the loop is closed
+            # This must come first: a job that is put after this line clears the outbox itself.
+            self._is_woken = False
             self._finished.clear()
 
     def _settle(self) -> None:

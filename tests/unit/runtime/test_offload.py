@@ -352,6 +352,17 @@ def test_a_result_for_a_loop_that_is_closed_is_dropped_and_the_thread_lives_on(r
     assert not gate.thread.is_alive()
 
 
+def test_no_result_for_a_loop_that_is_closed_is_kept():
+    loop = asyncio.new_event_loop()
+    loop.close()
+    outbox = room._Outbox(loop)
+    for _ in range(3):
+        job = room.Job(outbox, print, object, (), {})
+        job.run()
+        job.deliver()
+        assert not outbox._finished
+
+
 def test_a_system_without_threads_is_an_error(workers, monkeypatch):
     threads = workers()
 
@@ -434,15 +445,18 @@ def test_the_interpreter_does_not_wait_for_a_function_that_is_stuck():
 
 
 @in_each_loop
-async def test_an_end_that_is_not_taken_is_reported_and_the_other_jobs_are_settled(workers):
-    workers()
+async def test_an_end_that_is_not_taken_is_reported_and_the_other_jobs_are_settled():
     loop = asyncio.get_running_loop()
     reported = []
     loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    settled = loop.create_future()
 
     def refuse(result, error):
         raise LookupError("not taken")
 
-    room.submit(refuse, int, (), {})
-    assert await offload(int, 3) == 3
+    for on_end in (refuse, lambda result, error: settled.set_result(result)):
+        job = room.Job(room._current_outbox(), on_end, int, (3,), {})
+        job.run()
+        job.deliver()
+    assert await asyncio.wait_for(settled, DEADLINE) == 3
     assert [type(error) for error in reported] == [LookupError]

@@ -202,12 +202,11 @@ class SubscriptionStream:
         self._wake()
 
     async def run(self) -> None:
-        """Send the acknowledgement, and then changes until `end` is called."""
+        """Send the acknowledgement, and then changes; return when `end` was called and no change waits."""
         await self._exchange.stream(sse.encode(self._subscription.acknowledgement()))
-        while not self._ended:
-            changes = b"".join(sse.encode(message) for message in self._subscription.drain())
+        while (changes := self._subscription.drain()) or not self._ended:
             if changes:
-                await self._exchange.stream(changes)
+                await self._exchange.stream(b"".join(map(sse.encode, changes)))
             else:
                 # An asyncio.Event takes five times the memory of a future, and a server may have many streams.
                 self._woken = self._exchange.loop.create_future()

@@ -6,8 +6,10 @@ from threading import Thread
 
 import pytest
 
+from dragoman import types
 from dragoman.protocol.sse import EventId
-from dragoman.server.http.channels import SessionChannel
+from dragoman.protocol.subscriptions import Subscription
+from dragoman.server.http.channels import SessionChannel, SubscriptionStream
 from dragoman.server.http.session import HttpSession
 from scenarios.http_peer import DEADLINE, scenario
 from unit.server.http.test_session import new_session
@@ -106,3 +108,16 @@ async def test_a_response_that_became_a_stream_by_itself_tells_how_to_come_back(
     assert EventId(name, 0).encode().encode() in first
     assert reader.numbers == [1]
     assert reader.opening is reader.on_gone is None
+
+
+@scenario
+async def test_a_change_just_before_the_end_of_a_subscription_is_sent():
+    reader = Reader()
+    subscription = Subscription("listening", types.SubscriptionFilter(tools_list_changed=True))
+    stream = SubscriptionStream(subscription, reader)
+    running = asyncio.create_task(stream.run())
+    await asyncio.sleep(0)
+    stream.notify_change("notifications/tools/list_changed")
+    stream.end()
+    await asyncio.wait_for(running, DEADLINE)
+    assert [b"list_changed" in part for part in reader.parts] == [False, True]
