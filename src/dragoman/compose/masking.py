@@ -29,10 +29,13 @@ MEMBERS = frozenset(
     }
 )
 """Members of JSON objects and parameters of URLs whose values are masked."""
-_SESSION_PARAMETERS = ("session_id=", "sessionid=")
+_PARAMETERS = ("code=", "state=", "token=", "session_id=", "sessionid=")
 _BY_FORM = re.compile(
     rb"(?i:(bearer\s+))[A-Za-z0-9._~+/=-]{8,}|()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"
 )
+_NAME_ENDS = r"[\w.-]*(?:token|secret|passw(?:or)?d|api[_-]?key|private[_-]?key|authorization)"
+_WORD = re.compile(rf"(?i)(?<![\w-])({_NAME_ENDS}[=:]\s?|--?{_NAME_ENDS}\s+)[^\s&]+")
+"""An option, a variable or a header in a command, such as `--api-key abc`, `API_KEY=abc` or `X-Api-Key: abc`."""
 
 
 class Masks:
@@ -46,13 +49,13 @@ class Masks:
         further = {name.lower() for name in names}
         self._headers = HEADERS | further
         any_name = "|".join(sorted(map(re.escape, MEMBERS | further)))
-        self._signs = [name.lower().encode() for name in {*MEMBERS, *further, "code=", "state=", *_SESSION_PARAMETERS}]
+        self._signs = [name.lower().encode() for name in {*MEMBERS, *further, *_PARAMETERS}]
         # In JSON that stands in a string, every quote has one backslash or more. A message that was cut may end within
         # a secret.
         member = rf'(?i:(\\*"(?:{any_name})\\*"\s*:\s*))(?:"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(\\+")(?:(?!\2).)*(?:\2|\Z))'
         self._member = re.compile(member.encode(), re.DOTALL)
         # In the HTTP of 2024-11-05 the id of a session is a parameter of the URL to which the client posts.
-        self._parameter = re.compile(rf'(?i:([?&;]|^)({any_name}|code|state|session_?id)=)[^&#"\\\s]+'.encode())
+        self._parameter = re.compile(rf'(?i:([?&;]|^)({any_name}|code|state|token|session_?id)=)[^&#"\\\s]+'.encode())
 
     def message(self, data: bytes) -> bytes:
         """Return a message, or any text, with its secrets masked."""
@@ -74,6 +77,10 @@ class Masks:
         """Return a URL with its secrets masked."""
         bare = re.sub(r"//[^/@]*@", "//***@", url)
         return self.message(bare.encode("utf-8", "replace")).decode()
+
+    def target(self, target: str) -> str:
+        """Return a URL or a command with its secrets masked."""
+        return _WORD.sub(r"\1***", self.url(target))
 
     def headers(self, headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return headers with their secrets masked."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from dragoman import errors
 from dragoman.compose.masking import Masks
+from dragoman.inspector.events import encode
 
+_MASKS = Masks()
 BAD_REQUEST, NOT_FOUND, CONFLICT, SERVER_FAILED = 400, 404, 409, 502
 _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.NotFound, NOT_FOUND),
@@ -33,18 +37,24 @@ def failure_of(error: BaseException) -> dict[str, Any]:
     status = getattr(error, "status", None)
     return {
         "kind": "RpcError" if is_refusal else type(error).__name__,
-        "message": _message(error),
+        "message": _MASKS.url(_message(error)),
         "remedy": _remedy(error),
         "code": getattr(error, "code", None) if is_refusal else None,
-        "data": data if isinstance(data, dict | list | str | int | float) else None,
+        "data": msgspec.json.decode(_MASKS.message(encode(data)))
+        if isinstance(data, dict | list | str | int | float)
+        else None,
         "status": status if isinstance(status, int) else None,
     }
+
+
+def _masked(data: object) -> Any:
+    return msgspec.json.decode(_MASKS.message(encode(data)))
 
 
 def _message(error: BaseException) -> str:
     if isinstance(error, errors.ServerCrashed):
         lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
-        return f"{error.summary} It wrote: {Masks().lines(lines[-1])}" if lines else error.summary
+        return f"{error.summary} It wrote: {_MASKS.lines(lines[-1])}" if lines else error.summary
     return error.summary if isinstance(error, errors.Timeout) else str(error) or type(error).__name__
 
 

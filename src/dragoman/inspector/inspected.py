@@ -76,6 +76,10 @@ class ServerTarget(Struct, kw_only=True):
     problem: DragomanError | None = None
     """Why the entry of a configuration file cannot be used."""
 
+    def __post_init__(self) -> None:
+        # The name may be the command itself. Both are shown, and written to files.
+        self.name, self.shown = Masks().target(self.name), Masks().target(self.shown)
+
 
 def _header_names(target: ServerTarget) -> set[str]:
     """Return the names of the headers that a person gave, which are secrets more often than not."""
@@ -148,7 +152,7 @@ class InspectedServer:
             "id": self.id,
             "name": self.target.name,
             "carrier": "stdio" if self.target.url is None else "http",
-            "target": self.records.masks.url(self.target.shown),
+            "target": self.target.shown,
             "source": self.target.source,
             "status": self.status,
             "failure": None if self.failure is None else failure_of(self.failure),

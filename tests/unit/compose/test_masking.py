@@ -87,3 +87,18 @@ def test_each_line_of_a_text_is_masked_and_line_ends_stay():
     text = "started\npassword=hunter2 now\r\nAuthorization: Bearer abcdefgh12345\n\nend"
     assert Masks().lines(text) == "started\npassword=*** now\r\nAuthorization: Bearer ***\n\nend"
     assert Masks().lines("") == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "masked"),
+    [
+        ("npx server --api-key abc /srv", "npx server --api-key *** /srv"),
+        ("server --token=abc --token-file /a", "server --token=*** --token-file /a"),
+        ("docker run -e GITHUB_TOKEN=abc image", "docker run -e GITHUB_TOKEN=*** image"),
+        ("npx mcp-remote https://x --header X-Api-Key: abc", "npx mcp-remote https://x --header X-Api-Key: ***"),
+        ("https://me:abc@example.com/mcp?token=abc&a=1", "https://***@example.com/mcp?token=***&a=1"),
+        ("python token.py secret/server.py", "python token.py secret/server.py"),
+    ],
+)
+def test_a_target_keeps_its_words_without_their_secrets(target, masked):
+    assert Masks().target(target) == masked
