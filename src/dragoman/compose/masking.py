@@ -33,8 +33,11 @@ _PARAMETERS = ("code=", "state=", "token=", "session_id=", "sessionid=")
 _BY_FORM = re.compile(
     rb"(?i:(bearer\s+))[A-Za-z0-9._~+/=-]{8,}|()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"
 )
-_NAME_ENDS = r"[\w.-]*(?:token|secret|passw(?:or)?d|api[_-]?key|private[_-]?key|authorization)"
-_WORD = re.compile(rf"(?i)(?<![\w-])({_NAME_ENDS}[=:]\s?|--?{_NAME_ENDS}\s+)[^\s&]+")
+_NAME_ENDS = r"[\w.-]{0,64}(?:token|secret|passw(?:or)?d|api[_-]?key|private[_-]?key|authorization)"
+_WORD = re.compile(
+    rf"(?i)(?<![\w.-])((?:{_NAME_ENDS}[=:][ \t]?|--?{_NAME_ENDS}[ \t]+)(?:(?:bearer|basic)[ \t]+)?)"
+    r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s&]+)"""
+)
 """An option, a variable or a header in a command, such as `--api-key abc`, `API_KEY=abc` or `X-Api-Key: abc`."""
 
 
@@ -71,7 +74,7 @@ class Masks:
     def lines(self, text: str) -> str:
         """Return lines of text with their secrets masked, such as what a program writes to stderr."""
         lines = text.encode("utf-8", "replace").splitlines(keepends=True)
-        return b"".join(map(self.message, lines)).decode()
+        return _WORD.sub(r"\1***", b"".join(map(self.message, lines)).decode())
 
     def url(self, url: str) -> str:
         """Return a URL with its secrets masked."""

@@ -1,6 +1,7 @@
 """Which secrets are masked in what a session file keeps, and what stays as it was."""
 
 import json
+import time
 
 import pytest
 
@@ -102,3 +103,15 @@ def test_each_line_of_a_text_is_masked_and_line_ends_stay():
 )
 def test_a_target_keeps_its_words_without_their_secrets(target, masked):
     assert Masks().target(target) == masked
+
+
+def test_a_line_is_masked_wherever_a_secret_stands_in_it():
+    text = "begun with --token=abc, password='a b' and Authorization: Basic abc\nToken: the next line"
+    masked = "begun with --token=*** password=*** and Authorization: Basic ***\nToken: *** next line"
+    assert Masks().lines(text) == masked
+
+
+def test_a_long_line_is_masked_in_time_that_grows_with_its_length():
+    began = time.perf_counter()
+    assert "abc" not in Masks().lines("a.a-" * 250_000 + " token=abc")
+    assert time.perf_counter() - began < 5

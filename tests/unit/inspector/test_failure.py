@@ -44,9 +44,7 @@ def test_remedies_name_no_option_of_the_library():
 
 
 def test_a_refusal_that_repeats_secrets_is_masked():
-    repeated = errors.RpcError.of(
-        -32001, "https://me:hunter2@example.com?token=hunter2", {"a": [{"password": "hunter2"}]}
-    )
+    repeated = errors.RpcError.of(-1, "https://me:abc@example.com?token=abc", {"a": {"password": "abc"}})
     failure = failure_of(repeated)
     assert failure["message"] == "https://***@example.com?token=***"
     assert failure["data"] == {"a": {"password": "***"}}
