@@ -235,8 +235,8 @@ def _har_entry(origin: str, records: list[TrafficRecord]) -> dict[str, Any]:
         "time": took,
         "request": {
             **common,
-            "method": request["method"],
-            "url": origin + request["path"],
+            "method": request.get("method", ""),
+            "url": origin + request.get("path", ""),
             "headers": _har_headers(request),
             "queryString": [],
             "bodySize": len(bodies["client"]),
