@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
-
-import msgspec
 
 from dragoman import errors
 from dragoman.compose.masking import Masks
-from dragoman.inspector.events import encode
 
 _MASKS = Masks()
 BAD_REQUEST, NOT_FOUND, CONFLICT, SERVER_FAILED = 400, 404, 409, 502
@@ -40,15 +38,13 @@ def failure_of(error: BaseException) -> dict[str, Any]:
         "message": _MASKS.url(_message(error)),
         "remedy": _remedy(error),
         "code": getattr(error, "code", None) if is_refusal else None,
-        "data": msgspec.json.decode(_MASKS.message(encode(data)))
-        if isinstance(data, dict | list | str | int | float)
-        else None,
+        "data": _masked(data) if isinstance(data, dict | list | str | int | float) else None,
         "status": status if isinstance(status, int) else None,
     }
 
 
 def _masked(data: object) -> Any:
-    return msgspec.json.decode(_MASKS.message(encode(data)))
+    return json.loads(_MASKS.message(json.dumps(data, default=str).encode()))
 
 
 def _message(error: BaseException) -> str:

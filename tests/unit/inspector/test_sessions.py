@@ -94,9 +94,7 @@ async def test_a_file_without_its_time_is_refused_before_a_page_gets_it(tmp_path
     assert inspector.sessions == {}
 
 
-@pytest.mark.parametrize(
-    "head", ['{"headers": 5}', '{"headers": [[1]]}', '{"path": 5}', '{"method": 5}', "[" * 99_999]
-)
+@pytest.mark.parametrize("head", ['{"headers": 5}', '{"headers": [[1]]}', '{"path": 5}', '{"method": 5}', "[" * 99_999])
 async def test_a_head_that_no_tap_wrote_ends_the_reading(tmp_path, head):
     path = recorded(tmp_path / "a.mcpsession", 1)
     with closing(sqlite3.connect(path)) as database, database:
