@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 MASKED = b"***"
+KNOWN_CHARACTERS = 6
+"""A known secret that is shorter would be found in many words that are none."""
 SESSION_HEADER = "mcp-session-id"
 HEADERS = frozenset(
     {"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key", "x-auth-token"}
@@ -42,13 +44,14 @@ _WORD = re.compile(
 
 
 class Masks:
-    """The masks of one session file; `names` are further headers, members and parameters.
+    """The masks of one session file; `names` are further headers, members and parameters, `values` are known secrets.
 
     Example:
         Masks().message(b'{"password":"x"}')    # b'{"password":"***"}'
     """
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
+    def __init__(self, names: Iterable[str] = (), values: Iterable[str] = ()) -> None:
+        self._values = [value.encode("utf-8", "replace") for value in values if len(value) >= KNOWN_CHARACTERS]
         further = {name.lower() for name in names}
         self._headers = HEADERS | further
         any_name = "|".join(sorted(map(re.escape, MEMBERS | further)))
@@ -63,6 +66,8 @@ class Masks:
     def message(self, data: bytes) -> bytes:
         """Return a message, or any text, with its secrets masked."""
         # To find a text is far faster than to match an expression, and most messages have no secret.
+        for value in self._values:
+            data = data.replace(value, MASKED)
         lowered = data.lower()
         if any(sign in lowered for sign in self._signs):
             data = self._member.sub(_masked_member, data)

@@ -28,23 +28,23 @@ def status_of(error: BaseException) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), BAD_REQUEST)
 
 
-def failure_of(error: BaseException) -> dict[str, Any]:
-    """Return an error as JSON for the page."""
+def failure_of(error: BaseException, masks: Masks = _MASKS) -> dict[str, Any]:
+    """Return an error as JSON for the page; the masks are those of its server."""
     is_refusal = isinstance(error, errors.RpcError)
     data = getattr(error, "data", None) if is_refusal else None
     status = getattr(error, "status", None)
     return {
         "kind": "RpcError" if is_refusal else type(error).__name__,
-        "message": _MASKS.url(_message(error)),
+        "message": masks.url(_message(error)),
         "remedy": _remedy(error),
         "code": getattr(error, "code", None) if is_refusal else None,
-        "data": _masked(data) if isinstance(data, dict | list | str | int | float) else None,
+        "data": _masked(data, masks) if isinstance(data, dict | list | str | int | float) else None,
         "status": status if isinstance(status, int) else None,
     }
 
 
-def _masked(data: object) -> Any:
-    return json.loads(_MASKS.message(json.dumps(data, default=str).encode()))
+def _masked(data: object, masks: Masks) -> Any:
+    return json.loads(masks.message(json.dumps(data, default=str).encode()))
 
 
 def _message(error: BaseException) -> str:

@@ -12,6 +12,7 @@ A server that was lost is connected again by its next request, as with any clien
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from functools import partial
 from itertools import count
@@ -87,13 +88,22 @@ def _header_names(target: ServerTarget) -> set[str]:
     return {name for headers in given if isinstance(headers, dict) for name in headers}
 
 
+def _known_secrets(target: ServerTarget) -> set[str]:
+    """Return the secrets that a person gave, which a server may repeat: headers, a token, the password of a URL."""
+    given = [target.options.get("headers"), target.target.get("headers") if isinstance(target.target, dict) else None]
+    values = {str(value) for headers in given if isinstance(headers, dict) for value in headers.values()}
+    values |= {value.rpartition(" ")[2] for value in values}  # `Bearer abc`
+    token, login = target.options.get("auth"), re.search(r"//[^/@]*:([^/@]+)@", target.url or "")
+    return values | ({token} if isinstance(token, str) else set()) | ({login[1]} if login else set())
+
+
 class TrafficRecords:
     """Takes the records of one server."""
 
     def __init__(self, server: str, target: ServerTarget, traffic: Traffic, events: Events) -> None:
         self._server, self._name = server, target.name
         self._traffic, self._events = traffic, events
-        self.masks = Masks(_header_names(target))
+        self.masks = Masks(_header_names(target), _known_secrets(target))
 
     def write(
         self, sender: Sender, kind: Kind, data: bytes = b"", head: Head = None, *, exchange: int | None = None
@@ -155,7 +165,7 @@ class InspectedServer:
             "target": self.target.shown,
             "source": self.target.source,
             "status": self.status,
-            "failure": None if self.failure is None else failure_of(self.failure),
+            "failure": None if self.failure is None else failure_of(self.failure, self.records.masks),
             "requestedVersion": self.requested_version,
             "version": None if version is None else version.name,
             "era": None if version is None else "stateless" if version.stateless else "handshake",
