@@ -26,6 +26,7 @@ are removed.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import sqlite3
 import time
@@ -162,7 +163,7 @@ class SessionWriter:
         try:
             path.touch(mode=0o600)
             with closing(_connected(path)) as database, database:
-                _prepare(database, path, self.masks.url(target))
+                _prepare(database, path, self.masks.target(target))
         except (sqlite3.Error, OSError) as error:
             raise SessionFileError(f"{path} cannot be written as a session file: {error}") from None
         self._thread = Thread(target=self._run, name="dragoman-session-file", daemon=True)
@@ -259,7 +260,7 @@ class SessionFile:
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.is_file():
+        if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises an error for a name that is too long
             raise SessionFileError(f"There is no file {path}")
         self.path = path
         self.facts: dict[str, str] = {}

@@ -10,15 +10,18 @@ import pprint
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
 import dragoman
+from dragoman.compose.masking import Masks
 from dragoman.inspector.inspected import ServerTarget
 from dragoman.inspector.traffic.rows import TrafficRecord
 from dragoman.testing.cassettes.tape import FORMAT
 
-_HANDSHAKE = frozenset({"initialize", "server/discover", "ping"})
+_LEFT_TO_THE_CLIENT = frozenset({"initialize", "server/discover", "ping", "subscriptions/listen"})
+"""What a client sends by itself; `subscriptions/listen` has no response until the client ends."""
 _LEFT_OUT = frozenset({"host", "content-length", "accept-encoding", "user-agent", "connection"})
 _AUTHORIZATION = '"Authorization: Bearer $DRAGOMAN_TOKEN"'
 
@@ -31,26 +34,49 @@ class ExportedCalls:
         self.target = target
 
     def requests(self) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-        """Yield each request of the client with its response, without the handshake."""
+        """Yield each request of the client with its response, without what a client sends by itself."""
         answers = {
             (record.connection, record.row.id): _message(record)
             for record in self.records
             if record.row.what == "response" and record.row.sender == "server"
         }
         for record in self.records:
-            if record.row.what == "request" and record.row.sender == "client" and record.row.method not in _HANDSHAKE:
+            if (
+                record.row.what == "request"
+                and record.row.sender == "client"
+                and record.row.method not in _LEFT_TO_THE_CLIENT
+            ):
                 yield _message(record), answers.get((record.connection, record.row.id))
 
-    def target_words(self) -> str:
-        """Return the target of a client as Python."""
+    def client(self) -> str:
+        """Return a client of the server as Python; its secrets come from the environment."""
         if self.target is None:
-            return '"PUT THE URL OR COMMAND OF THE SERVER HERE"'
+            return 'Client("PUT THE URL OR COMMAND OF THE SERVER HERE")'
         if self.target.url is not None:
-            return repr(urlsplit(self.target.url)._replace(query="", fragment="").geturl())
-        given = self.target.target
+            auth = ', auth=os.environ["DRAGOMAN_TOKEN"]' if self.target.is_authorized else ""
+            return f"Client({_bare(self.target.url)!r}{auth})"
+        given, names = self.target.target, dict(self.target.options.get("env") or {})
         if isinstance(given, dict):
-            return repr([given["command"], *given.get("args", ())])
-        return repr(str(given))
+            names |= given.get("env") or {}
+            given = _masked_words([str(given["command"]), *map(str, given.get("args", ()))])
+        elif isinstance(given, list | tuple):
+            given = _masked_words([*map(str, given)])
+        else:
+            given = Masks().target(str(given))
+        variables = ", ".join(f"{name!r}: os.environ[{name!r}]" for name in names)
+        return f"Client({given!r}{f', env={{{variables}}}' if names else ''})"
+
+
+def _bare(url: str) -> str:
+    """Return a URL without the parts that hold secrets."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _masked_words(words: list[str]) -> list[str]:
+    """Return the words of a command with their secrets masked; a word may be the value of the option before it."""
+    masked = Masks().target
+    return [masked(f"{before} {word}")[len(masked(before)) + 1 :] for before, word in pairwise(["", *words])]
 
 
 def _message(record: TrafficRecord) -> dict[str, Any]:
@@ -83,24 +109,43 @@ def _value(value: Any) -> str:
     return pprint.pformat(value, width=100, sort_dicts=False)
 
 
+def _imports(client: str, *further: str) -> list[str]:
+    return [
+        *(["import os", ""] if "os.environ" in client else ()),
+        *further,
+        "from dragoman import Client, DragomanError",
+    ]
+
+
+def _is_refused(answer: dict[str, Any] | None) -> bool:
+    return "error" in (answer or {})
+
+
 def _program(calls: ExportedCalls) -> str:
-    lines = ["from dragoman import Client", "", f"with Client({calls.target_words()}) as client:"]
+    client = calls.client()
+    lines = [*_imports(client), "", f"with {client} as client:"]
     body = []
-    for message, _ in calls.requests():
-        body += [*_indented(f"result = {_call(message)}"), "    print(result)"]
+    for message, answer in calls.requests():
+        called = [*f"result = {_call(message)}".splitlines(), "print(result)"]
+        if _is_refused(answer):
+            called = ["try:", *_indented(called), "except DragomanError as error:", "    print(error)"]
+        body += _indented(called)
     return "\n".join([*lines, *(body or ["    pass"]), ""])
 
 
-def _indented(text: str) -> list[str]:
-    return [f"    {line}" for line in text.splitlines()]
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 def _test(calls: ExportedCalls) -> str:
-    lines = ["from dragoman import Client", ""]
+    client = calls.client()
+    lines = [*_imports(client, "import pytest", ""), ""]
     for number, (message, answer) in enumerate(calls.requests(), 1):
-        lines += ["", f"def test_{_name(message)}_{number}():", f"    with Client({calls.target_words()}) as client:"]
-        lines += [f"    {line}" for line in _indented(f"result = {_call(message)}")]
-        lines += [f"    {line}" for line in _expected(message, answer)]
+        lines += ["", f"def test_{_name(message)}_{number}():", f"    with {client} as client:"]
+        called = [*f"result = {_call(message)}".splitlines(), *_expected(message, answer)]
+        if _is_refused(answer):
+            called = ["with pytest.raises(DragomanError):", *_indented(_call(message).splitlines())]
+        lines += _indented(_indented(called))
     return "\n".join([*lines, ""])
 
 
@@ -144,12 +189,14 @@ def _curl(calls: ExportedCalls) -> str:
     """Return one curl command for each HTTP request, or for each message if the server is a process."""
     heads = {(one.row.exchange): one.masked_head() for one in calls.records if one.row.kind == "request"}
     url = "http://127.0.0.1:8000/mcp" if calls.target is None or calls.target.url is None else calls.target.url
-    bare = urlsplit(url)._replace(query="", fragment="").geturl()
     commands = []
     for record in calls.records:
-        if record.row.what == "request" and record.row.sender == "client":
+        is_sent = record.row.what == "request" and record.row.sender == "client"
+        if is_sent and record.row.method != "subscriptions/listen":
             head = heads.get(record.row.exchange, {})
-            commands.append(_curl_command(bare, head.get("headers", ()), record.masked().decode("utf-8", "replace")))
+            commands.append(
+                _curl_command(_bare(url), head.get("headers", ()), record.masked().decode("utf-8", "replace"))
+            )
     return "\n\n".join([*commands, ""])
 
 
@@ -188,8 +235,8 @@ def _har_entry(origin: str, records: list[TrafficRecord]) -> dict[str, Any]:
         "time": took,
         "request": {
             **common,
-            "method": request["method"],
-            "url": origin + request["path"],
+            "method": request.get("method", ""),
+            "url": origin + request.get("path", ""),
             "headers": _har_headers(request),
             "queryString": [],
             "bodySize": len(bodies["client"]),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from dragoman import errors
 from dragoman.compose.masking import Masks
 
+_MASKS = Masks()
 BAD_REQUEST, NOT_FOUND, CONFLICT, SERVER_FAILED = 400, 404, 409, 502
 _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.NotFound, NOT_FOUND),
@@ -26,25 +28,29 @@ def status_of(error: BaseException) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), BAD_REQUEST)
 
 
-def failure_of(error: BaseException) -> dict[str, Any]:
-    """Return an error as JSON for the page."""
+def failure_of(error: BaseException, masks: Masks = _MASKS) -> dict[str, Any]:
+    """Return an error as JSON for the page; the masks are those of its server."""
     is_refusal = isinstance(error, errors.RpcError)
     data = getattr(error, "data", None) if is_refusal else None
     status = getattr(error, "status", None)
     return {
         "kind": "RpcError" if is_refusal else type(error).__name__,
-        "message": _message(error),
+        "message": masks.url(_message(error)),
         "remedy": _remedy(error),
         "code": getattr(error, "code", None) if is_refusal else None,
-        "data": data if isinstance(data, dict | list | str | int | float) else None,
+        "data": _masked(data, masks) if isinstance(data, dict | list | str | int | float) else None,
         "status": status if isinstance(status, int) else None,
     }
+
+
+def _masked(data: object, masks: Masks) -> Any:
+    return json.loads(masks.message(json.dumps(data, default=str).encode()))
 
 
 def _message(error: BaseException) -> str:
     if isinstance(error, errors.ServerCrashed):
         lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
-        return f"{error.summary} It wrote: {Masks().lines(lines[-1])}" if lines else error.summary
+        return f"{error.summary} It wrote: {_MASKS.lines(lines[-1])}" if lines else error.summary
     return error.summary if isinstance(error, errors.Timeout) else str(error) or type(error).__name__
 
 

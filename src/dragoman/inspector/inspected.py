@@ -12,6 +12,7 @@ A server that was lost is connected again by its next request, as with any clien
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from functools import partial
 from itertools import count
@@ -76,11 +77,24 @@ class ServerTarget(Struct, kw_only=True):
     problem: DragomanError | None = None
     """Why the entry of a configuration file cannot be used."""
 
+    def __post_init__(self) -> None:
+        # The name may be the command itself. Both are shown, and written to files.
+        self.name, self.shown = Masks().target(self.name), Masks().target(self.shown)
+
 
 def _header_names(target: ServerTarget) -> set[str]:
     """Return the names of the headers that a person gave, which are secrets more often than not."""
     given = [target.options.get("headers"), target.target.get("headers") if isinstance(target.target, dict) else None]
     return {name for headers in given if isinstance(headers, dict) for name in headers}
+
+
+def _known_secrets(target: ServerTarget) -> set[str]:
+    """Return the secrets that a person gave, which a server may repeat: headers, a token, the password of a URL."""
+    given = [target.options.get("headers"), target.target.get("headers") if isinstance(target.target, dict) else None]
+    values = {str(value) for headers in given if isinstance(headers, dict) for value in headers.values()}
+    values |= {value.rpartition(" ")[2] for value in values}  # `Bearer abc`
+    token, login = target.options.get("auth"), re.search(r"//[^/@]*:([^/@]+)@", target.url or "")
+    return values | ({token} if isinstance(token, str) else set()) | ({login[1]} if login else set())
 
 
 class TrafficRecords:
@@ -89,7 +103,7 @@ class TrafficRecords:
     def __init__(self, server: str, target: ServerTarget, traffic: Traffic, events: Events) -> None:
         self._server, self._name = server, target.name
         self._traffic, self._events = traffic, events
-        self.masks = Masks(_header_names(target))
+        self.masks = Masks(_header_names(target), _known_secrets(target))
 
     def write(
         self, sender: Sender, kind: Kind, data: bytes = b"", head: Head = None, *, exchange: int | None = None
@@ -148,10 +162,10 @@ class InspectedServer:
             "id": self.id,
             "name": self.target.name,
             "carrier": "stdio" if self.target.url is None else "http",
-            "target": self.records.masks.url(self.target.shown),
+            "target": self.target.shown,
             "source": self.target.source,
             "status": self.status,
-            "failure": None if self.failure is None else failure_of(self.failure),
+            "failure": None if self.failure is None else failure_of(self.failure, self.records.masks),
             "requestedVersion": self.requested_version,
             "version": None if version is None else version.name,
             "era": None if version is None else "stateless" if version.stateless else "handshake",

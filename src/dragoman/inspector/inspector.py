@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from dragoman.errors import DragomanError, InspectorError
+from dragoman.errors import InspectorError
 from dragoman.inspector.events import Events
 from dragoman.inspector.failure import NOT_FOUND
 from dragoman.inspector.inspected import InspectedServer, ServerTarget
@@ -16,7 +15,7 @@ from dragoman.inspector.questions import Questions
 from dragoman.inspector.sessions import ReadSession
 from dragoman.inspector.traffic.rows import Traffic
 
-MAX_SERVERS = 200
+MAX_SERVERS = 1_000
 
 
 class Inspector:
@@ -57,10 +56,10 @@ class Inspector:
         Raises:
             InspectorError: there are too many.
         """
-        added = []
+        added, targets = [], list(targets)
+        if len(self.servers) + len(targets) > MAX_SERVERS:
+            raise InspectorError(f"There may be {MAX_SERVERS} servers at most; remove some")
         for target in targets:
-            if len(self.servers) >= MAX_SERVERS:
-                raise InspectorError(f"There are {MAX_SERVERS} servers already; remove some")
             server = InspectedServer(f"s{next(self._ids)}", target, self.traffic, self.events, self.questions)
             self.servers[server.id] = server
             server.push_status()
@@ -107,9 +106,9 @@ class Inspector:
         """Disconnect all servers, and close all files."""
         for task in list(self.requests.values()):
             task.cancel()
-        for server in list(self.servers.values()):
-            with suppress(DragomanError):
-                await server.disconnect()
+        # A process that does not heed its end takes seconds, and an error of one must not leave the others behind.
+        ends = (server.disconnect() for server in self.servers.values())
+        await asyncio.gather(*ends, return_exceptions=True)
         for id in list(self.sessions):
             await self.close_session(id)
         self.events.close()

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dragoman.compose.masking import Masks
 from dragoman.compose.session_file import Record, SessionFile
 from dragoman.errors import SessionFileError
 from dragoman.inspector.failure import failure_of
@@ -43,6 +44,10 @@ class ReadSession:
     ) -> None:
         self.id = id
         self.file = SessionFile(path)
+        try:
+            self._begun = float(self.file.facts.get("begun") or 0)
+        except (TypeError, ValueError):
+            raise SessionFileError(f"{path.name} says no time at which it was begun; no tap wrote it") from None
         self.name = name or path.name
         self._is_temporary = name is not None
         self._traffic, self._added, self._changed = traffic, added, changed
@@ -57,8 +62,8 @@ class ReadSession:
             "id": self.id,
             "name": self.name,
             "path": None if self._is_temporary else str(self.file.path.absolute()),
-            "target": self.file.facts.get("target", ""),
-            "begun": float(self.file.facts.get("begun") or 0),
+            "target": Masks().target(str(self.file.facts.get("target", ""))),
+            "begun": self._begun,
             "following": self.is_following,
             "records": self.records,
             "failure": None if self._failure is None else failure_of(self._failure),
@@ -90,7 +95,7 @@ class ReadSession:
                     self._add(record)
         except SessionFileError as error:
             self._failure, self.is_following = error, False
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             text = f"{self.name} has a record after number {self._last} that no tap wrote: {error}"
             self._failure, self.is_following = SessionFileError(text), False
         if self.records != before or self._failure is not None:
@@ -125,7 +130,16 @@ def _is_sound(record: Any) -> bool:
         all(isinstance(text, str) for text in texts)
         and isinstance(record.data, bytes)
         and isinstance(record.head, dict)
+        and isinstance(record.head.get("path", ""), str)
+        and isinstance(record.head.get("method", ""), str)
+        and _are_headers(record.head.get("headers", []))
         and isinstance(record.time, float)
         and isinstance(record.size, int)
         and isinstance(record.exchange, int | None)
+    )
+
+
+def _are_headers(headers: Any) -> bool:
+    return isinstance(headers, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and all(isinstance(word, str) for word in pair) for pair in headers
     )

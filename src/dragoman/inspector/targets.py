@@ -31,7 +31,7 @@ def targets_of(
     """
     try:
         found = _found(given, name)
-    except ConfigError as error:
+    except (ConfigError, ValueError) as error:  # ValueError: a URL such as `http://[`
         raise InspectorError(str(error)) from None
     for target in found:
         _authorize(target, headers or {}, token)

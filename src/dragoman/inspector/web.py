@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import mimetypes
+import os
 import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -142,7 +143,8 @@ class InspectorSite:
     async def _page(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["path"] or "index.html"
         path = self._static if "\0" in name else (self._static / name).resolve()
-        if not path.is_relative_to(self._static) or not path.is_file():
+        # os.path.isfile is False for a name that is too long, where Path.is_file raises an error.
+        if not path.is_relative_to(self._static) or not os.path.isfile(path):  # noqa: PTH113, ASYNC240
             raise InspectorError(f"There is no page {request.path}", NOT_FOUND)
         kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         charset = "utf-8" if kind.startswith("text/") else None
@@ -204,7 +206,7 @@ class InspectorSite:
         try:
             first = await asyncio.wait_for(socket.receive(), TOKEN_SECONDS)
             given = msgspec.json.decode(first.data) if first.type is WSMsgType.TEXT else None
-        except (TimeoutError, msgspec.DecodeError):
+        except (TimeoutError, msgspec.DecodeError, RecursionError):
             return False
         return isinstance(given, dict) and self._is_token(given.get("token"))
 

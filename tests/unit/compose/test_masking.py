@@ -1,6 +1,7 @@
 """Which secrets are masked in what a session file keeps, and what stays as it was."""
 
 import json
+import time
 
 import pytest
 
@@ -87,3 +88,30 @@ def test_each_line_of_a_text_is_masked_and_line_ends_stay():
     text = "started\npassword=hunter2 now\r\nAuthorization: Bearer abcdefgh12345\n\nend"
     assert Masks().lines(text) == "started\npassword=*** now\r\nAuthorization: Bearer ***\n\nend"
     assert Masks().lines("") == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "masked"),
+    [
+        ("npx server --api-key abc /srv", "npx server --api-key *** /srv"),
+        ("server --token=abc --token-file /a", "server --token=*** --token-file /a"),
+        ("docker run -e GITHUB_TOKEN=abc image", "docker run -e GITHUB_TOKEN=*** image"),
+        ("npx mcp-remote https://x --header X-Api-Key: abc", "npx mcp-remote https://x --header X-Api-Key: ***"),
+        ("https://me:abc@example.com/mcp?token=abc&a=1", "https://***@example.com/mcp?token=***&a=1"),
+        ("python token.py secret/server.py", "python token.py secret/server.py"),
+    ],
+)
+def test_a_target_keeps_its_words_without_their_secrets(target, masked):
+    assert Masks().target(target) == masked
+
+
+def test_a_line_is_masked_wherever_a_secret_stands_in_it():
+    text = "begun with --token=abc, password='a b' and Authorization: Basic abc\nToken: the next line"
+    masked = "begun with --token=*** password=*** and Authorization: Basic ***\nToken: *** next line"
+    assert Masks().lines(text) == masked
+
+
+def test_a_long_line_is_masked_in_time_that_grows_with_its_length():
+    began = time.perf_counter()
+    assert "abc" not in Masks().lines("a.a-" * 250_000 + " token=abc")
+    assert time.perf_counter() - began < 5

@@ -76,3 +76,40 @@ def test_a_cassette_has_messages_alone():
 
 def test_har_without_exchanges_is_empty():
     assert json.loads(exported("har", request("ping")))["log"]["entries"] == []
+
+
+@pytest.mark.parametrize("format", ["python", "pytest", "curl"])
+def test_no_secret_of_a_target_is_written(format):
+    url = ServerTarget(
+        name="x", target="", shown="", url="https://me:abc@example.com/mcp?token=abc", is_authorized=True
+    )
+    words = ["run", "--token", "abc", "--api-key=abc", "KEEP"]
+    entry = ServerTarget(name="x", target={"command": "npx", "args": words, "env": {"KEY": "abc"}}, shown="")
+    line = ServerTarget(name="x", target="npx run --token abc", shown="", options={"env": {"KEY": "abc"}})
+    command = ServerTarget(name="x", target=["npx", *words], shown="")
+    for target in (url, entry, line, command):
+        text = exported(format, request("tools/list"), target=target)
+        assert "abc" not in text
+        if format != "curl":
+            compile(text, "exported", "exec")
+    if format != "curl":
+        made = exported(format, request("tools/list"), target=entry)
+        assert (
+            "Client(['npx', 'run', '--token', '***', '--api-key=***', 'KEEP'], env={'KEY': os.environ['KEY']})" in made
+        )
+        assert 'auth=os.environ["DRAGOMAN_TOKEN"]' in exported(format, request("tools/list"), target=url)
+
+
+@pytest.mark.parametrize("format", ["python", "pytest", "curl"])
+def test_a_stream_that_a_client_keeps_open_is_left_out(format):
+    text = exported(format, request("subscriptions/listen"), request("tools/list"))
+    assert ("subscriptions/listen" in text, "tools/list" in text) == (False, True)
+
+
+def test_a_call_that_was_refused_is_expected_to_be_refused_again():
+    refusal = ("server", {"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no"}})
+    call = request("tools/call", name="x", arguments={"long": "a " * 99})
+    for format, expected in {"pytest": "with pytest.raises(DragomanError):", "python": "except DragomanError"}.items():
+        text = exported(format, call, refusal)
+        compile(text, "exported", "exec")
+        assert expected in text

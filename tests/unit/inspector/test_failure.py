@@ -41,3 +41,10 @@ def test_remedies_name_no_option_of_the_library():
     assert "timeout=" not in failure_of(errors.Timeout("late", option="timeout="))["message"]
     assert "log in" in failure_of(errors.AuthRequired("no"))["remedy"]
     assert failure_of(errors.AuthRequired("no", 403))["status"] == 403
+
+
+def test_a_refusal_that_repeats_secrets_is_masked():
+    repeated = errors.RpcError.of(-1, "https://me:abc@example.com?token=abc", {"a": {"password": "abc"}})
+    failure = failure_of(repeated)
+    assert failure["message"] == "https://***@example.com?token=***"
+    assert failure["data"] == {"a": {"password": "***"}}

@@ -18,6 +18,7 @@ async def test_servers_are_found_by_their_ids_and_have_a_bound(monkeypatch):
     assert (inspector.server(first.id), first.id != second.id) == (first, True)
     with pytest.raises(InspectorError, match="remove some"):
         inspector.add(targets_of("python c.py"))
+    assert len(inspector.servers) == 2
     await inspector.remove(first.id)
     with pytest.raises(InspectorError, match="no server"):
         inspector.server(first.id)
@@ -36,3 +37,26 @@ async def test_the_end_cancels_requests_and_closes_files(tmp_path):
     assert waiting.cancelled()
     assert inspector.sessions == {}
     assert session.is_following
+
+
+async def test_the_end_waits_for_all_servers_at_once_and_an_error_of_one_keeps_none_alive(monkeypatch):
+    inspector = Inspector()
+    stubborn, broken, last = inspector.add([target for name in "abc" for target in targets_of(f"python {name}.py")])
+    ended = asyncio.Event()
+
+    async def fail():
+        raise RuntimeError("a defect")
+
+    async def end():
+        ended.set()
+
+    monkeypatch.setattr(stubborn, "disconnect", ended.wait)
+    monkeypatch.setattr(broken, "disconnect", fail)
+    monkeypatch.setattr(last, "disconnect", end)
+    await asyncio.wait_for(inspector.close(), 10)
+    assert ended.is_set()
+
+
+async def test_a_configuration_with_hundreds_of_servers_is_taken():
+    entries = {f"s{number}": {"command": "python"} for number in range(500)}
+    assert len(Inspector().add(targets_of({"mcpServers": entries}))) == 500

@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.compose.session_file import SessionWriter
 from dragoman.errors import SessionFileError
+from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.sessions import BATCH, ReadSession
 from dragoman.inspector.traffic.rows import Traffic
 
@@ -81,3 +82,31 @@ async def test_a_record_that_no_tap_wrote_ends_the_reading_and_keeps_what_was_re
     assert session.facts()["failure"]["kind"] == "SessionFileError"
     assert "after number" in session.facts()["failure"]["message"]
     assert len(traffic) <= 2
+
+
+async def test_a_file_without_its_time_is_refused_before_a_page_gets_it(tmp_path):
+    path = recorded(tmp_path / "a.mcpsession", 1)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE session SET value = 'x' WHERE key = 'begun'")
+    inspector = Inspector()
+    with pytest.raises(SessionFileError, match="no tap wrote it"):
+        await inspector.open(path)
+    assert inspector.sessions == {}
+
+
+@pytest.mark.parametrize("head", ['{"headers": 5}', '{"headers": [[1]]}', '{"path": 5}', '{"method": 5}', "[" * 99_999])
+async def test_a_head_that_no_tap_wrote_ends_the_reading(tmp_path, head):
+    path = recorded(tmp_path / "a.mcpsession", 1)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE records SET head = ?", (head,))
+    session, _ = opened(path, Traffic())
+    await session.load()
+    assert "no tap wrote" in session.facts()["failure"]["message"]
+
+
+async def test_the_target_of_a_file_is_shown_without_its_secrets(tmp_path):
+    path = recorded(tmp_path / "a.mcpsession", 1)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE session SET value = 'npx a --token abc' WHERE key = 'target'")
+    session, _ = opened(path, Traffic())
+    assert session.facts()["target"] == "npx a --token ***"

@@ -44,7 +44,14 @@ def test_headers_and_tokens_authorize():
     assert (by_token.options["auth"], by_key.options["headers"]) == ("abc", {"X-Key": "x"})
 
 
-@pytest.mark.parametrize("given", ["", "  ", {"mcpServers": 3}])
+@pytest.mark.parametrize("given", ["", "  ", {"mcpServers": 3}, "http://[::1"])
 def test_what_names_no_server_is_refused(given):
     with pytest.raises(InspectorError):
         targets_of(given)
+
+
+def test_a_command_with_a_secret_runs_as_it_is_and_is_shown_masked():
+    [command] = targets_of("npx server --token abc")
+    assert (command.target, command.name, command.shown) == ("npx server --token abc", *["npx server --token ***"] * 2)
+    [entry] = targets_of({"command": "npx", "args": ["server", "--token", "abc"]}, "shop")
+    assert (entry.target["args"][-1], entry.shown) == ("abc", "npx server --token ***")

@@ -35,7 +35,16 @@ async def test_the_page_is_served_without_a_token_and_with_headers_that_protect_
 
 
 @pytest.mark.parametrize(
-    "path", ["/../secret.txt", "/%2e%2e/secret.txt", "/parts/..%2f..%2fsecret.txt", "/none.js", "/parts", "/a%00b"]
+    "path",
+    [
+        "/../secret.txt",
+        "/%2e%2e/secret.txt",
+        "/parts/..%2f..%2fsecret.txt",
+        "/none.js",
+        "/parts",
+        "/a%00b",
+        "/" + "a" * 300,
+    ],
 )
 async def test_nothing_outside_of_the_page_is_served(static, path):
     async with open_page(static=static) as page:
@@ -77,7 +86,7 @@ async def test_the_page_itself_is_refused_to_a_name_that_is_bound_to_this_machin
         response.release()
 
 
-@pytest.mark.parametrize("first", ['{"token": "wrong"}', "no json", "[]", "{}"])
+@pytest.mark.parametrize("first", ['{"token": "wrong"}', "no json", "[]", "{}", "[" * 4000])
 async def test_a_socket_with_a_wrong_token_is_closed_without_an_event(first):
     async with open_page(COMMAND) as page, page.session.ws_connect(f"{page.origin}/api/events") as socket:
         await socket.send_str(first)

@@ -28,6 +28,7 @@ MANIFEST_VERSION = "0.4"
 MAX_FILES = 10_000
 MAX_BYTES = 100 * 1024 * 1024
 _SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist"})
+_SECRETS = ("*.env", "*.pem", "*.key", "*.p12", "*.pfx", "id_rsa", "id_ecdsa", "id_ed25519", "*.mcpsession")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every file in a bundle, so that the same files give the same bundle."""
 _PYTHON = ">=3.11"
@@ -45,9 +46,10 @@ class Project:
         self.is_made = not path.exists()
         self.text = _made_project(server) if self.is_made else _read(path)
         try:
-            self._table: Json = tomllib.loads(self.text).get("project") or {}
+            table = tomllib.loads(self.text).get("project") or {}
         except ValueError as error:
             raise ConfigError(f"the file is no TOML ({error})", file=str(path)) from None
+        self._table: Json = table if isinstance(table, dict) else {}
         needed = self._table.get("dependencies") or ()
         if not any(re.match(r"dragoman\b(?!-)", str(one)) for one in needed):
             raise ConfigError("add dragoman to the dependencies: hosts install only what stands there", file=str(path))
@@ -120,10 +122,16 @@ def _question(name: str) -> Json:
     return {"type": "string", **about, "required": True, "sensitive": True}
 
 
-def bundled_files(folder: Path, excluded: Sequence[str] = ()) -> list[str]:
+def likely_secrets(names: Iterable[str]) -> list[str]:
+    """Return the files whose names are those of keys and of files with secrets."""
+    return [name for name in names if any(fnmatch(Path(name).name, pattern) for pattern in _SECRETS)]
+
+
+def bundled_files(folder: Path, excluded: Sequence[str] = (), result: Path | None = None) -> list[str]:
     """Return the files of a folder that belong into a bundle, as paths below the folder.
 
     Hidden files, links, environments, caches and earlier bundles are left out, and what a pattern in `excluded` fits.
+    `result` is the bundle itself.
 
     Raises:
         ConfigError: the folder is no project, or has too many files or bytes.
@@ -134,6 +142,8 @@ def bundled_files(folder: Path, excluded: Sequence[str] = ()) -> list[str]:
     size = 0
     for path in _walk(folder):
         name = path.relative_to(folder).as_posix()
+        if result is not None and path == result.resolve():
+            continue
         if any(fnmatch(name, pattern) or fnmatch(path.name, pattern) for pattern in excluded):
             continue
         found.append(name)
@@ -167,7 +177,7 @@ def write_bundle(path: Path, folder: Path, names: Iterable[str], texts: Mapping[
                 info.compress_type, info.external_attr = ZIP_DEFLATED, 0o100644 << 16
                 bundle.writestr(info, texts[name] if name in texts else (folder / name).read_bytes())
         part.replace(path)
-    except OSError as error:
+    except (OSError, UnicodeEncodeError) as error:
         raise ConfigError(f"the bundle cannot be written: {error}", file=str(path)) from None
     finally:
         part.unlink(missing_ok=True)

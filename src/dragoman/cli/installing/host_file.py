@@ -9,6 +9,7 @@ keeps comments, which would be a dependency for one verb.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -57,7 +58,7 @@ class HostFile:
 
     def _parsed(self, text: str) -> Json:
         try:
-            found: Any = tomllib.loads(text) if self._is_toml else json.loads(text or "{}")
+            found: Any = tomllib.loads(text) if self._is_toml else _loads(text)
         except (ValueError, RecursionError) as error:
             kind = "TOML" if self._is_toml else "JSON, or has comments, which would be lost"
             raise self._error(f"the file is no {kind} ({error}); nothing was changed") from None
@@ -66,9 +67,15 @@ class HostFile:
         return found
 
     def entry(self, name: str) -> Json | None:
-        """Return the entry of a server, if there is one."""
+        """Return the entry of a server, if there is one.
+
+        Raises:
+            ConfigError: the entry is no object.
+        """
         found = self._servers.get(name)
-        return found if isinstance(found, dict) else None
+        if name in self._servers and not isinstance(found, dict):
+            raise self._error(f"the entry of {name!r} is no object; mend or remove it")
+        return found
 
     def write(self, name: str, entry: Json) -> Path | None:
         """Write an entry, and return the backup of the file as it was, if it was there.
@@ -80,6 +87,8 @@ class HostFile:
         place = self.path.resolve()  # a link stays a link
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
+            if self._read() != self._text:
+                raise self._error("another program has changed the file just now; try again")
             backup = _backup(place) if place.exists() else None
             _replace(place, text)
         except (OSError, UnicodeEncodeError) as error:
@@ -115,6 +124,24 @@ def fragment(key: str, name: str, entry: Json, *, is_toml: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _loads(text: str) -> Any:
+    """Return JSON; what could not be written again as it was is refused."""
+
+    def once(pairs: list[tuple[str, Any]]) -> Json:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError("a name stands twice in an object, and one of the two would be lost")
+        return found
+
+    def number(word: str) -> float:
+        value = float(word)
+        if not math.isfinite(value):
+            raise ValueError(f"{word} is no number of JSON, or is too large")
+        return value
+
+    return json.loads(text.strip() or "{}", object_pairs_hook=once, parse_float=number, parse_constant=number)
+
+
 def _toml_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
 
@@ -125,16 +152,19 @@ def _toml(value: Any) -> str:
 
 
 def _without_table(text: str, table: str) -> str:
-    """Return a TOML text without a table and the tables below it."""
+    """Return a TOML text without a table and the tables below it; comments before the next table stay."""
     kept: list[str] = []
+    comments: list[str] = []
     is_inside = False
     for line in text.splitlines(keepends=True):
         header = re.match(r"\s*\[+\s*([^\]]+?)\s*\]", line)
         if header:
             is_inside = header[1] == table or header[1].startswith(f"{table}.")
         if not is_inside:
-            kept.append(line)
-    return "".join(kept)
+            kept += [*comments, line]
+        is_comment = is_inside and not line.partition("#")[0].strip()
+        comments = [*comments, line] if is_comment else []
+    return "".join([*kept, *comments])
 
 
 def _backup(path: Path) -> Path:

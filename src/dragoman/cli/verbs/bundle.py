@@ -16,6 +16,7 @@ from dragoman.cli.installing.bundle import (
     bundle_name,
     bundled_files,
     encoded_manifest,
+    likely_secrets,
     manifest,
     write_bundle,
 )
@@ -48,6 +49,8 @@ def command(
     wrong = [name for name in ask if _VARIABLE.fullmatch(name) is None]
     if wrong:
         raise usage_error(f"{wrong[0]!r} is no name of a variable.")
+    if len({name.lower() for name in ask}) < len(ask):
+        raise usage_error("The variables of --ask must differ in more than upper and lower case.")
     path, chosen = split_target(file)
     with redirect_stdout(stderr):  # what the file prints is no result of the command
         server = load_server(path, chosen)
@@ -58,11 +61,11 @@ def command(
         raise usage_error("A bundle names its author: give --author, or add authors to pyproject.toml.")
     target = path.name if chosen is None else f"{path.name}:{chosen}"
     about = manifest(server, target, project, by, ask)
-    names = bundled_files(folder, exclude)
+    result = Path(output or f"{bundle_name(server)}.mcpb")
+    names = bundled_files(folder, exclude, result)
     if path.name not in names:
         raise usage_error(f"{path.name} would be left out: it is hidden, a link, or fits --exclude.")
     texts = {"manifest.json": encoded_manifest(about), "pyproject.toml": project.text.encode()}
-    result = Path(output or f"{bundle_name(server)}.mcpb")
     write_bundle(result, folder, names, texts)
     packed = sorted({*names, *texts})
     if terminal.settings.json:
@@ -70,6 +73,8 @@ def command(
         return
     for name in packed:
         terminal.write(f"  {name}")
+    if found := likely_secrets(names):
+        terminal.report(f"These may be secrets: {', '.join(found)}. Leave them out with --exclude.")
     terminal.write(f"{result} ({result.stat().st_size:,} bytes)")
     if project.is_made:
         terminal.report("There is no pyproject.toml: the bundle needs dragoman alone. Write one if it needs more.")

@@ -62,10 +62,12 @@ def command(
         return
     kept = HostFile(path, found.key)
     before = kept.entry(called)
-    if before is not None and target not in (before.get("args") or ()) and not replace:
+    args, variables = (before or {}).get("args"), (before or {}).get("env") or {}
+    is_same = isinstance(args, list) and target in args and isinstance(variables, dict)
+    if before is not None and not is_same and not replace:
         raise usage_error(f"{path} has another server {called!r}: choose a --name, or add --replace.")
     if before is not None and not replace:
-        variables = {**(before.get("env") or {}), **dict(env)}
+        variables = {**variables, **dict(env)}
         entry = {**before, **entry, **({"env": variables} if variables else {})}
     is_changed = before != entry
     backup = kept.write(called, entry) if is_changed and not dry_run else None

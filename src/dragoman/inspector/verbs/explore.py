@@ -76,7 +76,9 @@ class ExploreVerbs:
             return _page([])
         result = await client.request(method, {} if cursor is None else {"cursor": cursor})
         items = result.get(member)
-        return _page(items if isinstance(items, list) else [], result.get("nextCursor"))
+        # The page shows objects; the traffic has what else a server lists.
+        shown = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        return _page(shown, result.get("nextCursor"))
 
     async def _tasks(self, server: str, client: AsyncClient) -> list[dict[str, Any]]:
         """Return the tasks that the server lists, and those that its messages named: 2026-07-28 has no list."""

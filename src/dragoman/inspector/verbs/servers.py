@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 import dragoman
-from dragoman.errors import InspectorError
+from dragoman.errors import DragomanError, InspectorError
 from dragoman.inspector.doctor.examination import examine
 from dragoman.inspector.doctor.findings import Finding, Findings
+from dragoman.inspector.events import encode
+from dragoman.inspector.failure import failure_of
+from dragoman.inspector.inspected import InspectedServer
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.targets import targets_of
+from dragoman.inspector.verbs.contract import FailedVerb
 from dragoman.inspector.verbs.explore import DIALECTS
 from dragoman.protocol.versions import VERSIONS, find_version
 
@@ -50,12 +54,15 @@ class ServerVerbs:
         await self._inspector.remove(server)
         return {}
 
-    async def connect(self, server: str, version: str | UnsetType | None = UNSET) -> dict[str, Any]:
+    async def connect(self, server: str, version: str | UnsetType | None = UNSET) -> dict[str, Any] | FailedVerb:
         """Connect a server, with a version or with the one that is negotiated."""
         found = self._inspector.server(server)
         if isinstance(version, str) and find_version(version) is None:
             raise InspectorError(f"There is no protocol version {version!r}")
-        await found.connect(version)
+        try:
+            await found.connect(version)
+        except DragomanError as error:
+            return FailedVerb(error, failure_of(error, found.records.masks))
         return {"server": found.facts()}
 
     async def disconnect(self, server: str) -> dict[str, Any]:
@@ -69,7 +76,7 @@ class ServerVerbs:
         found = self._inspector.server(server)
 
         def push(finding: Finding) -> None:
-            self._inspector.events.push("finding", server=server, finding=finding)
+            self._inspector.events.push("finding", server=server, finding=_masked(found, finding))
 
         findings = Findings(push)
         findings.begin(found.target.name, is_own=found.target.url is None)
@@ -81,4 +88,8 @@ class ServerVerbs:
                 await examine(client, found.target.url, findings)
             finally:
                 await client.stop()
-        return {"ok": findings.all_passed, "findings": findings.all}
+        return {"ok": findings.all_passed, "findings": _masked(found, findings.all)}
+
+
+def _masked(server: InspectedServer, found: object) -> Raw:
+    return Raw(server.records.masks.message(encode(found)))

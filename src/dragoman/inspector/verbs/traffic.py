@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import deque
 from itertools import islice
@@ -154,7 +155,7 @@ def _stored(data: bytes) -> Path:
 
 
 def _local(path: str) -> Path:
-    return Path(path).expanduser()
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - a home that nobody has is an ordinary name here
 
 
 def _json(data: bytes) -> Any:

@@ -118,3 +118,20 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(ConfigError, match="cannot be written"):
         write_bundle(tmp_path / "a.mcpb", tmp_path, ["missing.py"], {})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_name_that_is_no_unicode_is_refused_in_words(tmp_path):
+    name = "bad\udcff.txt"
+    try:
+        (tmp_path / name).write_text("")
+    except (OSError, UnicodeEncodeError):
+        pytest.skip("this file system takes only Unicode")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_bundle(tmp_path / "a.mcpb", tmp_path, [name], {})
+    assert not (tmp_path / "a.mcpb").exists()
+
+
+def test_a_project_that_is_no_table_is_refused_in_words(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("project = 5")
+    with pytest.raises(ConfigError, match="add dragoman to the dependencies"):
+        Project(tmp_path, served())

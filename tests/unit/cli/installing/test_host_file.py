@@ -130,3 +130,46 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be"):
         HostFile(tmp_path / "file" / "mcp.json", "servers").write("tea", ENTRY)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"a": 1e400}', '{"a": NaN}', '{"x": {"b": 1, "b": 2}}'])
+def test_json_that_could_not_be_written_again_as_it_was_is_refused(tmp_path, text):
+    path = written(tmp_path / "mcp.json", text)
+    with pytest.raises(ConfigError, match="nothing was changed"):
+        HostFile(path, "servers")
+
+
+def test_an_empty_file_is_one_without_servers(tmp_path):
+    path = written(tmp_path / "mcp.json", " \n")
+    HostFile(path, "servers").write("tea", ENTRY)
+    assert json.loads(path.read_text()) == {"servers": {"tea": ENTRY}}
+
+
+def test_an_entry_that_is_no_object_is_not_overwritten(tmp_path):
+    path = written(tmp_path / "mcp.json", '{"servers": {"tea": "mine", "none": null}}')
+    for name in ("tea", "none"):
+        with pytest.raises(ConfigError, match="mend or remove"):
+            HostFile(path, "servers").entry(name)
+
+
+@pytest.mark.parametrize("before", [None, "{}"])
+def test_what_another_program_wrote_meanwhile_is_not_lost(tmp_path, before):
+    path = tmp_path / "mcp.json"
+    if before is not None:
+        written(path, before)
+    file = HostFile(path, "servers")
+    written(path, '{"servers": {"other": {}}}')
+    with pytest.raises(ConfigError, match="try again"):
+        file.write("tea", ENTRY)
+    assert path.read_text() == '{"servers": {"other": {}}}'
+    assert [one.name for one in tmp_path.iterdir()] == ["mcp.json"]
+
+
+def test_comments_before_the_next_table_of_a_toml_file_stay(tmp_path):
+    text = '[mcp_servers.tea]\ncommand = "old"\n\n# about x\n[x]\na = 1\n\n[mcp_servers.tea.env]\nA = "1"\n# the end\n'
+    path = written(tmp_path / "config.toml", text)
+    HostFile(path, "mcp_servers").write("tea", ENTRY)
+    found = path.read_text()
+    assert "# about x\n[x]\na = 1" in found
+    assert "# the end" in found
+    assert tomllib.loads(found)["mcp_servers"] == {"tea": ENTRY}

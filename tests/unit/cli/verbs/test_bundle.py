@@ -43,6 +43,7 @@ def test_a_bundle_needs_an_author_and_real_variables_and_its_own_file(tmp_path):
     for words, fault in (
         ([], "A bundle names its author: give --author"),
         (["--author", "Ada", "--ask", "A-B"], "'A-B' is no name of a variable"),
+        (["--author", "Ada", "--ask", "KEY", "--ask", "key"], "must differ in more than"),
         (["--author", "Ada", "--exclude", "*.py"], "tea.py would be left out"),
     ):
         refused = dragoman("bundle", "tea.py", *words, home=tmp_path, cwd=folder)
@@ -52,3 +53,15 @@ def test_a_bundle_needs_an_author_and_real_variables_and_its_own_file(tmp_path):
     made = dragoman("bundle", "tea.py", "--author", "Ada", "--json", home=tmp_path, cwd=folder)
     assert made.json["files"] == ["manifest.json", "pyproject.toml", "tea.py"]
     assert "There is no pyproject.toml" in dragoman("bundle", "tea.py", "--author", "A", home=tmp_path, cwd=folder).err
+
+
+def test_files_with_likely_secrets_are_named_and_the_bundle_never_holds_itself(tmp_path):
+    folder = tmp_path / "tea"
+    folder.mkdir()
+    written(folder, "from dragoman import Server\nserver = Server('tea')\n", "tea.py")
+    for name in ("prod.env", "id_rsa"):
+        (folder / name).write_text("abc")
+    words = ("bundle", "tea.py", "--author", "Ada", "-o", "tea.zip")
+    first, second = (dragoman(*words, home=tmp_path, cwd=folder) for _ in range(2))
+    assert "These may be secrets: id_rsa, prod.env. Leave them out with --exclude." in first.err
+    assert first.out == second.out

@@ -99,6 +99,15 @@ def test_another_server_of_the_same_name_is_replaced_only_on_request(place):
     assert entries(place, "claude-code")["tea"].keys() == {"type", "command", "args"}
 
 
+@pytest.mark.parametrize("entry", [{"args": 5}, {"args": ["tea.py"], "env": [1]}, {"args": {"a": 1}}])
+def test_an_entry_of_another_form_is_refused_in_words(place, entry):
+    if isinstance(entry["args"], list):
+        entry["args"] = [str(place / "here/tea.py")]
+    (place / "here/.mcp.json").write_text(json.dumps({"mcpServers": {"tea": entry}}))
+    refused = install(place, "claude-code", "tea.py", "--name", "tea")
+    assert (refused.code, "has another server 'tea'" in refused.err) == (2, True)
+
+
 def test_where_no_file_is_documented_the_command_or_the_entry_is_shown(place):
     shown = install(place, "claude-code", "tea.py", "--scope", "user")
     assert shown.out.startswith("claude mcp add-json --scope user Tea-house '{")

@@ -56,7 +56,7 @@ def test_a_message_of_any_form_becomes_a_row(data, what, error):
 @pytest.mark.parametrize(
     ("kind", "head", "summary", "error"),
     [
-        ("request", {"method": "POST", "path": "/mcp?token=x&code=abc"}, "POST /mcp?token=x&code=***", None),
+        ("request", {"method": "POST", "path": "/mcp?token=x&code=abc"}, "POST /mcp?token=***&code=***", None),
         ("response", {"status": 200}, "status 200", None),
         ("response", {"status": 503}, "status 503", "status 503"),
         ("note", {"note": "begun"}, "begun", None),

@@ -1,10 +1,30 @@
 """The verbs that explore a server, by a page over HTTP and real processes."""
 
 import asyncio
+import sys
 
 import pytest
 
 from scenarios.inspector_page import STATELESS, open_page
+
+ODD_LISTS = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    results = {
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "odd", "version": "1"},
+        },
+        "tools/list": {"tools": [5, None, "x", {"name": "a", "inputSchema": {"$ref": "#"}}]},
+    }
+    if "id" in message:
+        result = results.get(message["method"])
+        refusal = {"error": {"code": -32601, "message": "no"}}
+        answer = {"result": result} if result else refusal
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
 
 
 async def test_a_list_is_read_page_by_page_as_it_is_on_the_wire():
@@ -202,3 +222,12 @@ async def test_a_task_is_followed_to_its_end_and_is_listed_in_either_era(tmp_pat
         assert task["status"] == "completed"
         [span] = (await page.call("traffic/spans", server=id, filter="method:tools/call"))["spans"]
         assert (span["kind"], span["label"]) == ("task", "report")
+
+
+async def test_what_is_no_object_in_a_list_does_not_reach_the_page(tmp_path):
+    program = tmp_path / "odd.py"
+    program.write_text(ODD_LISTS)
+    async with open_page() as page:
+        id = await page.connected({"command": sys.executable, "args": [str(program)]})
+        found = await page.call("explore/list", server=id, kind="tools")
+        assert found["items"] == [{"name": "a", "inputSchema": {"$ref": "#"}}]

@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from aiohttp import web
 
 from ports import free_port
 from scenarios.inspector_page import COMMAND, SERVER, STATELESS, open_page
@@ -143,3 +144,26 @@ async def test_a_wrong_request_is_refused_with_its_reason(verb, body, status):
         refused = await page.refused(verb, **body)
         assert refused.status == status
         assert refused.error["message"]
+
+
+async def test_a_server_that_repeats_the_secrets_that_it_was_sent_shows_none_of_them():
+    async def repeat(request):
+        return web.json_response({"error": "no", "repeated": dict(request.headers)}, status=500)
+
+    application = web.Application()
+    application.router.add_route("*", "/mcp", repeat)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://me:hunter2@127.0.0.1:{runner.addresses[0][1]}/mcp"
+    async with open_page() as page:
+        headers = {"X-Tenant-Key": "hunter2-key", "Authorization": "Bearer hunter2-token"}
+        [server] = (await page.call("servers/add", target=url, headers=headers))["servers"]
+        answers = [
+            await page.post(verb, {"server": server["id"]} if "list" not in verb else {})
+            for verb in ("servers/connect", "servers/examine", "servers/list", "traffic/rows", "traffic/save")
+        ]
+        answers.append(await page.post("export/make", {"format": "har", "server": server["id"]}))
+        assert answers[0][0].status == 502
+        assert [body for _, body in answers if b"hunter2" in body] == []
+    await runner.cleanup()

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dragoman.compose.session_file import SessionFile, SessionWriter
-from scenarios.inspector_page import open_page
+from scenarios.inspector_page import COMMAND, open_page
 
 
 async def test_rows_are_read_newest_first_and_from_any_place():
@@ -168,3 +168,21 @@ async def test_two_pages_get_the_same_events():
         await asyncio.gather(page.tool(id, "echo"), other.event("traffic"))
         event = await other.event("status", lambda event: event["server"]["status"] == "connected")
         assert event["server"]["id"] == id
+
+
+async def test_a_saved_file_names_its_server_without_secrets(tmp_path):
+    async with open_page() as page:
+        command = {**COMMAND, "args": [*COMMAND["args"], "--token=hunter2"]}
+        id = await page.connected(command)
+        _, data = await page.post("traffic/save", {"server": id})
+        path = tmp_path / "saved.mcpsession"
+        path.write_bytes(data)
+        assert b"hunter2" not in data
+        assert SessionFile(path).facts["target"].endswith("--token=***")
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/a", "a" * 5000])
+async def test_a_path_that_cannot_be_is_a_file_that_is_missing(path):
+    async with open_page() as page:
+        refused = await page.refused("traffic/open", path=path)
+        assert (refused.status, refused.error["kind"]) == (400, "SessionFileError")
