@@ -284,10 +284,14 @@ class _Threads:
                 return True
             # The flag is set first: the worker may end its hunt before this thread goes on.
             self._is_hunted = bool(self._idle) or self.count < self.max_threads
-            if self._idle:
-                self._idle.pop().turn.release()
-            elif self._is_hunted:
-                self._start()
+            try:
+                if self._idle:
+                    self._idle.pop().turn.release()
+                elif self._is_hunted:
+                    self._start()
+            except BaseException:  # a KeyboardInterrupt may come anywhere above; two hunters do no harm, none would
+                self._is_hunted = False
+                raise
             return self.count > 0
 
     def _start(self) -> None:

@@ -363,6 +363,21 @@ def test_no_result_for_a_loop_that_is_closed_is_kept():
         assert not outbox._finished
 
 
+def test_an_interrupt_while_a_worker_is_woken_does_not_stop_the_other_jobs(workers):
+    class Interrupted:
+        def release(self):
+            raise KeyboardInterrupt
+
+    threads = workers()
+    worker = room._Worker(threads)
+    worker.turn = Interrupted()
+    threads._idle.append(worker)
+    threads.count = 1
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(offload(int))
+    assert asyncio.run(asyncio.wait_for(offload(int, 7), DEADLINE)) == 7
+
+
 def test_a_system_without_threads_is_an_error(workers, monkeypatch):
     threads = workers()
 
