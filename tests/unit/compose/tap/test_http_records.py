@@ -1,6 +1,6 @@
 """The records of one HTTP exchange."""
 
-from dragoman.compose import http_records
+from dragoman.compose.tap import http_records
 from dragoman.compose.tap.http_records import HttpRecords
 
 
