@@ -259,6 +259,7 @@ async def test_what_state_and_questions_send_to_redis_is_what_the_page_about_sca
         assert not any(b"PUBLISH" in command.upper() for command in commands), "no process has to tell another"
         asker = await ships.begin()
         await asked_elsewhere(ships, asker)
+        await client.call_tool("visit")  # its commands follow the reply
         with redis_server.monitored() as commands:
             for _ in range(ROUNDS):
                 await asked_elsewhere(ships, asker)
