@@ -103,8 +103,8 @@ async def by_wsgi(server, era, method, params):
     return json.loads(answered)
 
 
-OF_HTTP = {over_http, over_http_alone, in_a_batch_over_http, by_a_view, by_wsgi}
-OF_ONE_ERA = {in_a_batch, in_a_batch_over_http}
+OF_HTTP = (over_http, over_http_alone, in_a_batch_over_http, by_a_view, by_wsgi)
+OF_ONE_ERA = (in_a_batch, in_a_batch_over_http)
 TABLE = [
     pytest.param(ask, era, id=f"{ask.__name__}-{era}")
     for ask in (over_a_connection, over_http, over_http_alone, by_handle, by_a_view, by_wsgi, *OF_ONE_ERA)
