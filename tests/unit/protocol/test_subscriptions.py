@@ -357,3 +357,9 @@ def test_a_field_that_needs_a_declaration_of_the_client_is_refused_without_it() 
     assert refused.value.data == {"requiredCapabilities": {"extensions": {"com.example/a": {}}}}
     require_fields_declared(wanted, types.ClientCapabilities(extensions={"com.example/a": {}}), fields)
     require_fields_declared(types.SubscriptionFilter(tools_list_changed=True), types.ClientCapabilities(), fields)
+
+
+def test_a_subject_of_another_field_covers_itself_alone() -> None:
+    field = SubscriptionField(name="resource_subscriptions", method="a/b")
+    subscription = Subscription(1, types.SubscriptionFilter(resource_subscriptions=["tea"]), [field])
+    assert [subscription.enqueue("a/b", subject) for subject in ("tea", "tea/green", None)] == [True, False, False]
