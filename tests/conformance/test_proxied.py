@@ -1,5 +1,6 @@
 """The official suite says the same of our server directly and through a proxy."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -19,14 +20,14 @@ def serving(*command, port, folder):
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
     with subprocess.Popen([sys.executable, *map(str, command)], env=environment) as process:
         try:
-            wait_for(port)
+            asyncio.run(wait_for(port))
             yield f"http://localhost:{port}/mcp"
         finally:
             process.terminate()
 
 
 def examine(url, version, folder):
-    run_suite("server", "--url", url, "--suite", "all", "--spec-version", version, "-o", str(folder))
+    asyncio.run(run_suite("server", "--url", url, "--suite", "all", "--spec-version", version, "-o", str(folder)))
     outcomes = [judge(Outcome("server", name, version), checks, {}) for name, checks in written_checks(folder)]
     return {one.scenario: one.problems for one in outcomes if one.scenario not in OF_ONE_CONNECTION}
 

@@ -107,14 +107,6 @@ def test_ten_thousand_messages_are_few_rows_and_a_quick_filter(tab: Tab) -> None
     assert tab.evaluate("document.querySelectorAll('*').length") < 6_000
 
 
-def test_a_flood_is_sampled_and_the_page_says_so(tab: Tab) -> None:
-    choose(tab, "busy")
-    tool(tab, "flood")
-    call(tab)
-    tab.view("Traffic")
-    tab.sees("sampled: more came than the page can show", ".filter-word")
-
-
 def test_a_server_that_dies_while_a_form_is_open_loses_nothing_and_tells_why(tab: Tab) -> None:
     choose(tab, "fragile")
     tool(tab, "shape")

@@ -254,6 +254,7 @@ def test_everything_is_reached_by_the_keyboard(tab: Tab) -> None:
     tab.waitForSelector(".item-detail h3 >> text=union")
     tab.press_keys("Alt+Digit3")
     tab.waitForSelector(".view.traffic:not([hidden])")
+    tab.waitForSelector(".virtual-list .row")
     tab.focus(".virtual-list")
     tab.press_keys("End")
     tab.waitForSelector(".message-detail")
