@@ -57,8 +57,9 @@ function bar(span, end, first, last, choose) {
         dot.style.left = `${placed(mark.time, mark.time, first, last).left}%`;
         return dot;
     });
-    const words = `${span.kind} ${span.method ?? ""} ${span.label ?? ""}`.trim();
+    const name = brief(span.label || span.method || span.kind, 40);
     const length = span.end === null ? "open" : duration((end - span.begin) * 1_000);
+    const shown = `${length}${span.rounds > 1 ? `, ${span.rounds} rounds` : ""}`;
     return make(
         "li",
         {},
@@ -67,15 +68,16 @@ function bar(span, end, first, last, choose) {
                 make(
                     "span.span-name",
                     {},
-                    make("bdi", {}, brief(span.label || span.method || span.kind, 40)),
-                    make("span.quiet", {}, ` ${length}${span.rounds > 1 ? `, ${span.rounds} rounds` : ""}`),
+                    make("bdi", {}, name),
+                    make("span.quiet", {}, ` ${shown}`),
                 ),
                 make("span.lane", {}, line, marks),
             ],
             () => choose(span.marks.at(-1)?.number),
             {
                 look: "span",
-                "aria-label": `${brief(words, 80)}, ${length}, ${span.messages} messages${span.error ? `, ${brief(span.error, 80)}` : ""}`,
+                // The name for screen readers begins with what is seen.
+                "aria-label": `${name} ${shown}, ${span.kind} ${span.method ?? ""}, ${span.messages} messages${span.error ? `, ${brief(span.error, 80)}` : ""}`,
             },
         ),
     );
