@@ -20,7 +20,7 @@ import pytest
 
 from ports import free_port
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 KEEPING = ("--appendonly", "yes", "--appendfsync", "no")
 """The options with which a server that is killed has lost nothing that it acknowledged.
 

@@ -16,7 +16,7 @@ from dragoman.errors import StoreUnavailable
 from dragoman.stores.contract import State, Store
 from redis_server import RedisServer
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 def fresh() -> str:
@@ -24,11 +24,11 @@ def fresh() -> str:
     return os.urandom(8).hex()
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
     """Wait until a condition is true."""
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.01)
 
 
 async def answering(store: Store) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-DEADLINE = 20
+DEADLINE = 60
 
 
 class Telemetry:

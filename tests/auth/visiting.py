@@ -8,7 +8,7 @@ import aiohttp
 
 from dragoman.auth import Authorization, MemoryStorage, OAuth
 
-DEADLINE = 30
+DEADLINE = 60
 REDIRECT = "http://127.0.0.1:9/callback"
 MOST_ATTEMPTS = 10
 

@@ -16,7 +16,7 @@ from dragoman.runtime.portal import portal
 
 MARGIN = 2
 MEASURED = {"memory": 47, "http": 45}
-DEADLINE = 30
+DEADLINE = 60
 OURS = str(Path(dragoman.__file__).parent)
 SERVER = """
 from dragoman import Server

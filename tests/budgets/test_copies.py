@@ -9,7 +9,7 @@ from contextlib import suppress
 from dragoman import Server
 from dragoman.transports.stdio.writers import open_writer
 
-DEADLINE = 30
+DEADLINE = 60
 TOOLS = 1000
 MOST_ALLOCATED = 16 * 1024
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'

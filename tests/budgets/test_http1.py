@@ -16,7 +16,7 @@ from dragoman.transports.http import http1
 from dragoman.transports.http.http1 import Http1Connection
 
 MEASURED = {"stateless": 63, "handshake": 63}
-DEADLINE = 30
+DEADLINE = 60
 HEADERS = {
     "stateless": "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: add\r\n",
     "handshake": "MCP-Protocol-Version: 2025-11-25\r\n",

@@ -11,7 +11,7 @@ from dragoman import Context, Server
 from dragoman.server.http import channels
 from dragoman.stores import Memory
 
-DEADLINE = 30
+DEADLINE = 60
 META = {
     "progressToken": "p",
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

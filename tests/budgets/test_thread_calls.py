@@ -6,7 +6,7 @@ import threading
 from dragoman import Server
 from dragoman.runtime import offload
 
-DEADLINE = 30
+DEADLINE = 60
 CALLS = 500
 MOST_HUNTS = MOST_WAKE_UPS = CALLS // 5
 """A busy machine changes threads more often than an idle one, which needs about one in a hundred calls."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 @dataclass

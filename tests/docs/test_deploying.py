@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = "\n".join(
     page.read_text(encoding="utf-8") for page in (ROOT / "docs/deploying.md", *sorted(ROOT.glob("docs/deploy/*.md")))
 )
-DEADLINE = 30
+DEADLINE = 60
 NAME = "mcp.example.com"
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"_meta": {}}}
 SERVER = 'from dragoman import Server\n\nserver = Server("weather")\n'

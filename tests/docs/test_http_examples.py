@@ -16,7 +16,7 @@ import pytest
 from ports import free_port
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/http"
-DEADLINE = 30
+DEADLINE = 60
 STATELESS, NEWEST = "2026-07-28", "2025-11-25"
 PREFIX = "io.modelcontextprotocol/"
 ACCEPT = {"accept": "application/json, text/event-stream"}

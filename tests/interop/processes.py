@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 ENVIRONMENT = HERE.parents[1] / ".venv" / "peers"
 SERVER = HERE / "featured_server.py"
 SERVERS = ("main", "routed", "conversing")
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 def client_command(peer: str) -> list[str | Path]:

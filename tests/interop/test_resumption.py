@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from interop.processes import HERE, client_command
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 PRIMING = b"id: stream-0\nretry: 20\ndata: \n\n"
 CURSOR = b"id: stream-0\ndata: \n\n"
 

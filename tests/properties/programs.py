@@ -137,7 +137,7 @@ def both(work: Callable[[bool], Awaitable[Any]]) -> tuple[Any, Any]:
     """Return what comes of a work in its plain way, and in its fast one."""
 
     async def limited(*, is_fast: bool) -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await work(is_fast)
 
     return asyncio.run(limited(is_fast=False)), asyncio.run(limited(is_fast=True))

@@ -18,7 +18,7 @@ from dragoman.stores import Memory
 from dragoman.transports.http.graceful_h11 import GracefulH11Connection
 from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
 
-DEADLINE = 30
+DEADLINE = 60
 ACCEPT = "Accept: application/json, text/event-stream"
 STATELESS = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -10,7 +10,7 @@ from dragoman import Server
 from scenarios.proxied_server import everything
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-DEADLINE = 20
+DEADLINE = 60
 METHODS = (
     *("tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/templates/list"),
     *("resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete", "logging/setLevel"),

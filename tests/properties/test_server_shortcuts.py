@@ -16,7 +16,7 @@ from dragoman.protocol.peer import Peer
 from dragoman.protocol.versions import V2025_03_26, VERSIONS
 from dragoman.testing import WirePeer
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 class Place(TypedDict):

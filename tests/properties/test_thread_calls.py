@@ -12,7 +12,7 @@ from dragoman import BlockingContext, Configuration, Server, ToolError
 from dragoman.server.duplex import DuplexConnection
 from dragoman.testing import WirePeer
 
-DEADLINE = 30
+DEADLINE = 60
 mark: ContextVar[str] = ContextVar("mark", default="unset")
 
 

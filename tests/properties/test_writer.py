@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from dragoman.transports.stdio.writers import DirectWriter, open_writer
 
-DEADLINE = 10
+DEADLINE = 60
 PARTS = [
     Raw(b"".join(b"%b%07d" % (letter, place) for place in range(size // 8)))
     for letter, size in ((b"a", 70_000), (b"b", 131_072), (b"c", 400_000), (b"d", 1_100_000))

@@ -15,7 +15,7 @@ from dragoman.chat import Message, ToolCall
 from ports import free_port
 from scenarios.chat_server import Town
 
-DEADLINE = 30
+DEADLINE = 60
 SERVER = Path(__file__).with_name("chat_server.py")
 ERAS = ("handshake", "stateless")
 PLACES = [(over, era) for over in ("memory", "stdio", "http") for era in ERAS]

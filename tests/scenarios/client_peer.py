@@ -15,7 +15,7 @@ from aiohttp import web
 from dragoman.client.connect import handshake
 from dragoman.runtime.portal import portal
 
-DEADLINE = 30
+DEADLINE = 60
 STATELESS, NEWEST, OLDER, BATCHING, OLDEST = "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"
 
 _STDIO = """

@@ -18,7 +18,7 @@ import aiohttp
 from dragoman.protocol.sse import Event, EventDecoder
 from ports import free_port
 
-DEADLINE = 30
+DEADLINE = 60
 NEWEST = "2025-11-25"
 SERVER = """
     import asyncio, dataclasses, os, sys

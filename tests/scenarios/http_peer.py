@@ -15,7 +15,7 @@ from dragoman.transports.http.asgi import AsgiApp
 from dragoman.transports.http.exchange import Pace
 from scenarios.http_carriers import carry
 
-DEADLINE = 30
+DEADLINE = 60
 STATELESS, NEWEST, OLDER, BATCHING = "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"
 BRISK = Pace(tick=0.001, stream_after=3600, keep_alive=3600, send=3600)
 BOTH = "application/json, text/event-stream"

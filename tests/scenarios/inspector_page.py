@@ -13,7 +13,7 @@ from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.targets import targets_of
 from dragoman.inspector.web import InspectorSite
 
-DEADLINE = 20
+DEADLINE = 60
 SERVER = [sys.executable, str(Path(__file__).with_name("inspected_server.py"))]
 COMMAND = {"command": SERVER[0], "args": SERVER[1:]}
 STATELESS = {"command": SERVER[0], "args": [*SERVER[1:], "stateless"]}

@@ -174,7 +174,7 @@ async def converse(target: Any, **options: Any) -> dict[str, Any]:
         await client.call_tool("steps", on_progress=lambda *values: heard.progress.append(list(values)))
         await client.subscribe("config://app")
         await client.call_tool("change")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             seen["updated"] = await heard.updates.get()
             seen["changed"] = await heard.changes.get()
         await client.unsubscribe("config://app")

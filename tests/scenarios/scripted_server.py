@@ -13,7 +13,7 @@ import uvicorn
 from dragoman import types
 from dragoman.errors import RpcError
 
-DEADLINE = 30
+DEADLINE = 60
 STATELESS, NEWEST = "2026-07-28", "2025-11-25"
 EVERYTHING = {
     "tools": {"listChanged": True},

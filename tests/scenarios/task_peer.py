@@ -15,7 +15,7 @@ GENERATIONS = [FIRST, SECOND]
 CARRIERS = ["duplex", "http"]
 DECLARED: types.Json = {"extensions": {ID: {}}, "elicitation": {}, "roots": {}, "sampling": {}}
 TERMINAL = ("completed", "failed", "cancelled")
-DEADLINE = 20
+DEADLINE = 60
 T = TypeVar("T")
 
 

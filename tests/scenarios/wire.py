@@ -9,7 +9,7 @@ import pytest
 from dragoman import Server, types
 from dragoman.testing import WirePeer
 
-DEADLINE = 30
+DEADLINE = 60
 HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 VERSIONS = [*HANDSHAKE_VERSIONS, "2026-07-28"]
 EVERY_VERSION = pytest.mark.parametrize("version", VERSIONS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
-DEADLINE = 30
+DEADLINE = 60
 
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 

@@ -16,7 +16,7 @@ from dragoman.runtime.portal import portal
 from scenarios.calling_server import server
 from scenarios.client_programs import SERVER, environment, http_server
 
-DEADLINE = 30
+DEADLINE = 60
 MANY, FEW = 48, 4
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="what is open is counted in /proc")
 

@@ -17,7 +17,7 @@ import uvloop
 from dragoman.errors import ConnectError, ServerCrashed, TransportError
 from dragoman.transports.process.process import ProcessTransport
 
-DEADLINE = 30
+DEADLINE = 60
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 READY = "print('{}', flush=True)"
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line); sys.stdout.flush()"

@@ -28,7 +28,7 @@ from dragoman.errors import ConnectError
 from faults.http.termination_server import RUNS
 from scenarios.http_crew import unannounced, until
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 NEWEST, STATELESS = "2025-11-25", "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
 META = {f"{PREFIX}protocolVersion": STATELESS, f"{PREFIX}clientCapabilities": {}}

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 SCRIPT = Path(__file__).with_name("stdio_service.py")
-DEADLINE = 30.0
+DEADLINE = 60.0
 # Without a buffer, what is printed before the claim is on the wire before anybody can help it.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 

@@ -11,6 +11,9 @@ import redis_store
 from redis_server import RedisSentinel, RedisServer
 from redis_store import until
 
+ACTING = 120.0
+"""How long Sentinels may take to act: one that could not run for 2 s, as when a disk is busy, does nothing for 30 s."""
+
 
 class Sentinels:
     """A master, two replicas, and three Sentinels that watch them."""
@@ -28,7 +31,7 @@ class Sentinels:
 
     async def promoted(self, before: RedisServer) -> RedisServer:
         """Wait until the Sentinels agree on another master than before, and return it."""
-        await until(lambda: len(set(self.named())) == 1 and before.port not in self.named())
+        await until(lambda: len(set(self.named())) == 1 and before.port not in self.named(), ACTING)
         return next(one for one in (self.master, *self.replicas) if one.port in self.named())
 
     def named(self) -> list[object]:
@@ -45,10 +48,11 @@ class Sentinels:
             return False
 
     def is_complete(self) -> bool:
-        """Tell whether every Sentinel knows the replicas and the other Sentinels."""
+        """Tell whether every Sentinel acts, and knows the replicas and the other Sentinels."""
         known = [str(redis_store.call(sentinel, "INFO", "sentinel")) for sentinel in self.sentinels]
         copying = str(redis_store.call(self.master, "INFO", "replication"))
-        return all("slaves=2,sentinels=3" in one for one in known) and copying.count("state=online") == 2
+        acting = all("slaves=2,sentinels=3" in one and "sentinel_tilt:0" in one for one in known)
+        return acting and copying.count("state=online") == 2
 
 
 @asynccontextmanager
@@ -56,5 +60,5 @@ async def sentinels(folder: Path) -> AsyncIterator[Sentinels]:
     """Run servers and Sentinels."""
     with ExitStack() as stack:
         made = await asyncio.to_thread(Sentinels, folder, stack)
-        await until(made.is_complete)
+        await until(made.is_complete, ACTING)
         yield made

@@ -64,7 +64,7 @@ async def in_use(url: str, group: str) -> None:
     """Wait until the loads have created tasks."""
     store = Redis(url, timeout=LIMIT)
     await answering(store)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(await store.tasks(group).list("ann")) < 20:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     await store.close()

@@ -17,7 +17,7 @@ from dragoman.errors import HttpError
 from interop.client.peers import reachable
 from ports import free_port
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 MODES = ("auto", "handshake", "stateless")
 UNSET = "MY_API_KEY is not set"
 EXITS = [sys.executable, "-c", f"import sys; sys.exit({UNSET!r})"]

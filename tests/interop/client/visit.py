@@ -11,7 +11,7 @@ import msgspec
 
 from dragoman import AsyncClient, Client, types
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 PAGE = "https://example.com/in"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from interop.inspector.browser import Tab
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 KEYSTROKE = """async (text) => {
     const input = document.querySelector('[aria-label="Filter"]');
     const word = document.querySelector('.filter-word');

@@ -10,7 +10,7 @@ from auth.world import world
 from dragoman import AsyncClient, AsyncClients, AuthError, AuthRequired, Client, Server
 from dragoman.auth import ClientCredentials, FileStorage
 
-DEADLINE = 30
+DEADLINE = 60
 server = Server("sums")
 
 

@@ -21,7 +21,7 @@ from dragoman.auth import ClientCredentials, CrossAppAccess, FileStorage, Memory
 from dragoman.errors import AuthError
 
 TESTS = Path(__file__).parents[2]
-DEADLINE = 30
+DEADLINE = 60
 SIGNING_KEY = ec.generate_private_key(ec.SECP256R1())
 SECRET = re.compile(r"refresh-token-|the-own-secret|registered-secret-|the-assertion|the-code-|code_verifier")
 

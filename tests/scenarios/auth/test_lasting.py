@@ -16,7 +16,7 @@ from dragoman.auth import FileStorage, MemoryStorage
 from dragoman.errors import AuthError
 
 TESTS = Path(__file__).resolve().parents[2]
-DEADLINE = 30
+DEADLINE = 60
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from dragoman.errors import AuthError, AuthRequired
 
 TESTS = Path(__file__).resolve().parents[2]
 PERSON = str(TESTS / "auth" / "person.py")
-DEADLINE = 30
+DEADLINE = 60
 WEB = "https://app.example.com/callback"
 
 

@@ -15,7 +15,7 @@ from scenarios import proxied_server
 from scenarios.command_line import BROWSER, environment
 from scenarios.proxied_server import HANDSHAKE, converse, everything
 
-DEADLINE = 30
+DEADLINE = 60
 server = Server("guarded")
 
 

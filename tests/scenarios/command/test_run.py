@@ -14,7 +14,7 @@ from ports import free_port
 from scenarios.command_line import PING, PLAIN, PONG, RunningCommand, dragoman, words, written
 from scenarios.http_crew import unannounced
 
-DEADLINE = 30
+DEADLINE = 60
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},

@@ -17,7 +17,7 @@ from scenarios.jobs import DECLARED, ID, Jobs
 
 ERAS = ["stateless", "2025-11-25"]
 OSLO = {"action": "accept", "content": {"value": "Oslo"}}
-DEADLINE = 10
+DEADLINE = 60
 
 
 def peer_of(server: Server, era: str) -> WirePeer:

@@ -15,7 +15,7 @@ from scenarios.http_crew import crew
 RED = {"color": "red"}
 MODES = ["stateless", "handshake"]
 CARRIERS = ["memory", "stdio", "http"]
-DEADLINE = 20
+DEADLINE = 60
 
 
 @contextlib.asynccontextmanager

@@ -22,7 +22,7 @@ from dragoman.testing import WirePeer
 from scenarios.http_crew import crew
 from scenarios.http_peer import STATELESS, HttpPeer, live
 
-DEADLINE = 30
+DEADLINE = 60
 CALL: types.Json = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "say"}}
 MODULE = """
     import os, sys

@@ -15,7 +15,7 @@ from scenarios.mounted_servers import SECRET
 from scenarios.task_peer import CARRIERS, DECLARED, FIRST, GENERATIONS, SECOND, task_peer
 
 EVERY_ERA = pytest.mark.parametrize("era", ["handshake", "stateless"])
-DEADLINE = 20
+DEADLINE = 60
 UNKNOWN = "There is no such task, or it has expired"
 
 

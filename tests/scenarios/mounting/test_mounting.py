@@ -16,7 +16,7 @@ from scenarios.mounted_servers import mounted, shop, weather
 
 ERAS = ["handshake", "stateless"]
 EVERY_ERA = pytest.mark.parametrize("era", ERAS)
-DEADLINE = 20
+DEADLINE = 60
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from scenarios import mounted_servers
 from scenarios.mounted_servers import shop, weather
 
 pytestmark = pytest.mark.skipif(not hasattr(Server, "proxy"), reason="this build has no proxies")
-DEADLINE = 20
+DEADLINE = 60
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])

@@ -20,7 +20,7 @@ from faults.tasks.crew import until
 from scenarios.command.test_worker import started
 from scenarios.http_peer import NEWEST, STATELESS, HttpPeer
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 class Visits:

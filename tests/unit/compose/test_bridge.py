@@ -69,12 +69,12 @@ class RawHost:
 
     async def __aexit__(self, *_):
         self.process.stdin.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await self.process.wait()
 
     async def ask(self, line):
         self.process.stdin.write(line + b"\n")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return json.loads(await self.process.stdout.readline())
 
 

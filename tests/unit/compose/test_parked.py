@@ -16,7 +16,7 @@ from scenarios.http_crew import crew, until
 from scenarios.proxied_server import HANDSHAKE
 from scenarios.raw_http import serving
 
-DEADLINE = 30
+DEADLINE = 60
 SOURCE = """
     import os, sys
     from dragoman import Configuration, Context, Server

@@ -13,7 +13,7 @@ from dragoman.compose.passthrough import Passthrough
 from scenarios.raw_http import serving
 from scenarios.shop_server import shop
 
-DEADLINE = 30
+DEADLINE = 60
 OLDER, STATELESS = "2025-06-18", "2026-07-28"
 
 

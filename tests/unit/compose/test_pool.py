@@ -11,7 +11,7 @@ from ports import free_port
 from scenarios.proxied_server import HANDSHAKE, STATELESS
 from scenarios.raw_http import serving
 
-DEADLINE = 20
+DEADLINE = 60
 
 
 def counting(version=HANDSHAKE):

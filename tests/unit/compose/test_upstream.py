@@ -16,7 +16,7 @@ from scenarios.proxied_restart import call_while_the_target_is_killed
 from scenarios.proxied_server import ERAS, Heard, everything
 from scenarios.raw_http import serving
 
-DEADLINE = 30
+DEADLINE = 60
 ODD = {
     "content": [{"type": "hologram", "voxels": [1.0, 1e2, 12345678901234567890]}, {"type": "text", "text": "\u2028é"}],
     "structuredContent": {"b": 1, "a": None},

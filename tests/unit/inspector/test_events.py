@@ -13,7 +13,7 @@ def row(number):
 
 async def pushed(events, subscriber, count):
     found = subscriber.events()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         read = [json.loads(await anext(found)) for _ in range(count)]
     await found.aclose()
     events.close()

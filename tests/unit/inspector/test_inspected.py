@@ -91,7 +91,7 @@ async def test_an_attempt_to_connect_is_given_up_by_a_disconnect():
     inspector = Inspector()
     silent = {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
     [server] = inspector.add(targets_of(silent))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         connecting = await begun(inspector, server)
         assert server.status == "connecting"
         await server.disconnect()
@@ -105,7 +105,7 @@ async def test_a_page_that_leaves_while_a_server_starts_leaves_no_process_behind
     inspector = Inspector()
     silent = {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
     [server] = inspector.add(targets_of(silent))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         connecting = await begun(inspector, server)
         connecting.cancel()
         await asyncio.wait([connecting])

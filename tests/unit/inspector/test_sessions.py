@@ -45,7 +45,7 @@ async def test_a_file_that_is_damaged_while_it_is_followed_says_so_and_is_left(t
     await session.load()
     await changes.get()
     os.truncate(path, 10_000)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await changes.get()
     await session.close()
     facts = session.facts()

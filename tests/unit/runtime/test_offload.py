@@ -19,7 +19,7 @@ from dragoman.runtime import offload as room
 from dragoman.runtime.offload import offload
 from unit.loops import in_a_loop, in_each_loop
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 @pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])

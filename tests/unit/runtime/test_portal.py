@@ -14,7 +14,7 @@ from dragoman.errors import DragomanError
 from dragoman.runtime.portal import outcome, portal, run_blocking, waker
 from unit.loops import in_a_loop
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 async def thread_name():

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.runtime.program import run, until_signal
 
-DEADLINE = 30
+DEADLINE = 60
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 
 

@@ -14,7 +14,7 @@ from dragoman.server.duplex import ThreadCallEnded
 from dragoman.testing import WirePeer
 from dragoman.transports.contract import FunctionSink
 
-DEADLINE = 30
+DEADLINE = 60
 PONG = {"jsonrpc": "2.0", "id": 1, "result": {}}
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless", "none"])
 INTERNAL_ERROR = {"code": -32603, "message": "Internal error"}

@@ -6,7 +6,7 @@ from dragoman.chat.messages import Delta, Media, Message, ModelOptions, ToolCall
 from dragoman.errors import ModelError
 from dragoman.testing import ScriptedModel
 
-DEADLINE = 30
+DEADLINE = 60
 HELLO = [Message.user("Hello there")]
 
 

@@ -5,7 +5,7 @@ import pytest
 from dragoman import Server
 from dragoman.testing import WirePeer
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 def run(conversation):

@@ -15,7 +15,7 @@ from dragoman.client import Network
 from dragoman.errors import InsecureUrl
 from scenarios.raw_http import answering, reply
 
-DEADLINE = 30
+DEADLINE = 60
 server = Server("sums")
 
 

@@ -14,7 +14,7 @@ from dragoman.auth.client.loopback_listener import LoopbackListener
 from dragoman.errors import AuthRequired, InsecureUrl
 from scenarios.http_peer import scenario
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 def is_expected(response):

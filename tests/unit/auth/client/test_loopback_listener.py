@@ -11,7 +11,7 @@ from dragoman.auth.client.loopback_listener import MAX_HEAD, LoopbackListener
 from dragoman.errors import AuthError
 from scenarios.http_peer import scenario
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 def is_expected(response):

@@ -16,7 +16,7 @@ from ports import free_port
 from scenarios.command_line import dragoman, environment, words
 from scenarios.inspector_page import SERVER, Page
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 @contextmanager

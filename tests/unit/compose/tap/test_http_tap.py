@@ -16,7 +16,7 @@ from dragoman.compose.tap.faults import Faults
 from dragoman.compose.tap.http_tap import HttpTap
 from scenarios.raw_http import serving
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.compose.session_file import SessionFile
 
-DEADLINE = 30
+DEADLINE = 60
 COPIES = "import shutil, sys; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)"
 
 

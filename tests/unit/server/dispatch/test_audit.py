@@ -226,7 +226,7 @@ async def test_the_run_of_a_task_has_a_record_that_names_its_task():
     async def bake() -> str:
         return "bread"
 
-    async with asyncio.timeout(30), AsyncClient(server, tasks=True) as client:
+    async with asyncio.timeout(60), AsyncClient(server, tasks=True) as client:
         task = await client.start_tool("bake")
         assert (await task.result()).text == "bread"
         await both.wait()

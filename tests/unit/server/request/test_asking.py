@@ -11,7 +11,7 @@ from dragoman.protocol import eras
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.request.asking import asking_of, require_capabilities
 
-DEADLINE = 30
+DEADLINE = 60
 ROOTS = {"roots": [{"uri": "file:///home"}]}
 
 

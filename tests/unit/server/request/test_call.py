@@ -12,7 +12,7 @@ from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.request.call import LEVELS, NO_CHANNEL, Call, Session, wants_log
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 def call() -> Call:

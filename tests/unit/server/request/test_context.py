@@ -55,7 +55,7 @@ def test_a_context_knows_who_asks(kind):
 
 # Telling a client that does not read.
 
-DEADLINE = 30
+DEADLINE = 60
 TOLD: dict[str, Callable[[Any], Any]] = {
     "progress": lambda context: context.report_progress(1),
     "log": lambda context: context.log("error", "text"),

@@ -34,7 +34,7 @@ def tmp_path():
         yield Path(folder)
 
 
-DEADLINE = 30
+DEADLINE = 60
 MEMBER = Path(__file__).with_name("bus_member.py")
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 

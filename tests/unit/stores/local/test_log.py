@@ -27,7 +27,7 @@ async def test_an_event_is_written_without_being_flushed(folder):
     log = store.log("stream")
     log.append(1, b"one")
     log.append(2, b"two")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(written := await Local(folder).log("stream").after(0)) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     assert written == [(1, b"one"), (2, b"two")]
@@ -77,7 +77,7 @@ async def test_a_log_expires_after_its_last_event_and_begins_anew(folder, monkey
     monkeypatch.setattr(module, "LOG_SECONDS", 0.02)
     log.append(1, b"event")
     await log.flush()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await numbers(log):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     monkeypatch.undo()

@@ -21,7 +21,7 @@ from dragoman.transports.process import child as children
 from dragoman.transports.process.process import TAIL_BYTES, ProcessTransport
 from unit.loops import in_each_loop
 
-DEADLINE = 30
+DEADLINE = 60
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line); sys.stdout.flush()"
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 

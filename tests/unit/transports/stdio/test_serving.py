@@ -14,7 +14,7 @@ from dragoman.transports.stdio.serving import Streams, run_stdio, serve_stdio
 from dragoman.transports.stdio.writers import HIGH_WATER_BYTES
 from unit.loops import in_each_loop
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 @pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])

@@ -12,7 +12,7 @@ import pytest
 from dragoman.transports.stdio import streams
 from dragoman.transports.stdio.streams import Streams, claim
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 class Client(NamedTuple):
