@@ -229,7 +229,7 @@ class ExtensionClient:
     def send_later(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a request without waiting for its result, such as one that cancels the work of a call.
 
-        A client that is stopped sends the request before, and waits for the result for at most a second.
+        If the client is stopped, it sends the request first, and waits at most a second for the result.
         """
         keep_until_done(self._session.send_quietly(partial(self.send, method, params)), self._session.parting)
 

@@ -218,11 +218,11 @@ class AsyncBoundSkill(SkillView):
         return not self.is_dynamic and _approved.get(self._client, {}).get(self.uri) == self._digests
 
     async def load(self, *, approve: ApprovalHandler | bool | None = None) -> str:
-        """Return the text of the SKILL.md, after it was approved and verified; only then its files can be read.
+        """Ask for approval, verify the SKILL.md and return its text; afterwards `read` returns the other files.
 
         `approve` decides as `on_approval` of a client does: a function of an `Approval`, whose arguments have the URI,
         the frontmatter and the files. None stands for the client's `on_approval`; without one, the call itself is the
-        approval. A skill that was approved with the same digests is not asked about again.
+        approval. If the skill was approved with the same digests before, nobody is asked again.
 
         Raises:
             SkillRefused: the skill was not approved, or differs from what the server listed.

@@ -49,7 +49,7 @@ class AppOptions(TypedDict, total=False):
     domain: str | None
     """An origin of the app's own, in the form that the host documents."""
     mime_type: str
-    """The MIME type; hosts know `text/html;profile=mcp-app` alone."""
+    """The MIME type; hosts support only `text/html;profile=mcp-app`."""
     meta: types.Json | None
     """Further `_meta`, which is kept."""
 

@@ -44,10 +44,10 @@ class Concurrency:
 
     `limit` is the number of requests at a time, and `per_key` the number for one caller; either may be None. `by` says
     for whom a request counts (see `RequestKey`); a request without a key counts only for `limit`. Further requests wait
-    for `wait` seconds, at most `max_waiting` of one caller and at most `max_waiting` of all that the callers let
-    through. A request that finds the queue full, or waits too long, raises `TooManyRequests`. `methods` are the methods
-    that are limited, by default `tools/call`. The run of a task counts too, and waits for as long as it takes, because
-    its client has an answer already. Each process counts for itself.
+    for `wait` seconds. At most `max_waiting` requests wait in the queue of one caller, and at most `max_waiting` in the
+    queue of all. A request that finds the queue full, or waits too long, raises `TooManyRequests`. `methods` are the
+    methods that are limited, by default `tools/call`. The run of a task counts too, and waits for as long as it takes,
+    because its client has an answer already. Each process counts for itself.
 
     A request that asks the client keeps its place in the handshake era. A request that a handler sends to its own
     server needs a place of its own.

@@ -108,7 +108,7 @@ class HandlerState:
         self, key: str, function: Callable[[T | None], T], type: type[T], ttl: float | None = None
     ) -> T: ...
     async def update(self, key: str, function: Callable[[Any], Any], type: Any = None, ttl: float | None = None) -> Any:
-        """Replace a value by what a function makes of it, and return the new value; no other writer is overwritten.
+        """Replace a value by the return value of a function, and return it; no change of another request is lost.
 
         Example:
             visits = await ctx.user_state.update("visits", lambda count: (count or 0) + 1)

@@ -30,7 +30,7 @@ class Redis:
         server = Server("shop", store=Redis("rediss://shop:password@redis.example:6379/0"), secret=...)
 
     The URL begins with `redis://`, `rediss://` (TLS), `unix://`, `redis+sentinel://` or `rediss+sentinel://`
-    (`docs/stores.md`). `timeout` is the limit in seconds for one command. `replicas` is the number of replicas that
+    (`docs/redis.md`). `timeout` is the limit in seconds for one command. `replicas` is the number of replicas that
     must have a change of a value or a task before it counts as made.
 
     Raises:

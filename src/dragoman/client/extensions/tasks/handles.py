@@ -42,7 +42,7 @@ class TaskView:
 
     @property
     def id(self) -> str:
-        """The id, by which `client.task(id)` takes the task up, also in another process.
+        """The id; `client.task(id)` finds the task by its id, also in another process.
 
         The id is empty if the server answered the call at once, without a task.
         """
