@@ -323,11 +323,11 @@ class InspectedServer:
 
     # What the server sends.
 
-    def _received_stderr(self, chunk: bytes) -> None:
-        text = self.records.masks.lines(chunk.decode("utf-8", "replace"))
+    def _received_stderr(self, lines: bytes) -> None:
+        text = self.records.masks.lines(lines.decode("utf-8", "replace"))
         self.stderr = (self.stderr + text)[-STDERR_CHARACTERS:]
         self.records.write("server", "stderr", text.encode())
-        self._events.push("stderr", server=self.id, text=text)
+        self._events.push("stderr", server=self.id, text=text[-STDERR_CHARACTERS:])
 
     async def _notice(self, kind: str, detail: str) -> None:
         self._events.push("notice", server=self.id, kind=kind, detail=detail)

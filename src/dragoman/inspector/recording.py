@@ -31,6 +31,8 @@ sent_rows: ContextVar[list[Row] | None] = ContextVar("sent_rows", default=None)
 """The rows of the requests that were sent in this context; the traffic may have dropped their records."""
 
 
+LINE_BYTES = 64 * 1024
+"""A longer line of stderr is cut."""
 MESSAGES, TURNS = 200, 6
 """After so many messages of a process, the page has so many turns of the event loop to itself."""
 
@@ -48,6 +50,7 @@ class RecordedTransport:
         self._endpoint = endpoint
         self._records = records
         self._on_stderr = on_stderr
+        self._partial_line = b""
         self._on_end = on_end
         self._inner: Transport | None = None
         self._received = 0
@@ -58,7 +61,7 @@ class RecordedTransport:
         if not isinstance(link, DuplexLink):
             raise ConnectError("This transport sends one request at a time, and the inspector cannot record it")
         self._inner = inner = link.transport
-        inner.on_stderr = self._on_stderr  # type: ignore[attr-defined]
+        inner.on_stderr = self._received_stderr  # type: ignore[attr-defined]
 
         def received(message: bytes) -> Awaitable[None] | None:
             self._records.write("server", kind_of(message), message)
@@ -66,6 +69,7 @@ class RecordedTransport:
             return receive(message) or (_turns_of_others() if self._received % MESSAGES == 0 else None)
 
         def ended(error: Exception | None) -> None:
+            self._end_stderr()
             text = Masks().lines(str(error or "the server closed the connection"))
             self._records.write("tap", "note", head={"note": text, "failed": True})
             closed(error)
@@ -84,6 +88,17 @@ class RecordedTransport:
         """End the process."""
         if self._inner is not None:
             await self._inner.close()
+            self._end_stderr()
+
+    def _received_stderr(self, chunk: bytes) -> None:
+        """Pass whole lines on, because a secret of which a chunk has one part cannot be found."""
+        *ended, self._partial_line = (line[:LINE_BYTES] for line in (self._partial_line + chunk).split(b"\n"))
+        if ended:
+            self._on_stderr(b"".join(line + b"\n" for line in ended))
+
+    def _end_stderr(self) -> None:
+        if self._partial_line:
+            self._received_stderr(b"\n")
 
 
 def _turns_of_others() -> asyncio.Future[None]:
