@@ -151,11 +151,8 @@ class Traffic:
         """The number of the response, by the number of its request."""
         self.spans = Spans()
         self.last = self.dropped = self.cleared = 0
-
-    @property
-    def first(self) -> int:
+        self.first = 1
         """The number of the oldest record; the next number if there is none."""
-        return next(iter(self._records), self.last + 1)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -186,6 +183,7 @@ class Traffic:
         gone = [number for number, record in self._records.items() if server in (None, record.row.server)]
         for number in gone:
             self._drop(number)
+        self._find_first()
         self.cleared += 1
         self.spans.clear(server)
 
@@ -254,9 +252,15 @@ class Traffic:
     def _drop_oldest(self) -> None:
         while len(self._records) > self._max_records or (self._bytes > self._max_bytes and len(self._records) > 1):
             self._drop(self.first)
+            self._find_first()
             self.dropped += 1
         if len(self._pending) > self._max_records:
             self._pending = {key: row for key, row in self._pending.items() if row.number in self._records}
+
+    def _find_first(self) -> None:
+        """Count on, because the first key of a dictionary is found slowly after others before it were removed."""
+        while self.first <= self.last and self.first not in self._records:
+            self.first += 1
 
     def _drop(self, number: int) -> None:
         record = self._records.pop(number)
