@@ -11,6 +11,7 @@ from aiohttp import web
 
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.targets import targets_of
+from dragoman.inspector.verbs.traffic import MAX_ROWS
 from dragoman.inspector.web import InspectorSite
 
 DEADLINE = 60
@@ -92,6 +93,17 @@ class Page:
         async with self._arrived, asyncio.timeout(DEADLINE):
             await self._arrived.wait_for(found)
         return found()
+
+    async def row(self, filter):
+        """Return the first row that matches, and wait for it."""
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                heard = len(self.events)
+                if rows := (await self.call("traffic/rows", filter=filter, limit=MAX_ROWS))["rows"]:
+                    return rows[0]
+                async with self._arrived:
+                    if len(self.events) == heard:
+                        await self._arrived.wait()
 
     async def connected(self, target=None, **options):
         """Add a server, connect it, and return its id."""

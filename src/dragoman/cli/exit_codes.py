@@ -18,6 +18,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.ToolError, FAILED),
     (errors.TransportError, UNREACHABLE),
     (errors.ConfigError, USAGE),
+    (errors.SessionFileError, USAGE),
     (errors.RpcError, REFUSED),
     (errors.NotFound, REFUSED),
     (errors.CapabilityNotAvailable, REFUSED),

@@ -261,7 +261,7 @@ class SessionFile:
 
     def __init__(self, path: Path) -> None:
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises an error for a name that is too long
-            raise SessionFileError(f"There is no file {path}")
+            raise SessionFileError(f"There is no file {path}; name one that `dragoman tap` or `dragoman inspect` wrote")
         self.path = path
         self.facts: dict[str, str] = {}
         """The table `session`: `format`, `target` and `begun`."""

@@ -1,13 +1,15 @@
 """`Events`: what the backend pushes to the pages that are open.
 
-Rows and progress are not pushed one by one: a timer sends what collected, ten times a second. Of many rows it sends the
-first few and says how many it skipped; of progress the latest of each request. Each page has a queue with a bound. If a
-page reads too slowly, its queue is emptied, and the page is told to fetch everything again.
+Traffic, progress and log messages are not pushed one by one: a timer sends what collected, ten times a second. Of
+traffic it sends only how much there is, and the page fetches the rows that it shows; of progress the latest of each
+request; of log messages the first few, and how many it left out. Each page has a queue with a bound. If a page reads
+too slowly, its queue is emptied, and the page is told to fetch everything again.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,10 +19,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dragoman.inspector.traffic.rows import Row
-
 PUSH_SECONDS = 0.1
-MAX_ROWS = 100
 MAX_LOGS = 50
 MAX_QUEUED = 500
 
@@ -51,11 +50,10 @@ class Events:
     def __init__(self, totals: Callable[[], dict[str, int]]) -> None:
         self._totals = totals
         self._subscribers: set[Subscriber] = set()
-        self._rows: list[Row] = []
-        self._skipped = 0
+        self._has_traffic = False
         self._progress: dict[str, dict[str, Any]] = {}
         self._logs: list[dict[str, Any]] = []
-        self._lost_logs = 0
+        self._left_out: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
     @contextmanager
@@ -75,27 +73,23 @@ class Events:
             for subscriber in self._subscribers:
                 subscriber.put(encoded)
 
-    def push_row(self, row: Row) -> None:
-        """Push a row with the next batch."""
-        if not self._subscribers:
-            return
-        if len(self._rows) < MAX_ROWS:
-            self._rows.append(row)
-        else:
-            self._skipped += 1
-        self._start_timer()
+    def push_traffic(self) -> None:
+        """Push with the next batch how much traffic there is."""
+        if self._subscribers and not self._has_traffic:
+            self._has_traffic = True
+            self._start_timer()
 
     def push_progress(self, key: str, **members: Any) -> None:
         """Push the progress of a request with the next batch, unless more progress follows before."""
         self._progress[key] = {"key": key, **members}
         self._start_timer()
 
-    def push_log(self, **members: Any) -> None:
-        """Push a log message with the next batch."""
+    def push_log(self, server: str, make: Callable[[], dict[str, Any]]) -> None:
+        """Push a log message with the next batch; `make` is called if the message is not left out."""
         if len(self._logs) < MAX_LOGS:
-            self._logs.append(members)
+            self._logs.append({"server": server, **make()})
         else:
-            self._lost_logs += 1
+            self._left_out[server] += 1
         self._start_timer()
 
     def _start_timer(self) -> None:
@@ -105,17 +99,14 @@ class Events:
     def flush(self) -> None:
         """Push what collected."""
         self._timer = None
-        rows, skipped, self._rows, self._skipped = self._rows, self._skipped, [], 0
-        progress, logs, lost = self._progress, self._logs, self._lost_logs
-        self._progress, self._logs, self._lost_logs = {}, [], 0
-        if rows:
-            self.push("traffic", rows=rows, skipped=skipped, **self._totals())
+        has_traffic, progress, self._has_traffic, self._progress = self._has_traffic, self._progress, False, {}
+        logs, left_out, self._logs, self._left_out = self._logs, self._left_out, [], Counter()
+        if has_traffic:
+            self.push("traffic", **self._totals())
         for members in progress.values():
             self.push("progress", **members)
-        for members in logs:
-            self.push("log", **members)
-        if lost:
-            self.push("notice", server=None, kind="sampled", detail=f"{lost} log messages are not shown")
+        if logs:
+            self.push("logs", logs=logs, leftOut=left_out)
 
     def close(self) -> None:
         """Stop the timer."""

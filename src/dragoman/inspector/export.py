@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dragoman
-from dragoman.compose.masking import Masks
+from dragoman.compose.masking import SESSION_HEADER, Masks
 from dragoman.inspector.inspected import ServerTarget
 from dragoman.inspector.traffic.rows import TrafficRecord
 from dragoman.testing.cassettes.tape import FORMAT
@@ -23,7 +23,14 @@ from dragoman.testing.cassettes.tape import FORMAT
 _LEFT_TO_THE_CLIENT = frozenset({"initialize", "server/discover", "ping", "subscriptions/listen"})
 """What a client sends by itself; `subscriptions/listen` has no response until the client ends."""
 _LEFT_OUT = frozenset({"host", "content-length", "accept-encoding", "user-agent", "connection"})
-_AUTHORIZATION = '"Authorization: Bearer $DRAGOMAN_TOKEN"'
+_FROM_THE_SHELL = {
+    "authorization": '"Authorization: Bearer $DRAGOMAN_TOKEN"',
+    SESSION_HEADER: '"Mcp-Session-Id: $session"',
+}
+"""The headers whose values are secrets, as words of a shell."""
+_VERSION_HEADER = "mcp-protocol-version"
+_FIRST_WITH_SESSIONS = "2025-03-26"
+_FIND_SESSION = """tr -d '\\r' | awk 'tolower($1) == "mcp-session-id:" { print $2 }'"""
 
 
 class ExportedCalls:
@@ -188,25 +195,41 @@ def _cassette(calls: ExportedCalls) -> str:
 def _curl(calls: ExportedCalls) -> str:
     """Return one curl command for each HTTP request, or for each message if the server is a process."""
     heads = {(one.row.exchange): one.masked_head() for one in calls.records if one.row.kind == "request"}
-    url = "http://127.0.0.1:8000/mcp" if calls.target is None or calls.target.url is None else calls.target.url
-    commands = []
-    for record in calls.records:
-        is_sent = record.row.what == "request" and record.row.sender == "client"
-        if is_sent and record.row.method != "subscriptions/listen":
-            head = heads.get(record.row.exchange, {})
-            commands.append(
-                _curl_command(_bare(url), head.get("headers", ()), record.masked().decode("utf-8", "replace"))
-            )
-    return "\n\n".join([*commands, ""])
+    url = _bare("http://127.0.0.1:8000/mcp" if calls.target is None or calls.target.url is None else calls.target.url)
+    sent = [one for one in calls.records if one.row.what == "request" and one.row.sender == "client"]
+    headers = {
+        one.row.number: {name.lower(): value for name, value in heads.get(one.row.exchange, {}).get("headers", ())}
+        for one in sent
+    }
+    session = next((found for found in headers.values() if SESSION_HEADER in found), None)
+    left_out = {"subscriptions/listen", *(() if session is None else ("initialize",))}
+    commands = [
+        _curl_command(url, headers[one.row.number], one.masked().decode("utf-8", "replace"))
+        for one in sent
+        if one.row.method not in left_out
+    ]
+    return "\n\n".join([*(() if session is None else _session_begin(url, session)), *commands, ""])
 
 
-def _curl_command(url: str, headers: Sequence[Sequence[str]], body: str) -> str:
-    sent = {name: value for name, value in headers if name.lower() not in _LEFT_OUT}
+def _session_begin(url: str, headers: dict[str, str]) -> list[str]:
+    """Return commands that begin a session, because the id of the recorded one is a secret."""
+    version = headers.get(_VERSION_HEADER, _FIRST_WITH_SESSIONS)
+    first = {name: value for name, value in headers.items() if name not in (SESSION_HEADER, _VERSION_HEADER)}
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "curl", "version": "1"}}
+    begin = json.dumps({"jsonrpc": "2.0", "id": "begin", "method": "initialize", "params": params})
+    command = _curl_command(url, first, begin, "-D - -o /dev/null")
+    return [
+        "# The server gives each client a session. These commands begin one, and the others use it.",
+        f"session=$({command} | {_FIND_SESSION})",
+        _curl_command(url, headers, '{"jsonrpc":"2.0","method":"notifications/initialized"}'),
+    ]
+
+
+def _curl_command(url: str, headers: dict[str, str], body: str, options: str = "") -> str:
+    sent = {name: value for name, value in headers.items() if name not in _LEFT_OUT}
     sent = sent or {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    lines = [f"curl -sS {shlex.quote(url)}"]
-    for name, value in sent.items():
-        is_token = name.lower() == "authorization"
-        lines.append(f"  -H {_AUTHORIZATION if is_token else shlex.quote(f'{name}: {value}')}")
+    lines = [f"curl -sS {options}{' ' if options else ''}{shlex.quote(url)}"]
+    lines += [f"  -H {_FROM_THE_SHELL.get(name) or shlex.quote(f'{name}: {value}')}" for name, value in sent.items()]
     return " \\\n".join([*lines, f"  --data-raw {shlex.quote(body)}"])
 
 

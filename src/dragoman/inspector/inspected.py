@@ -108,14 +108,14 @@ class TrafficRecords:
     def write(
         self, sender: Sender, kind: Kind, data: bytes = b"", head: Head = None, *, exchange: int | None = None
     ) -> Row:
-        """Add a record, and push its row."""
+        """Add a record, and tell the pages."""
         row = self._traffic.add(
             self._server, sender, kind, data, head, exchange=exchange, name=self._name, masks=self.masks
         )
         sent = sent_rows.get()
         if sent is not None and sender == "client" and row.what == "request":
-            sent.append(row.number)
-        self._events.push_row(row)
+            sent.append(row)
+        self._events.push_traffic()
         return row
 
 
@@ -323,18 +323,21 @@ class InspectedServer:
 
     # What the server sends.
 
-    def _received_stderr(self, chunk: bytes) -> None:
-        text = self.records.masks.lines(chunk.decode("utf-8", "replace"))
+    def _received_stderr(self, lines: bytes) -> None:
+        text = self.records.masks.lines(lines.decode("utf-8", "replace"))
         self.stderr = (self.stderr + text)[-STDERR_CHARACTERS:]
         self.records.write("server", "stderr", text.encode())
-        self._events.push("stderr", server=self.id, text=text)
+        self._events.push("stderr", server=self.id, text=text[-STDERR_CHARACTERS:])
 
     async def _notice(self, kind: str, detail: str) -> None:
         self._events.push("notice", server=self.id, kind=kind, detail=detail)
 
     async def _log(self, message: LogMessage) -> None:
-        data = Raw(self.records.masks.message(encode(message.data)))
-        self._events.push_log(server=self.id, level=message.level, logger=message.logger, data=data)
+        def shown() -> dict[str, Any]:
+            data = Raw(self.records.masks.message(encode(message.data)))
+            return {"level": message.level, "logger": message.logger, "data": data}
+
+        self._events.push_log(self.id, shown)
 
     async def _reconnected(self) -> None:
         await self._notice("reconnected", self.target.name)

@@ -83,7 +83,7 @@ class Inspector:
             self.events.push("session", session=session.facts())
 
         session = ReadSession(
-            f"f{next(self._ids)}", path, self.traffic, self.events.push_row, changed, name=name, is_following=follow
+            f"f{next(self._ids)}", path, self.traffic, self.events.push_traffic, changed, name=name, is_following=follow
         )
         self.sessions[session.id] = session
         await session.load()

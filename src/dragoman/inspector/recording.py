@@ -6,6 +6,7 @@ would speak to another address, and a login is bound to the address of the serve
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextvars import ContextVar
@@ -21,16 +22,27 @@ from dragoman.compose.masking import Masks
 from dragoman.compose.session_file import TakesRecords, kind_of
 from dragoman.compose.tap.http_records import HttpRecords
 from dragoman.errors import ConnectError
+from dragoman.inspector.traffic.rows import Row
 from dragoman.runtime.network import Network
 from dragoman.transports.contract import Receive, Transport
 from dragoman.transports.web.http import new_session
 
-sent_rows: ContextVar[list[int] | None] = ContextVar("sent_rows", default=None)
-"""The numbers of the requests that were sent in this context."""
+sent_rows: ContextVar[list[Row] | None] = ContextVar("sent_rows", default=None)
+"""The rows of the requests that were sent in this context; the traffic may have dropped their records."""
+
+
+LINE_BYTES = 64 * 1024
+"""A longer line of stderr is cut."""
+MESSAGES, TURNS = 200, 6
+"""After so many messages of a process, the page has so many turns of the event loop to itself."""
 
 
 class RecordedTransport:
-    """A transport to a process that records the messages both ways; see `dragoman.transports.contract`."""
+    """A transport to a process that records the messages both ways; see `dragoman.transports.contract`.
+
+    A process that sends messages without a pause would delay the answers to the page, each of which takes several turns
+    of the event loop. So the process is not read for some turns now and then.
+    """
 
     def __init__(
         self, endpoint: Endpoint, records: TakesRecords, on_stderr: Callable[[bytes], None], on_end: Callable[[], None]
@@ -38,8 +50,10 @@ class RecordedTransport:
         self._endpoint = endpoint
         self._records = records
         self._on_stderr = on_stderr
+        self._partial_line = b""
         self._on_end = on_end
         self._inner: Transport | None = None
+        self._received = 0
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Start the process."""
@@ -47,13 +61,15 @@ class RecordedTransport:
         if not isinstance(link, DuplexLink):
             raise ConnectError("This transport sends one request at a time, and the inspector cannot record it")
         self._inner = inner = link.transport
-        inner.on_stderr = self._on_stderr  # type: ignore[attr-defined]
+        inner.on_stderr = self._received_stderr  # type: ignore[attr-defined]
 
         def received(message: bytes) -> Awaitable[None] | None:
             self._records.write("server", kind_of(message), message)
-            return receive(message)
+            self._received += 1
+            return receive(message) or (_turns_of_others() if self._received % MESSAGES == 0 else None)
 
         def ended(error: Exception | None) -> None:
+            self._end_stderr()
             text = Masks().lines(str(error or "the server closed the connection"))
             self._records.write("tap", "note", head={"note": text, "failed": True})
             closed(error)
@@ -72,6 +88,31 @@ class RecordedTransport:
         """End the process."""
         if self._inner is not None:
             await self._inner.close()
+            self._end_stderr()
+
+    def _received_stderr(self, chunk: bytes) -> None:
+        """Pass whole lines on, because a secret of which a chunk has one part cannot be found."""
+        *ended, self._partial_line = (line[:LINE_BYTES] for line in (self._partial_line + chunk).split(b"\n"))
+        if ended:
+            self._on_stderr(b"".join(line + b"\n" for line in ended))
+
+    def _end_stderr(self) -> None:
+        if self._partial_line:
+            self._received_stderr(b"\n")
+
+
+def _turns_of_others() -> asyncio.Future[None]:
+    loop = asyncio.get_running_loop()
+    passed = loop.create_future()
+
+    def take_turn(left: int) -> None:
+        if left:
+            loop.call_soon(take_turn, left - 1)
+        elif not passed.done():
+            passed.set_result(None)
+
+    take_turn(TURNS)
+    return passed
 
 
 def recorded_network(records: TakesRecords, exchanges: Iterator[int]) -> Network:

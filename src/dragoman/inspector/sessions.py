@@ -16,7 +16,7 @@ from dragoman.compose.masking import Masks
 from dragoman.compose.session_file import Record, SessionFile
 from dragoman.errors import SessionFileError
 from dragoman.inspector.failure import failure_of
-from dragoman.inspector.traffic.rows import Row, Traffic
+from dragoman.inspector.traffic.rows import Traffic
 from dragoman.runtime.offload import offload
 from dragoman.runtime.tasks import cancel_and_wait
 
@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.2
 
 
 class ReadSession:
-    """A session file that is open; `changed` is called when its facts change, `added` with each row.
+    """A session file that is open; `changed` is called when its facts change, `added` after each batch of records.
 
     Raises:
         SessionFileError: the file is missing, or is no session file.
@@ -36,7 +36,7 @@ class ReadSession:
         id: str,
         path: Path,
         traffic: Traffic,
-        added: Callable[[Row], None],
+        added: Callable[[], None],
         changed: Callable[[ReadSession], None],
         *,
         name: str | None = None,
@@ -93,6 +93,7 @@ class ReadSession:
             while batch := await offload(self._next_batch):
                 for record in batch:
                     self._add(record)
+                self._added()
         except SessionFileError as error:
             self._failure, self.is_following = error, False
         except (ValueError, TypeError, RecursionError) as error:
@@ -108,7 +109,7 @@ class ReadSession:
         if not _is_sound(record):
             raise TypeError("a column has another type")
         self._last, self.records = record.number, self.records + 1
-        row = self._traffic.add(
+        self._traffic.add(
             self.id,
             record.sender,
             record.kind,
@@ -120,7 +121,6 @@ class ReadSession:
             connection=record.connection,
             name=self.name,
         )
-        self._added(row)
 
 
 def _is_sound(record: Any) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,17 @@ CRASH = """async () => {
     const params = { name: 'crash', arguments: {} };
     await ask('explore/request', { server: state.chosen, method: 'tools/call', params, key: 'x' }).catch(() => {});
 }"""
+
+ASK = """async ([verb, parameters]) => (await import('/page/backend.js')).ask(verb, parameters)"""
+FLOOD = """async () => {
+    const { ask } = await import('/page/backend.js');
+    const { state } = await import('/page/state.js');
+    const params = { name: 'flood', arguments: { messages: 1_000_000 } };
+    ask('explore/request', { server: state.chosen, method: 'tools/call', params, key: 'flood' }).catch(() => {});
+}"""
+WORD = "document.querySelector('.filter-word').textContent"
+ROWS = "document.querySelectorAll('.virtual-list .row').length"
+LAST = "Number(document.querySelector('.virtual-list .row:last-child .number')?.textContent)"
 
 
 def test_hostile_texts_are_shown_and_do_nothing(tab: Tab) -> None:
@@ -105,6 +118,49 @@ def test_ten_thousand_messages_are_few_rows_and_a_quick_filter(tab: Tab) -> None
     )
     assert 0 < tab.evaluate("document.querySelectorAll('.virtual-list .row').length") <= MOST_ROWS
     assert tab.evaluate("document.querySelectorAll('*').length") < 6_000
+
+
+def counts(tab: Tab) -> tuple[int, int, int]:
+    """Return how many messages match, how many are kept, and how many the list skipped, as the page says."""
+    said = tab.evaluate(WORD).replace(",", "")
+    found = re.match(r"(\d+) of (\d+) messages(?:.* sampled: (\d+) came faster)?", said)
+    assert found, said
+    matched, kept, skipped = found.groups()
+    return int(matched), int(kept), int(skipped or 0)
+
+
+def test_a_flood_is_sampled_and_the_page_says_so_and_stays_usable(tab: Tab) -> None:
+    choose(tab, "busy", view="Traffic")
+    tab.evaluate(ASK, ["traffic/clear", {}])
+    tab.selectOption('.toolbar [aria-label="Server"]', {"label": "busy"})
+    tab.evaluate(FLOOD)
+    try:
+        tab.sees("came faster than the list can show them. Scroll up or filter to see them", ".filter-word")
+        assert 0 < tab.evaluate(ROWS) <= MOST_ROWS
+        tab.fill('[aria-label="Filter"]', "there-is-no-such-text")
+        until(lambda: counts(tab)[0] == 0, "the filter is not answered in the flood")
+        tab.fill('[aria-label="Filter"]', "method:notifications/progress")
+        tab.sees("sampled", ".filter-word")
+        tab.fill('[aria-label="Filter"]', "")
+        tab.sees("sampled", ".filter-word")
+        assert tab.evaluate(ASK, ["explore/cancel", {"key": "flood"}]) == {"cancelled": True}
+    finally:
+        tab.evaluate(ASK, ["explore/cancel", {"key": "flood"}])
+    kept = until(lambda: quiet(tab), "the flood does not end")
+    until(lambda: tab.evaluate(LAST) == kept["rows"][-1]["number"], "the last message is not shown")
+    matched, held, skipped = counts(tab)
+    assert (matched, held) == (kept["matched"], kept["kept"])
+    assert skipped > MOST_ROWS
+    before = tab.evaluate("document.querySelector('.space').offsetHeight")
+    tab.evaluate("document.querySelector('.virtual-list').scrollTop = 0")
+    until(lambda: tab.evaluate("document.querySelector('.space').offsetHeight") > before, "skipped rows do not come")
+    tab.evaluate(ASK, ["traffic/clear", {}])
+
+
+def quiet(tab: Tab) -> Any:
+    """Return the newest row and the counts if nothing more comes."""
+    first, second = (tab.evaluate(ASK, ["traffic/rows", {"limit": 1}]) for _ in range(2))
+    return second if first == second and first["rows"] else None
 
 
 def test_a_server_that_dies_while_a_form_is_open_loses_nothing_and_tells_why(tab: Tab) -> None:

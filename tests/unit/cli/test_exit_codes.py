@@ -13,6 +13,7 @@ from dragoman.cli.exit_codes import error_json, exit_code, for_person, one_line
         (errors.ToolError("it broke"), 1),
         (LookupError("x"), 1),
         (errors.ConfigError("no such file"), 2),
+        (errors.SessionFileError("no such file"), 2),
         (errors.ConnectError("nobody is there"), 3),
         (errors.AuthRequired("who are you?", 401), 3),
         (errors.InvalidParams("what?"), 4),

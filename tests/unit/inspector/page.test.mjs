@@ -268,9 +268,11 @@ function backendOf(count, asked = []) {
         asked.push({ after, before, filter });
         const all = Array.from({ length: count }, (_, place) => ({ number: place + 1 }));
         let rows = all.slice(-limit);
-        if (after !== undefined) rows = all.filter((row) => row.number > after).slice(0, limit);
+        const newer = all.filter((row) => row.number > (after ?? 0));
+        if (after !== undefined) rows = newer.slice(-limit);
         else if (before !== undefined) rows = all.filter((row) => row.number < before).slice(-limit);
-        return { ok: true, json: async () => ({ rows, matched: count, kept: count, dropped: 0, error: null }) };
+        const counts = { matched: count, newer: newer.length, kept: count, dropped: 0, error: null };
+        return { ok: true, json: async () => ({ rows, ...counts }) };
     };
     return asked;
 }
@@ -283,25 +285,69 @@ test('rows begin with the newest, and grow at both ends', async () => {
     assert.deepEqual([rows.rows[0].number, rows.rows.at(-1).number, rows.matched], [801, 1_000, 1_000]);
     assert.equal(await rows.growUp(), 800);
     backendOf(1_200);
-    await rows.grow(1_200);
-    assert.deepEqual([rows.rows.length, rows.hasSkipped, heard], [1_200, false, ['search', 'grown']]);
+    await rows.grow();
+    assert.deepEqual([rows.rows.length, rows.skipped, heard], [1_200, 0, ['search', 'grown']]);
 });
 
-test('rows that came faster than they can be fetched are left out, and that is said', async () => {
-    const heard = [];
-    const rows = new Rows((why) => heard.push(why));
+test('rows that came faster than they can be shown are skipped and counted, and the newest are shown', async () => {
+    const rows = new Rows(() => {});
     backendOf(10);
     await rows.search({});
     backendOf(50_000);
-    await rows.grow(50_000);
-    assert.deepEqual([rows.rows.length, rows.rows.at(-1).number, rows.hasSkipped], [200, 50_000, true]);
-    assert.equal(heard.at(-1), 'skipped');
+    await rows.grow();
+    assert.deepEqual([rows.rows.length, rows.rows.at(-1).number, rows.skipped], [500, 50_000, 49_490]);
+    backendOf(60_000);
+    await rows.grow();
+    assert.deepEqual([rows.rows.at(-1).number, rows.skipped, rows.matched], [60_000, 58_990, 60_000]);
+    assert.equal(await rows.growUp(), 1_000);
+    assert.equal(rows.rows[0].number, 58_501);
+    await rows.search({ filter: 'a' });
+    assert.equal(rows.skipped, 0);
+});
+
+test('the rule is the same with a filter, and 500 rows at once are no flood', async () => {
+    const rows = new Rows(() => {});
+    backendOf(10);
+    await rows.search({ filter: 'a' });
+    backendOf(510);
+    await rows.grow();
+    assert.deepEqual([rows.rows.length, rows.skipped], [510, 0]);
+    backendOf(1_011);
+    await rows.grow();
+    assert.deepEqual([rows.rows.length, rows.skipped], [500, 1]);
+});
+
+test('a reader of earlier rows keeps them, and is told how many newer ones there are', async () => {
+    let isAtEnd = false;
+    const heard = [];
+    const rows = new Rows(
+        (why) => heard.push(why),
+        () => isAtEnd,
+    );
+    backendOf(10);
+    await rows.search({});
+    backendOf(50_000);
+    await rows.grow();
+    assert.deepEqual([rows.rows.length, rows.behind, rows.skipped, rows.matched], [10, 49_990, 0, 50_000]);
+    assert.equal(heard.at(-1), 'grown');
+    isAtEnd = true;
+    await rows.grow();
+    assert.deepEqual([rows.rows.at(-1).number, rows.behind, rows.skipped], [50_000, 0, 49_490]);
+});
+
+test('rows that came while nobody looked are not called skipped', async () => {
+    const rows = new Rows(() => {});
+    backendOf(10);
+    await rows.search({});
+    backendOf(5_000);
+    await rows.grow({ wasAway: true });
+    assert.deepEqual([rows.rows.length, rows.rows.at(-1).number, rows.skipped], [500, 5_000, 0]);
 });
 
 test('nothing is fetched before the first answer, and an answer that comes too late is dropped', async () => {
     const rows = new Rows(() => {});
     const asked = backendOf(10);
-    await rows.grow(10);
+    await rows.grow();
     assert.deepEqual(asked, []);
     const late = rows.search({ filter: 'a' });
     await rows.search({ filter: 'ab' });

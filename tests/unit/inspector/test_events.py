@@ -2,13 +2,9 @@
 
 import asyncio
 import json
+from functools import partial
 
-from dragoman.inspector.events import MAX_LOGS, MAX_ROWS, Events, encode
-from dragoman.inspector.traffic.rows import Row
-
-
-def row(number):
-    return Row(number, 0.0, "s1", "client", "message", 1)
+from dragoman.inspector.events import MAX_LOGS, Events, encode
 
 
 async def pushed(events, subscriber, count):
@@ -20,13 +16,19 @@ async def pushed(events, subscriber, count):
     return read
 
 
-async def test_rows_come_together_and_those_that_are_too_many_are_counted():
-    events = Events(lambda: {"last": 1, "kept": 1, "dropped": 0})
+async def test_any_traffic_is_one_event_with_its_totals():
+    totals = {"last": 0, "kept": 0, "dropped": 0}
+    events = Events(lambda: totals)
     with events.subscribed() as subscriber:
-        for number in range(MAX_ROWS + 7):
-            events.push_row(row(number))
-        [batch] = await pushed(events, subscriber, 1)
-    assert (len(batch["rows"]), batch["skipped"], batch["kept"]) == (MAX_ROWS, 7, 1)
+        for number in range(1, 1_000):
+            totals["last"] = totals["kept"] = number
+            events.push_traffic()
+        events.flush()
+        events.push("status")
+        assert await pushed(events, subscriber, 2) == [
+            {"event": "traffic", "last": 999, "kept": 999, "dropped": 0},
+            {"event": "status"},
+        ]
 
 
 async def test_the_latest_progress_of_each_request_is_pushed():
@@ -39,19 +41,25 @@ async def test_the_latest_progress_of_each_request_is_pushed():
     assert [(event["key"], event["progress"]) for event in read] == [("a", 49), ("b", 1)]
 
 
-async def test_log_messages_that_are_too_many_are_counted():
-    events = Events(dict)
+async def test_log_messages_that_are_too_many_are_counted_and_not_made():
+    events, made = Events(dict), []
+
+    def make(number):
+        made.append(number)
+        return {"data": number}
+
     with events.subscribed() as subscriber:
         for number in range(MAX_LOGS + 3):
-            events.push_log(data=number)
-        read = await pushed(events, subscriber, MAX_LOGS + 1)
-    assert read[-1] == {"event": "notice", "server": None, "kind": "sampled", "detail": "3 log messages are not shown"}
+            events.push_log("s1", partial(make, number))
+        [read] = await pushed(events, subscriber, 1)
+    assert (len(read["logs"]), read["logs"][0], read["leftOut"]) == (MAX_LOGS, {"server": "s1", "data": 0}, {"s1": 3})
+    assert len(made) == MAX_LOGS
 
 
 async def test_without_a_page_nothing_is_kept():
     events = Events(dict)
     events.push("status")
-    events.push_row(row(1))
+    events.push_traffic()
     with events.subscribed() as subscriber:
         events.flush()
         events.push("status")

@@ -9,7 +9,9 @@ from dragoman import types
 from dragoman.errors import ConfigError, DragomanError, InspectorError
 from dragoman.inspector.inspected import ServerTarget
 from dragoman.inspector.inspector import Inspector
+from dragoman.inspector.recording import LINE_BYTES
 from dragoman.inspector.targets import targets_of
+from dragoman.inspector.traffic.filter import Filter
 from scenarios.inspector_page import COMMAND
 
 
@@ -110,3 +112,38 @@ async def test_a_page_that_leaves_while_a_server_starts_leaves_no_process_behind
         connecting.cancel()
         await asyncio.wait([connecting])
     assert (connecting.cancelled(), server.status) == (True, "disconnected")
+
+
+HALVES = """
+import fcntl, os, sys, termios, time
+os.write(2, b"begun\\n\\nthe password=hun")
+while any(fcntl.ioctl(2, termios.FIONREAD, bytes(4))):  # until the inspector has read the first half
+    time.sleep(0.001)
+os.write(2, b"ter2 is wrong\\nlast --token=hunter2")
+"""
+
+
+async def test_a_secret_that_stderr_has_in_two_halves_is_masked():
+    inspector = Inspector()
+    [server] = inspector.add(targets_of({"command": sys.executable, "args": ["-c", HALVES]}))
+    with pytest.raises(DragomanError):
+        await server.connect("2025-11-25")
+    assert server.stderr == "begun\n\nthe password=*** is wrong\nlast --token=***\n"
+    records = inspector.traffic.matching(Filter("kind:stderr"))
+    assert "".join(record.data.decode() for record in records) == server.stderr
+    await inspector.close()
+
+
+async def test_a_line_of_stderr_without_an_end_is_cut_and_what_follows_it_is_shown():
+    inspector = Inspector()
+    script = "import os; [os.write(2, b'x' * 65536) for _ in range(8)]; os.write(2, b'tail\\nnext\\n')"
+    [server] = inspector.add(targets_of({"command": sys.executable, "args": ["-c", script]}))
+    with pytest.raises(DragomanError):
+        await server.connect("2025-11-25")
+    [first, second] = [
+        line
+        for record in inspector.traffic.matching(Filter("kind:stderr"))
+        for line in record.data.decode().splitlines()
+    ]
+    assert (len(first), second) == (LINE_BYTES, "next")
+    await inspector.close()

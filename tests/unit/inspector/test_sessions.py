@@ -21,18 +21,19 @@ def recorded(path, count):
     return path
 
 
-def opened(path, traffic, rows=None, **options):
+def opened(path, traffic, added=lambda: None, **options):
     changes = asyncio.Queue()
-    session = ReadSession("f1", path, traffic, (rows if rows is not None else []).append, changes.put_nowait, **options)
+    session = ReadSession("f1", path, traffic, added, changes.put_nowait, **options)
     return session, changes
 
 
 async def test_a_file_of_several_batches_is_read_whole(tmp_path):
-    traffic, rows = Traffic(), []
-    session, changes = opened(recorded(tmp_path / "a.mcpsession", BATCH + 3), traffic, rows)
+    traffic, batches = Traffic(), []
+    path = recorded(tmp_path / "a.mcpsession", BATCH + 3)
+    session, changes = opened(path, traffic, lambda: batches.append(len(traffic)))
     await session.load()
     await session.close()
-    assert (session.records, len(traffic), len(rows), changes.qsize()) == (BATCH + 3, BATCH + 3, BATCH + 3, 1)
+    assert (session.records, batches, changes.qsize()) == (BATCH + 3, [BATCH, BATCH + 3], 1)
     facts = session.facts()
     assert (facts["name"], facts["target"], facts["following"]) == ("a.mcpsession", "python server.py", False)
     assert facts["begun"] > 0

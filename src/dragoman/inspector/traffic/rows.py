@@ -1,9 +1,10 @@
 """`Traffic`: the records of all servers in memory, each with the facts that a row of the page shows.
 
 A record is read once, when it is added: its method, its id, the request that it answers, its error and its span. The
-records are kept as they were sent; `Masks` replaces their secrets when they leave this process. Both the number of the
-records and their bytes have a bound, and the oldest are dropped. A database was rejected: a filter reads every record
-with each keystroke, and memory answers at once.
+summary of a row is made when a page first asks for the row, because a server that floods sends more than a page shows.
+The records are kept as they were sent; `Masks` replaces their secrets when they leave this process. Both the number of
+the records and their bytes have a bound, and the oldest are dropped. A database was rejected: a filter reads every
+record with each keystroke, and memory answers at once.
 """
 
 from __future__ import annotations
@@ -70,6 +71,13 @@ class TrafficRecord(Struct):
     connection: str = ""
     """The run of a tap that wrote the record."""
     masks: Masks = MASKS
+    answered: int = 0
+    """The number of the request, if the record is its response."""
+
+    @property
+    def number(self) -> int:
+        """The number of the record."""
+        return self.row.number
 
     @property
     def ms(self) -> float | None:
@@ -97,6 +105,11 @@ class TrafficRecord(Struct):
         """Return the message, or the head, in lower case."""
         data = self.data or str(self.head).encode()
         return data.decode("utf-8", "replace").lower()
+
+    def shown(self) -> Row:
+        """Return the row with its summary."""
+        self.row.summary = self.row.summary or _summary(self)
+        return self.row
 
     def as_record(self) -> Record:
         """Return the record for a session file."""
@@ -132,12 +145,14 @@ class Traffic:
         self._max_records, self._max_bytes = max_records, max_bytes
         self._records: dict[int, TrafficRecord] = {}
         self._bytes = 0
-        self._pending: dict[tuple[Any, ...], int] = {}
-        """The numbers of the requests that have no response: by server, connection, sender and id."""
+        self._pending: dict[tuple[Any, ...], Row] = {}
+        """The requests that have no response: by server, connection, sender and id. Their records may be dropped."""
         self._answers: dict[int, int] = {}
         """The number of the response, by the number of its request."""
         self.spans = Spans()
-        self.last = self.dropped = 0
+        self.last = self.dropped = self.cleared = 0
+        self.first = 1
+        """The number of the oldest record; the next number if there is none."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -168,6 +183,8 @@ class Traffic:
         gone = [number for number, record in self._records.items() if server in (None, record.row.server)]
         for number in gone:
             self._drop(number)
+        self._find_first()
+        self.cleared += 1
         self.spans.clear(server)
 
     def add(
@@ -209,49 +226,63 @@ class Traffic:
 
     def _read_message(self, record: TrafficRecord) -> None:
         row, connection = record.row, record.connection
-        try:
-            envelope = _decode(record.data)
-        except (msgspec.DecodeError, RecursionError):
-            is_batch = record.data.lstrip()[:1] == b"["
-            row.what, row.summary = (
-                ("batch", "a batch of messages") if is_batch else (None, _shortened(record.data, record.masks))
-            )
+        envelope = _envelope(record.data)
+        if envelope is None:
+            row.what = "batch" if record.data.lstrip()[:1] == b"[" else None
             return
         facts = MessageFacts.of(envelope.params, envelope.result, envelope.error)
         id = envelope.id if isinstance(envelope.id, int | str) else None
         row.id, row.error = id, facts.error
-        request = None
+        belongs_to: Row | None = None
         if isinstance(envelope.method, str):
             row.what, row.method = ("notification" if id is None else "request"), envelope.method
             if id is not None:
-                self._pending[row.server, connection, row.sender, id] = row.number
+                self._pending[row.server, connection, row.sender, id] = row
         elif envelope.result is not UNSET or envelope.error is not UNSET:
             other = "server" if row.sender == "client" else "client"
-            number = self._pending.pop((row.server, connection, other, id), 0)
-            request = self._records.get(number)
             row.what = "response"
-            if request is not None:
-                self._answers[number] = row.number
-                row.method, row.ms = request.row.method, round((row.time - request.row.time) * 1000, 3)
-        listener = self._records.get(self._pending.get((row.server, connection, "client", facts.subscription), 0))
-        row.span = self.spans.join(row, facts, (request or listener or record).row.span)
-        row.summary = _summary(row, facts, record.masks)
+            belongs_to = self._pending.pop((row.server, connection, other, id), None)
+            if belongs_to is not None:
+                self._answers[belongs_to.number], record.answered = row.number, belongs_to.number
+                row.method, row.ms = belongs_to.method, round((row.time - belongs_to.time) * 1000, 3)
+        if belongs_to is None and facts.subscription is not None:
+            belongs_to = self._pending.get((row.server, connection, "client", facts.subscription))
+        row.span = self.spans.join(row, facts, None if belongs_to is None else belongs_to.span)
 
     def _drop_oldest(self) -> None:
         while len(self._records) > self._max_records or (self._bytes > self._max_bytes and len(self._records) > 1):
-            self._drop(next(iter(self._records)))
+            self._drop(self.first)
+            self._find_first()
             self.dropped += 1
         if len(self._pending) > self._max_records:
-            self._pending = {key: number for key, number in self._pending.items() if number in self._records}
+            self._pending = {key: row for key, row in self._pending.items() if row.number in self._records}
+
+    def _find_first(self) -> None:
+        """Count on, because the first key of a dictionary is found slowly after others before it were removed."""
+        while self.first <= self.last and self.first not in self._records:
+            self.first += 1
 
     def _drop(self, number: int) -> None:
-        self._bytes -= len(self._records.pop(number).data)
-        self._answers.pop(number, None)
+        record = self._records.pop(number)
+        self._bytes -= len(record.data)
+        self._answers.pop(record.answered, None)
 
 
-def _summary(row: Row, facts: MessageFacts, masks: Masks) -> str:
-    parts = [row.method or row.what, row.id, facts.label, row.error and f"error: {row.error}"]
-    return _shortened(" ".join(str(part) for part in parts if part is not None).encode("utf-8", "replace"), masks)
+def _envelope(data: bytes) -> _Members | None:
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _summary(record: TrafficRecord) -> str:
+    row, envelope = record.row, _envelope(record.data) if record.row.kind == "message" else None
+    if envelope is None:
+        return "a batch of messages" if row.what == "batch" else _shortened(record.data, record.masks)
+    label = MessageFacts.of(envelope.params, UNSET, UNSET).label
+    parts = [row.method or row.what, row.id, label, row.error and f"error: {row.error}"]
+    text = " ".join(str(part) for part in parts if part is not None)
+    return _shortened(text.encode("utf-8", "replace"), record.masks)
 
 
 def _read_other(record: TrafficRecord) -> None:
@@ -267,8 +298,6 @@ def _read_other(record: TrafficRecord) -> None:
         case "note":
             row.summary = str(head.get("note", ""))
             row.error = row.summary if head.get("failed") else None
-        case _:
-            row.summary = _shortened(record.data, record.masks)
 
 
 def _shortened(data: bytes, masks: Masks) -> str:

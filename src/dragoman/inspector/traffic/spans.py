@@ -45,7 +45,6 @@ class _Result(Struct, rename="camel"):
     is_error: Any = None
     task_id: Any = None
     task: _Task | None = None
-    content: Raw | UnsetType = UNSET
 
 
 class _Error(Struct):
@@ -71,25 +70,24 @@ class MessageFacts(Struct):
     def of(cls, params: Raw | UnsetType, result: Raw | UnsetType, error: Raw | UnsetType) -> MessageFacts:
         """Return the facts of a message; parts of an unexpected form have none."""
         facts = cls()
-        sent, given, failed = _read(params, _Params), _read(result, _Result), _read(error, _Error)
-        if sent is not None:
+        if params is not UNSET and (sent := _read(params, _Params)) is not None:
             meta = sent.meta if isinstance(sent.meta, dict) else {}
             facts.label, facts.task = _text(sent.name) or _text(sent.uri), _text(sent.task_id)
             facts.token = sent.progress_token if sent.progress_token is not None else meta.get("progressToken")
             facts.subscription = _id(meta.get(types.SUBSCRIPTION_ID))
             facts.goes_on = sent.request_state is not None or sent.input_responses is not UNSET
-        if given is not None:
+        if result is not UNSET and (given := _read(result, _Result)) is not None:
             facts.task = _text(given.task_id) or (_text(given.task.task_id) if given.task else None)
             facts.asks = given.result_type == "input_required"
             facts.error = "the tool failed" if given.is_error is True else None
-        if failed is not None:
+        if error is not UNSET and (failed := _read(error, _Error)) is not None:
             facts.error = f"{failed.message} ({failed.code})"
         return facts
 
 
-def _read(raw: Raw | UnsetType, kind: Any) -> Any:
+def _read(raw: Raw, kind: Any) -> Any:
     try:
-        return None if raw is UNSET else msgspec.json.decode(raw, type=kind)
+        return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, RecursionError):
         return None
 
@@ -162,16 +160,16 @@ class Spans:
         return known
 
     def _known(self, row: Row, facts: MessageFacts) -> str | None:
-        keys: list[tuple[Any, ...]] = []
+        found, known, server = None, self._keys.get, row.server
         if facts.task is not None:
-            keys.append((row.server, "task", facts.task))
-        if row.what == "request" and facts.goes_on:
-            keys.append((row.server, "asked", row.method, facts.label))
-        if row.what == "notification" and facts.token is not None:
-            keys.append((row.server, "token", str(facts.token)))
-        if row.exchange is not None and row.sender == "server":
-            keys.append((row.server, "exchange", row.exchange))
-        return next((self._keys[key] for key in keys if key in self._keys), None)
+            found = known((server, "task", facts.task))
+        if found is None and facts.goes_on and row.what == "request":
+            found = known((server, "asked", row.method, facts.label))
+        if found is None and facts.token is not None and row.what == "notification":
+            found = known((server, "token", str(facts.token)))
+        if found is None and row.exchange is not None and row.sender == "server":
+            found = known((server, "exchange", row.exchange))
+        return found
 
     def _begin(self, row: Row, facts: MessageFacts) -> str:
         is_task = facts.task is not None

@@ -21,6 +21,7 @@ from dragoman.inspector.doctor.tools import problems
 from dragoman.inspector.inspected import InspectedServer
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.recording import sent_rows
+from dragoman.inspector.traffic.rows import Row
 from dragoman.inspector.verbs.contract import FailedVerb
 from dragoman.protocol.official.apps import SCHEME, tool_ui
 from dragoman.runtime.tasks import is_being_cancelled
@@ -113,7 +114,7 @@ class ExploreVerbs:
         """Send a request in a task that `cancel` finds by the key."""
         if key in self._inspector.requests:
             raise InspectorError(f"A request with the key {key!r} waits already")
-        rows: list[int] = []
+        rows: list[Row] = []
 
         async def sending() -> object:
             sent_rows.set(rows)
@@ -127,21 +128,15 @@ class ExploreVerbs:
             task.cancel()
             if is_being_cancelled():  # the page is gone
                 raise
-            return FailedVerb(Cancelled("The request was cancelled"), {"rows": rows})
+            return FailedVerb(Cancelled("The request was cancelled"), {"rows": [row.number for row in rows]})
         except DragomanError as error:
-            return FailedVerb(error, {"rows": rows})
+            return FailedVerb(error, {"rows": [row.number for row in rows]})
         finally:
             self._inspector.requests.pop(key, None)
             server.push_status()
         # The client may list tools besides, to compare a result with its schema.
-        own = [number for number in rows if self._is_about(number, method)]
+        own = [row.number for row in rows if _is_about(row, method)]
         return self._outcome(own, (time.perf_counter() - began) * 1000, received)
-
-    def _is_about(self, number: int, method: str) -> bool:
-        """Tell whether a request is of a method, or about the task that the method became."""
-        record = self._inspector.traffic.find(number)
-        sent = "" if record is None else record.row.method or ""
-        return sent == method or sent.startswith("tasks/")
 
     def _outcome(self, rows: list[int], milliseconds: float, received: object) -> dict[str, Any]:
         answer = self._inspector.traffic.answer_of(rows[-1]) if rows else None
@@ -195,6 +190,11 @@ class ExploreVerbs:
         found = await self._client(server).tool(tool)
         notes = [f"{problem}: {remedy}" for problem, remedy in problems(found.definition)]
         return {"dialects": [_dialect(name, convert(found), notes) for name, convert in DIALECTS.items()]}
+
+
+def _is_about(row: Row, method: str) -> bool:
+    """Tell whether a request is of a method, or about the task that the method became."""
+    return row.method == method or (row.method or "").startswith("tasks/")
 
 
 def _encoded(received: CallResult[Any]) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import deque
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from dragoman.compose.session_file import write_session
 from dragoman.errors import InspectorError, ValidationError
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.traffic.filter import Filter
+from dragoman.inspector.traffic.matching import MatchingRecords
 from dragoman.inspector.traffic.rows import TrafficRecord
 from dragoman.inspector.traffic.statistics import statistics
 from dragoman.inspector.verbs.contract import Attachment, FailedVerb
@@ -22,6 +22,7 @@ from dragoman.inspector.verbs.explore import MAX_SHOWN_BYTES, ExploreVerbs
 from dragoman.runtime.offload import offload
 
 MAX_ROWS = 2_000
+MAX_QUERIES = 8
 SESSION_TYPE = "application/octet-stream"
 
 
@@ -31,6 +32,8 @@ class TrafficVerbs:
     def __init__(self, inspector: Inspector, explore: ExploreVerbs) -> None:
         self._inspector = inspector
         self._explore = explore
+        self._queries: dict[tuple[str, str | None], MatchingRecords] = {}
+        """What the pages asked for lately, the latest last."""
 
     def _matching(self, filter: str, server: str | None) -> list[TrafficRecord]:
         try:
@@ -46,19 +49,41 @@ class TrafficVerbs:
         before: int | None = None,
         limit: int = 200,
     ) -> dict[str, Any]:
-        """Return the rows that match: the first after a number, the last before a number, or the newest."""
+        """Return the newest rows that match: of all, or of those after or before a number.
+
+        `newer` is how many rows after the number match, also if they are more than the limit.
+        """
         traffic, limit = self._inspector.traffic, max(1, min(limit, MAX_ROWS))
-        counts = {"kept": len(traffic), "dropped": traffic.dropped}
         try:
-            found = self._matching(filter, server)
+            found = self._query(filter, server)
         except InspectorError as error:
-            return {"rows": [], "matched": 0, **counts, "error": str(error)}
-        rows = [record.row for record in found]
-        if after is not None:
-            shown = list(islice((row for row in rows if row.number > after), limit))
-        else:
-            shown = list(deque((row for row in rows if before is None or row.number < before), limit))
-        return {"rows": shown, "matched": len(rows), **counts, "error": None}
+            counts = {"kept": len(traffic), "dropped": traffic.dropped}
+            return {"rows": [], "matched": 0, "newer": 0, **counts, "error": str(error)}
+        await found.update()
+        records = found.records
+        begin = 0 if after is None else found.place(after + 1)
+        end = len(records) if before is None else found.place(before)
+        return {
+            "rows": [record.shown() for record in records[max(begin, end - limit) : end]],
+            "matched": len(records),
+            "newer": len(records) - begin,
+            "kept": len(traffic),
+            "dropped": traffic.dropped,
+            "error": None,
+        }
+
+    def _query(self, filter: str, server: str | None) -> MatchingRecords:
+        """Return the records that match; an earlier query goes on where it was."""
+        try:
+            found = self._queries.pop((filter, server), None) or MatchingRecords(
+                self._inspector.traffic, Filter(filter), server
+            )
+        except ValidationError as error:
+            raise InspectorError(str(error)) from None
+        self._queries[filter, server] = found
+        if len(self._queries) > MAX_QUERIES:
+            del self._queries[next(iter(self._queries))]
+        return found
 
     async def message(self, number: int) -> dict[str, Any]:
         """Return one record, cut if it is long."""
@@ -66,7 +91,7 @@ class TrafficVerbs:
         data = record.masked(MAX_SHOWN_BYTES)
         is_cut = len(record.data) > MAX_SHOWN_BYTES or bool(record.head.get("cut"))
         return {
-            "row": record.row,
+            "row": record.shown(),
             "head": record.masked_head(),
             "data": None if is_cut else _json(data),
             "text": data.decode("utf-8", "replace"),

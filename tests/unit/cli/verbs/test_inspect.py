@@ -79,6 +79,17 @@ async def test_a_session_file_is_followed(tmp_path):
         assert (await called(address, "traffic/rows"))["matched"] == 1
 
 
+def test_a_session_file_that_cannot_be_read_is_wrong_usage_and_serves_no_page(tmp_path):
+    missing = dragoman("inspect", "gone.mcpsession", home=tmp_path, cwd=tmp_path)
+    assert (missing.code, missing.out) == (2, "")
+    assert missing.err == (
+        "dragoman: There is no file gone.mcpsession; name one that `dragoman tap` or `dragoman inspect` wrote\n"
+    )
+    (tmp_path / "other.mcpsession").write_text("hello")
+    other = dragoman("inspect", "other.mcpsession", home=tmp_path, cwd=tmp_path)
+    assert (other.code, "other.mcpsession is no session file" in other.err) == (2, True)
+
+
 async def test_without_a_target_the_page_is_empty_and_the_browser_opens_it(tmp_path):
     opened = tmp_path / "opened"
     browser = f"sh -c 'echo \"$1\" > {opened}.part && mv {opened}.part {opened}' browser %s"

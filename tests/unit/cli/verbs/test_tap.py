@@ -111,7 +111,7 @@ def test_wrong_usage_names_the_fault(arguments, complaint, tmp_path):
 
 def test_a_missing_file_is_named(tmp_path):
     missing = dragoman("tap", tmp_path / "no.mcpsession")
-    assert (missing.code, "There is no file" in missing.err) == (1, True)
+    assert (missing.code, "There is no file" in missing.err) == (2, True)
 
 
 def test_what_passes_is_the_same_for_the_server(tmp_path):

@@ -1,6 +1,7 @@
 """The traffic in memory: pairs, bounds, masks."""
 
 import json
+import time
 
 import pytest
 
@@ -110,3 +111,32 @@ def test_the_text_and_the_columns_of_a_record_are_searched():
     assert len(traffic) == 1
     traffic.clear()
     assert len(traffic) == 0
+
+
+def test_a_record_costs_the_same_when_the_oldest_are_dropped_as_before():
+    traffic, data = Traffic(max_records=50_000), message(method="notifications/progress")
+
+    def added():
+        began = time.process_time()
+        for _ in range(50_000):
+            traffic.add("s1", "server", "message", data)
+        return time.process_time() - began
+
+    before, *after = [added() for _ in range(4)]
+    assert (len(traffic), traffic.dropped, traffic.first) == (50_000, 150_000, 150_001)
+    assert min(after) < 3 * before
+
+
+def test_the_first_number_is_that_of_the_oldest_record():
+    traffic = Traffic(max_records=3)
+    assert traffic.first == 1
+    for place in ("s1", "s2", "s1", "s2"):
+        traffic.add(place, "client", "text", b"x")
+    assert traffic.first == 2
+    traffic.clear("s2")
+    assert traffic.first == 3
+    for _ in range(3):
+        traffic.add("s2", "client", "text", b"x")
+    assert ([record.number for record in traffic.matching(Filter())], traffic.first) == ([5, 6, 7], 5)
+    traffic.clear()
+    assert traffic.first == 8

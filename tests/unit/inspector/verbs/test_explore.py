@@ -104,16 +104,26 @@ async def test_a_request_is_cancelled_by_its_key():
         waiting = asyncio.ensure_future(
             page.refused("explore/request", server=id, method="tools/call", params={"name": "never"}, key="slow")
         )
-        await page.event("traffic", lambda event: any(row["method"] == "tools/call" for row in event["rows"]))
+        await page.row("method:tools/call")
         again = await page.refused("explore/request", server=id, method="ping", key="slow")
         assert (again.status, "waits already" in again.error["message"]) == (400, True)
         assert (await page.call("explore/cancel", key="slow"))["cancelled"] is True
         refused = await waiting
         assert (refused.status, refused.error["kind"]) == (409, "Cancelled")
-        await page.event(
-            "traffic", lambda event: any(row["method"] == "notifications/cancelled" for row in event["rows"])
-        )
+        await page.row("method:notifications/cancelled")
         assert (await page.call("explore/cancel", key="slow"))["cancelled"] is False
+
+
+async def test_the_result_of_a_call_is_shown_although_its_request_was_dropped_from_the_traffic():
+    async with open_page() as page:
+        page.inspector.traffic._max_records = 100
+        id = await page.connected()
+        outcome = await page.tool(id, "flood", {"messages": 500})
+        assert outcome["result"]["content"][0]["text"] == "flooded"
+        [request, answer] = outcome["rows"]
+        assert (outcome["row"], (await page.refused("traffic/message", number=request)).status) == (answer, 404)
+        shown = (await page.call("traffic/message", number=answer))["row"]
+        assert (shown["method"], shown["ms"] > 0) == ("tools/call", True)
 
 
 async def test_a_time_out_is_reported():
@@ -154,7 +164,7 @@ async def test_logs_changes_of_lists_and_updates_of_resources_reach_the_page():
         assert (await page.call("explore/subscribe", server=id, uri="file:///a"))["subscribed"] == ["file:///a"]
         await page.call("explore/log_level", server=id, level="debug")
         await page.tool(id, "log")
-        log = await page.event("log")
+        [log] = (await page.event("logs"))["logs"]
         assert (log["level"], log["logger"], log["data"]) == ("warning", "disk", {"free": 0})
         await page.event("notice", lambda event: event["detail"] == "tools")
         await page.event("notice", lambda event: event["kind"] == "resource_updated")

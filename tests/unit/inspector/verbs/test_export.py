@@ -1,7 +1,9 @@
 """Exports of calls: what they hold, and that they run."""
 
+import asyncio
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -9,6 +11,7 @@ import pytest
 
 from dragoman import AsyncClient, Server
 from dragoman.testing import cassette
+from scenarios.command_line import serving
 from scenarios.inspector_page import open_page, serving_mcp
 
 DEADLINE = 60
@@ -94,6 +97,39 @@ async def test_a_call_over_http_becomes_curl_and_har_without_its_token():
     assert (last["request"]["url"], last["request"]["method"], last["response"]["status"]) == (url, "POST", 200)
     assert json.loads(last["response"]["content"]["text"])["result"]["structuredContent"] == {"result": 2}
     assert last["time"] >= 0
+
+
+SHOP = """
+from dragoman import Server
+
+server = Server("shop")
+
+@server.tool
+def add(a: int) -> int:
+    return a + 1
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25", "2026-07-28"])
+async def test_curl_commands_begin_a_session_where_the_server_has_one_and_run(tmp_path, version):
+    script = tmp_path / "shop.py"
+    script.write_text(SHOP, encoding="utf-8")
+    with serving(script, home=tmp_path) as url:
+        async with open_page() as page:
+            id = await page.connected(url, version=version)
+            outcome = await page.tool(id, "add", {"a": 41})
+            one = (await exported(page, "curl", numbers=outcome["rows"]))["text"]
+            every = (await exported(page, "curl", server=id))["text"]
+        has_session = version != "2026-07-28"
+        for text in (one, every):
+            assert ("sha256:" in text, "session=$(" in text) == (False, has_session)
+            assert text.count('"initialize"') == has_session
+            ran = await asyncio.to_thread(run, ["sh", "-c", text], tmp_path)
+            assert (ran.returncode, ran.stderr, '"text":"42"' in ran.stdout) == (0, "", True), ran
 
 
 async def test_a_message_of_a_process_becomes_curl_for_a_server_over_http():

@@ -11,6 +11,7 @@ export const state = {
     questions: [],
     findings: new Map(),
     logs: [],
+    leftOut: new Map(),
     chosen: null,
     isConnected: false,
     hasTried: false,
@@ -64,7 +65,7 @@ async function refresh() {
     );
     tell("servers");
     tell("questions");
-    tell("traffic", { last: Infinity });
+    tell("traffic");
     const [only] = state.servers;
     if (state.servers.length === 1 && only.status === "disconnected" && !state.hasTried) connect(only.id);
     state.hasTried = true;
@@ -114,7 +115,7 @@ const EVENTS = {
         state.sessions = state.sessions.filter((one) => one.id !== session);
         tell("servers", session);
     },
-    traffic: (event) => tell("traffic", event),
+    traffic: () => tell("traffic"),
     question({ question }) {
         put(state.questions, question);
         tell("questions", question);
@@ -126,9 +127,10 @@ const EVENTS = {
         if (event.by === "server") notify("The server withdrew a question.");
     },
     progress: (event) => tell("progress", event),
-    log(event) {
-        state.logs = [...state.logs.slice(1 - MOST_LOGS), event];
-        tell("log", event);
+    logs({ logs, leftOut }) {
+        state.logs = [...state.logs, ...logs].slice(-MOST_LOGS);
+        for (const [id, count] of Object.entries(leftOut)) state.leftOut.set(id, (state.leftOut.get(id) ?? 0) + count);
+        tell("logs", new Set(logs.map((one) => one.server)));
     },
     stderr(event) {
         const server = named(event.server);

@@ -10,12 +10,21 @@ const MOST = 500;
 const NEAR_TOP = 200;
 
 export class VirtualList {
-    /** `draw(row)` returns the cells of a row; `onchoose(row, event)` and `ontop()` hear what the reader does. */
-    constructor({ label, rowHeight = 28, draw, onchoose, ontop = () => {}, identify = (row) => row.number }) {
+    /** `draw(row)` returns the cells of a row; `onchoose(row, event)`, `ontop()` and `onend()` hear what the reader does. */
+    constructor({
+        label,
+        rowHeight = 28,
+        draw,
+        onchoose,
+        ontop = () => {},
+        onend = () => {},
+        identify = (row) => row.number,
+    }) {
         this.rowHeight = rowHeight;
         this.draw = draw;
         this.onchoose = onchoose;
         this.ontop = ontop;
+        this.onend = onend;
         this.identify = identify;
         this.rows = [];
         this.chosen = null;
@@ -66,8 +75,10 @@ export class VirtualList {
     }
 
     scrolled() {
+        const before = this.followsEnd;
         this.followsEnd = this.node.scrollTop + this.node.clientHeight >= this.space.offsetHeight - this.rowHeight;
         this.show();
+        if (this.followsEnd && !before) this.onend();
         if (this.node.scrollTop < NEAR_TOP && this.rows.length) this.ontop();
     }
 

@@ -242,6 +242,7 @@ function logs(id) {
     const part = section("Log", list, make("label.inline", {}, "Level ", levels));
     function draw() {
         const mine = state.logs.filter((one) => one.server === id).slice(-100);
+        const leftOut = state.leftOut.get(id);
         part.hidden = !mine.length && !named(id)?.capabilities?.logging;
         fill(
             list,
@@ -257,9 +258,15 @@ function logs(id) {
                 ),
             ),
             !mine.length && make("li.quiet", {}, "No message yet."),
+            leftOut &&
+                make(
+                    "li.quiet",
+                    {},
+                    `${leftOut.toLocaleString("en")} messages came faster than this list can show them. See the traffic.`,
+                ),
         );
     }
-    listen("log", (event) => event.server === id && draw());
+    listen("logs", (servers) => servers.has(id) && draw());
     listen("servers", (changed) => changed === id && draw());
     draw();
     return part;

@@ -21,10 +21,13 @@ class TrafficView {
         this.marked = null;
         this.chosen = null;
         this.bell = null;
-        this.rows = new Rows((why) => this.drawRows(why));
+        this.rows = new Rows(
+            (why) => this.drawRows(why),
+            () => this.list.followsEnd,
+        );
         this.makeNodes();
         listen("servers", () => this.drawServers());
-        listen("traffic", (event) => this.ring(event));
+        listen("traffic", () => this.ring());
         this.drawServers();
         this.search();
     }
@@ -48,6 +51,7 @@ class TrafficView {
             draw: cells,
             onchoose: (row, event) => this.choose(row, event),
             ontop: () => this.growUp(),
+            onend: () => this.ring(),
         });
         const heads = HEADS.map((head) => make("span", {}, head));
         const rowsPane = make(
@@ -113,11 +117,11 @@ class TrafficView {
     }
 
     /** Fetch what came, soon; a page that nobody sees fetches nothing. */
-    ring({ last }) {
+    ring() {
         if (this.bell || this.node.hidden) return;
         this.bell = setTimeout(() => {
             this.bell = null;
-            this.rows.grow(last).catch(() => {});
+            this.rows.grow().catch(() => {});
         }, BELL_MILLISECONDS);
     }
 
@@ -127,13 +131,18 @@ class TrafficView {
     }
 
     drawRows(why) {
-        const { rows, error, matched, kept, dropped, hasSkipped } = this.rows;
+        const { rows, error, matched, kept, dropped, skipped, behind } = this.rows;
         if (why === "search") this.list.followsEnd = true;
         this.list.setRows(rows);
         const count = (number) => number.toLocaleString("en");
         const words = [`${count(matched)} of ${count(kept)} messages`];
         if (dropped) words.push(`${count(dropped)} oldest dropped`);
-        if (hasSkipped) words.push("sampled: more came than the page can show, and the filter finds the rest");
+        if (behind) words.push(`${count(behind)} newer below: press End to see the newest`);
+        if (skipped)
+            words.push(
+                `sampled: ${count(skipped)} came faster than the list can show them. Scroll up or filter to see them,` +
+                    " or save them all as a session file",
+            );
         this.filter.setAttribute("aria-invalid", String(error !== null));
         fill(this.word, error ? `The filter is wrong: ${brief(error)}` : words.join(" · "));
     }
@@ -187,7 +196,7 @@ class TrafficView {
 
     /** Show the view: as it was, or a server, a filter, or the messages of a request. */
     show(detail) {
-        if (!detail) return this.rows.grow(Infinity).catch(() => {});
+        if (!detail) return this.rows.grow({ wasAway: true }).catch(() => {});
         this.servers.value = detail.server ?? (detail.numbers ? "" : this.servers.value);
         this.filter.value = detail.filter ?? (detail.numbers ? "" : this.filter.value);
         return this.search().then(() => detail.numbers && this.showNumber(detail.numbers.at(-1)));

@@ -1,20 +1,22 @@
 // The rows of the traffic that the page holds: a window on what the backend keeps, which grows at both ends.
 //
 // The backend filters, because only it has the whole messages. An event of the socket is only a bell: rows are always
-// fetched, so that a row is never lost between the socket and a filter. When more rows have come than are worth fetching,
-// the window starts again at the newest, and says so.
+// fetched, so that a row is never lost between the socket and a filter. One fetch takes at most 500 rows. If more have
+// come since the fetch before, nobody could read them as they pass: the window starts again at the newest, and counts
+// those that it skipped. A reader who reads earlier rows keeps them, and the window counts how many it is behind.
 
 import { ask } from "../../page/backend.js";
 
 const PAGE = 200;
 const OLDER = 1_000;
-const NEWER = 1_000;
-const FARTHEST = 3_000;
+const NEWER = 500;
 const MOST = 20_000;
 
 export class Rows {
-    constructor(onchange) {
+    /** `onchange(why)` hears of other rows or counts; `isAtEnd()` tells whether the reader wants the newest rows. */
+    constructor(onchange, isAtEnd = () => true) {
         this.onchange = onchange;
+        this.isAtEnd = isAtEnd;
         this.query = {};
         this.asked = 0;
         this.answered = 0;
@@ -30,7 +32,8 @@ export class Rows {
         this.kept = 0;
         this.dropped = 0;
         this.error = null;
-        this.hasSkipped = false;
+        this.skipped = 0;
+        this.behind = 0;
     }
 
     /** Ask for other rows: a filter, a server. Only the answer to the latest question counts. */
@@ -55,8 +58,8 @@ export class Rows {
         this.last = Math.max(this.last, answer.rows.at(-1)?.number ?? 0);
     }
 
-    /** Fetch what came after the rows that are here, until nothing is left. */
-    async grow(last) {
+    /** Fetch what came after the rows that are here; a reader who was away missed nothing by the speed of the rows. */
+    async grow({ wasAway = false } = {}) {
         if (this.asked === 0 || this.answered !== this.asked) return;
         this.hasRung = true;
         if (this.isBusy) return;
@@ -64,28 +67,26 @@ export class Rows {
         try {
             while (this.hasRung) {
                 this.hasRung = false;
-                await this.fetchNewer(last);
+                await this.fetchNewer(wasAway);
             }
         } finally {
             this.isBusy = false;
         }
     }
 
-    async fetchNewer(last) {
-        if (last !== Infinity && last - this.last > FARTHEST && !this.query.filter) {
-            await this.search(this.query);
-            this.hasSkipped = true;
-            this.onchange("skipped");
-            return;
-        }
-        const [mine, before] = [this.asked, this.matched];
+    async fetchNewer(wasAway) {
+        const mine = this.asked;
         const answer = await ask("traffic/rows", { ...this.query, after: this.last, limit: NEWER });
         if (mine !== this.asked) return;
+        const left = answer.newer - answer.rows.length;
+        const isFull = left > 0 || this.rows.length + answer.newer > MOST;
+        this.behind = isFull && !this.isAtEnd() ? answer.newer : 0;
+        if (this.behind) answer.rows = [];
         this.take(answer);
-        this.matched = Math.max(answer.matched, before);
-        this.hasRung ||= answer.rows.length === NEWER;
-        if (!answer.rows.length) return;
-        this.rows = [...this.rows, ...answer.rows].slice(-MOST);
+        if (left > 0 && !this.behind) {
+            this.skipped += wasAway ? 0 : left;
+            this.rows = answer.rows;
+        } else this.rows = [...this.rows, ...answer.rows].slice(-MOST);
         this.onchange("grown");
     }
 
