@@ -123,7 +123,7 @@ def test_tools_of_a_server_of_somebody_else_are_remarked_on_and_are_no_failure(t
     shown = dragoman("doctor", *command, home=tmp_path)
     assert shown.code == 0
     assert "! tool long: its description has more than 1024 characters" in shown.out
-    assert shown.out.endswith("It works; what is marked with ! is for the server's author to mend.\n")
+    assert shown.out.endswith("The server works. Lines with ! are hints for its author.\n")
 
 
 @pytest.mark.covers("CMD-09")
