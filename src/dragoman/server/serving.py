@@ -215,7 +215,7 @@ def _refuse_unknown(transport: str, options: Mapping[str, Any]) -> None:
             raise TypeError(f"server.run() has no option {option!r}{remedy}")
         if transport == "stdio" and option not in ("include_tags", "exclude_tags"):
             raise TypeError(
-                f'The option {option!r} is one of HTTP, and server.run() serves stdio: write run("http", {option}=...),'
+                f'The option {option!r} is for HTTP, but server.run() serves stdio: write run("http", {option}=...),'
                 " or leave it out"
             )
 

@@ -216,7 +216,7 @@ async def test_what_is_no_resource_or_prompt_is_refused_at_once(town):
 def test_resources_and_prompts_of_the_other_kind_of_client_are_refused(town):
     with Client(town.server) as client:
         for method, given in (("with_resource", client.resource("charter")), ("with_prompt", client.prompt("greet"))):
-            with pytest.raises(TypeError, match="blocks; give it to a Chat, or take it from an AsyncClient"):
+            with pytest.raises(TypeError, match="is blocking; use a Chat, or take it from an AsyncClient"):
                 getattr(AsyncChat(ScriptedModel()), method)(given)
             with pytest.raises(TypeError, match="take it from a Client, or use AsyncChat"):
                 getattr(Chat(ScriptedModel()), method)(given.asynchronous)
@@ -354,7 +354,7 @@ async def test_an_observer_that_begins_another_turn_is_refused_and_does_not_hang
     chat = AsyncChat(ScriptedModel("Fine."), on_message=again)
     async with asyncio.timeout(DEADLINE):
         await chat.ask("Hello")
-    assert caplog.text.count("A turn of this conversation goes on") == 2
+    assert caplog.text.count("A turn of this chat still runs") == 2
 
 
 @pytest.mark.covers("CHAT-14", "CHAT-24")

@@ -166,6 +166,6 @@ def test_a_configuration_that_cannot_be_read_is_a_finding(tmp_path):
     (tmp_path / "mcp.json").write_text('{"mcpServers": ')
     examined = dragoman("doctor", home=tmp_path, cwd=tmp_path)
     assert (examined.code, examined.err) == (1, "")
-    assert "✗ configuration: mcp.json: the file is no JSON" in examined.out
+    assert "✗ configuration: mcp.json: the file is not valid JSON" in examined.out
     (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
     assert "names no server" in dragoman("doctor", home=tmp_path, cwd=tmp_path).out

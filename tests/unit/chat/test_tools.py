@@ -113,7 +113,7 @@ async def test_a_client_that_never_could_be_asked_raises_what_is_wrong():
 def test_what_blocks_and_what_is_awaited_are_not_mixed():
     server = server_of("notes", "search")
     asynchronous, blocking = AsyncClient(server), Client(server)
-    with pytest.raises(TypeError, match="blocks; give it to a Chat, or give this AsyncChat an AsyncClient"):
+    with pytest.raises(TypeError, match="is blocking; use a Chat, or give this AsyncChat an AsyncClient"):
         AsyncChat(ScriptedModel()).with_tools(blocking)
     with pytest.raises(TypeError, match="blocks"):
         AsyncChat(ScriptedModel()).with_tools(Clients({"a": server}))

@@ -185,7 +185,7 @@ async def test_a_handler_that_carries_a_capability_is_set_before_a_handshake(nam
     await client.start()
     capability = name.removeprefix("on_")
     assert capability in server.sent("initialize")[0]["capabilities"]
-    with pytest.raises(DragomanError, match=f"{name} cannot be set while there is a connection"):
+    with pytest.raises(DragomanError, match=f"{name} cannot be set while the client is connected"):
         setattr(client, name, None)
     await client.stop()
     setattr(client, name, None)

@@ -138,7 +138,7 @@ async def test_a_schema_that_is_none_is_a_warning_and_no_failure(caplog):
     result = {"content": [], "structuredContent": {"n": 3}}
     async with AsyncClient(answering(result, tool(outputSchema={"type": "nonsense"}))) as client:
         assert (await client.call_tool("t")).structured == {"n": 3}
-    assert "The output schema of 't' is no schema" in caplog.text
+    assert "The output schema of 't' is not a valid schema" in caplog.text
 
 
 @scenario

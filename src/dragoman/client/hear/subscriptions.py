@@ -188,7 +188,7 @@ class Subscriptions:
         """Subscribe to a resource."""
         connection = await self._session.start()
         if not connection.offers("resources", "subscribe"):
-            raise CapabilityNotAvailable("The server does not tell when resources change (resources.subscribe)")
+            raise CapabilityNotAvailable("The server does not notify of changes to resources (resources.subscribe)")
         self.resources.add(uri)
         try:
             if connection.version.listens:

@@ -36,7 +36,7 @@ def test_content_is_told_from_data(value, alone, anyway):
 
 def test_what_is_no_content_is_refused_with_the_remedy():
     with pytest.raises(
-        TypeError, match="int is no content: return text, Image, Audio, File, a content block, or several"
+        TypeError, match="int cannot be content: return text, Image, Audio, File, a content block, or several"
     ):
         content_blocks([Image(b""), 5])
     with pytest.raises(ValueError, match="missing required field `text`"):
