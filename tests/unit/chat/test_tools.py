@@ -127,7 +127,7 @@ def test_what_blocks_and_what_is_awaited_are_not_mixed():
 
 @pytest.mark.parametrize(("chat", "given"), [(AsyncChat, 3), (Chat, 3), (AsyncChat, [3]), (Chat, [3])])
 def test_what_has_no_tools_is_refused(chat, given):
-    with pytest.raises(TypeError, match="is no tool and no client"):
+    with pytest.raises(TypeError, match="is neither a tool nor a client"):
         chat(ScriptedModel()).with_tools(given)
 
 

@@ -161,7 +161,7 @@ class OAuth(Authorizer):
     def _bind_known(self, url: str | None) -> LoginRecords:
         known = url or self._url
         if not known:
-            raise ValueError("The URL of the server is missing; give it as the first argument")
+            raise ValueError("The URL of the server is missing; give url=")
         return self.bind(known)
 
     def _client_of_login(self, stored: ClientInformation, login: PendingLogin) -> ClientInformation:

@@ -79,7 +79,7 @@ def command(
         terminal.write(fragment(found.key, called, entry, is_toml=path.suffix == ".toml").rstrip())
         terminal.report(f"This would be {'written to' if is_changed else 'in'} {path}; nothing was changed.")
     elif is_changed:
-        terminal.write(f"Added {called!r} to {path}." + (f" The backup is {backup}." if backup else ""))
+        terminal.write(f"Wrote {called!r} to {path}." + (f" The backup is {backup}." if backup else ""))
         terminal.report(found.then)
     else:
         terminal.write(f"{path} already has {called!r}; nothing was changed.")

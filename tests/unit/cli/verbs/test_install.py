@@ -53,7 +53,7 @@ def entries(place, host):
 def test_a_host_starts_what_was_installed(place, host):
     finished = install(place, host, "tea.py:server")
     assert finished.code == 0, finished.err
-    assert "'Tea-house' is in " in finished.out
+    assert "Wrote 'Tea-house' to " in finished.out
     assert "this is no result" not in finished.out
     entry = entries(place, host)["Tea-house"]
     answered = subprocess.run(

@@ -110,7 +110,7 @@ def test_toml_is_read(tmp_path):
     path = tmp_path / "config.toml"
     [found] = load(write(path, '[mcp_servers.a]\ncommand = "run"\nargs = ["x"]\nenv = { A = "1" }\n'))
     assert (found.target["command"], found.target["env"]) == ("run", {"A": "1"})
-    with pytest.raises(ConfigError, match="no TOML"):
+    with pytest.raises(ConfigError, match="not valid TOML"):
         load(write(path, "[mcp_servers"))
 
 

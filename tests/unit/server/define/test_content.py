@@ -83,7 +83,7 @@ def test_media_are_read_from_files_whose_names_tell_the_type(tmp_path):
 
 @pytest.mark.parametrize("given", [{}, {"data": b"", "path": "a.png"}])
 def test_media_have_either_data_or_a_path(given):
-    with pytest.raises(TypeError, match=r"Image takes data or path=\.\.\., one of them"):
+    with pytest.raises(TypeError, match=r"Image takes either data or path="):
         Image(**given)
 
 

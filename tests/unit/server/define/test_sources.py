@@ -174,5 +174,5 @@ def test_contexts_keep_their_rules_in_handlers():
     async def waits(ctx: BlockingContext): ...
 
     for function in (blocks, waits):
-        with pytest.raises(DefinitionError, match="annotate it so"):
+        with pytest.raises(DefinitionError, match="annotate the parameter so"):
             signature_of(function)
