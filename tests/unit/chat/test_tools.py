@@ -115,7 +115,7 @@ def test_what_blocks_and_what_is_awaited_are_not_mixed():
     asynchronous, blocking = AsyncClient(server), Client(server)
     with pytest.raises(TypeError, match="is blocking; use a Chat, or give this AsyncChat an AsyncClient"):
         AsyncChat(ScriptedModel()).with_tools(blocking)
-    with pytest.raises(TypeError, match="blocks"):
+    with pytest.raises(TypeError, match="is blocking"):
         AsyncChat(ScriptedModel()).with_tools(Clients({"a": server}))
     with pytest.raises(TypeError, match="take it from a Client, or use AsyncChat"):
         Chat(ScriptedModel()).with_tools(asynchronous)

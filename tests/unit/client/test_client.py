@@ -107,7 +107,7 @@ def test_options_that_make_no_sense_are_refused_at_once(face, options, error, sa
 
 
 def test_what_is_no_target_is_refused_at_once():
-    with pytest.raises(TypeError, match="cannot be pointed at 3"):
+    with pytest.raises(TypeError, match="cannot connect to 3"):
         Client(3)
 
 

@@ -302,8 +302,8 @@ def test_blocking_calls_and_groups_take_the_type_too():
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        ({"content": [], "structuredContent": {"n": "x"}}, "The structured content is no Number"),
-        ({"content": []}, "The result has no structured content, which should be a Number"),
+        ({"content": [], "structuredContent": {"n": "x"}}, "The structured content does not fit Number"),
+        ({"content": []}, "The result has no structured content that could become a Number"),
     ],
 )
 @pytest.mark.parametrize("kind", [Number, NumberModel])

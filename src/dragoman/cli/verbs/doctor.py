@@ -30,7 +30,7 @@ from dragoman.types import Json
 @click.command("doctor", short_help="Find out what is wrong with a server or the connection to it.")
 @click.argument("target", required=False, shell_complete=complete_target)
 @click.option("--call", "calls", multiple=True, metavar="TOOL", help="Also call this tool. You can repeat the option.")
-@click.option("--json-args", metavar="JSON", help="The arguments of --call, as a JSON object ({}).")
+@click.option("--json-args", metavar="JSON", help="The arguments of --call, as a JSON object; else {}.")
 @connecting
 @click.pass_obj
 @in_event_loop

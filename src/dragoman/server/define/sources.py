@@ -107,7 +107,7 @@ class Lifespan:
         if len(fitting) == 1:
             return fitting[0]
         found = "several lifespans have one: write Lifespan(function)" if fitting else "no lifespan has one"
-        raise DragomanError(f"A parameter {self!r} needs a value of the type {describe(kind)}, but {found}")
+        raise DragomanError(f"{self!r} should give a parameter {describe(kind)}, but {found}")
 
 
 class Dependency:

@@ -75,9 +75,9 @@ def test_media_are_read_from_files_whose_names_tell_the_type(tmp_path):
     assert Image(path=str(tmp_path / "photo.JPEG")).block().mime_type == "image/jpeg"
     assert Audio(path=tmp_path / "hello.mp3").block().mime_type == "audio/mpeg"
     assert Image(path=tmp_path / "drawing", mime_type="image/webp").block().mime_type == "image/webp"
-    with pytest.raises(ValueError, match="not the name of a known type of image; give mime_type="):
+    with pytest.raises(ValueError, match="tells no known type of image; give mime_type="):
         Image(path=tmp_path / "drawing").block()
-    with pytest.raises(ValueError, match="not the name of a known type of image"):
+    with pytest.raises(ValueError, match="tells no known type of image"):
         Image(path=tmp_path / "hello.mp3").block()
 
 
