@@ -251,7 +251,7 @@ def _expected(name: str, value: Any) -> str | None:
         case "host" | "path" if not isinstance(value, str):
             return "a string"
         case "session_idle_timeout" if value is not None and not _is_duration(value):
-            return "seconds, more than 0, or None for no such limit"
+            return "a number of seconds above 0, or None for no limit"
         case "auth" if value is not None and not _is_auth(value):
             return "a function of the request, a Bearer(...), or a list of Bearer(...)"
         case "port" if type(value) is int and value > _MAX_PORT:

@@ -195,7 +195,7 @@ class Subscriptions:
                 self.stream.update(connection, resource_subscriptions=sorted(self.resources))
                 await self.stream.wait_acknowledged(self._session.timeout or TIMEOUT_SECONDS)
                 if uri not in (self.stream.acknowledged.resource_subscriptions or ()):
-                    _logger.warning("The server did not acknowledge that it tells when %s changes", uri)
+                    _logger.warning("The server did not acknowledge the subscription to %s", uri)
             else:
                 await self._session.request("resources/subscribe", {"uri": uri}, Raw, RequestOptions())
         except DragomanError:
