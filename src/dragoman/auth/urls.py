@@ -126,7 +126,7 @@ def require_client_metadata_url(url: str) -> str:
     try:
         parts = split(url)
     except InsecureUrl:
-        raise InvalidClientMetadataUrl("The URL of the client's metadata is no URL") from None
+        raise InvalidClientMetadataUrl("The URL of the client's metadata is not a URL") from None
     if parts.scheme != "https":
         problem = "it must be https"
     elif parts.path in ("", "/"):

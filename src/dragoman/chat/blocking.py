@@ -339,7 +339,7 @@ class _BlockingSource:
     def __init__(self, given: Any) -> None:
         if not isinstance(given, BoundTool) and not callable(getattr(given, "tools", None)):
             remedy = "; give several with a star: with_tools(*tools)" if isinstance(given, list | tuple) else ""
-            raise TypeError(f"{given!r} is no tool and no client{remedy}")
+            raise TypeError(f"{given!r} is neither a tool nor a client{remedy}")
         _twin(given)
         self._given = given
 
@@ -355,7 +355,7 @@ class _BlockingSkills:
 
     def __init__(self, given: Any) -> None:
         if not callable(getattr(given, "skills", None)):
-            raise TypeError(f"{given!r} is no client")
+            raise TypeError(f"{given!r} is not a client")
         _twin(given)
         self._given = given
 

@@ -265,8 +265,8 @@ class AsyncChat:
                 async for chunk in chunks:
                     yield chunk
         raise RoundLimit(
-            f"The model called tools for {self._max_rounds} rounds without coming to an answer; ask() lets it go on,"
-            " and max_rounds allows more"
+            f"The model called tools in {self._max_rounds} rounds and gave no answer; call ask() to let it go on, or"
+            " raise max_rounds"
         )
 
     async def step(self, text: str | None = None, attachments: Attachments = ()) -> Step:
@@ -289,7 +289,7 @@ class AsyncChat:
         async with self._turns.begin(), self._observers.awaited():
             if self._pending:
                 if text is not None or attachments:
-                    raise ValueError("Calls wait to be made: step() makes them, and ask() gives them up")
+                    raise ValueError("The model wants to call tools first: step() makes the calls, ask() gives them up")
                 return await self._step_calls()
             await self._begin(text, attachments)
             async with aclosing(self._answer()) as chunks:
@@ -485,5 +485,5 @@ def _count(number: int, what: str) -> str:
 
 def _other_kind(given: Any, wanted: str) -> TypeError:
     if hasattr(given, "asynchronous"):
-        return TypeError(f"{given!r} blocks; give it to a Chat, or take it from an AsyncClient")
-    return TypeError(f"{given!r} is no {wanted} of an AsyncClient; take one from its lists, or by its name")
+        return TypeError(f"{given!r} is blocking; use a Chat, or take it from an AsyncClient")
+    return TypeError(f"{given!r} is not a {wanted} of an AsyncClient; take one from its lists, or by its name")

@@ -54,9 +54,9 @@ class ChatSkills:
         """
         for source in sources:
             if not callable(getattr(source, "skills", None)):
-                raise TypeError(f"{source!r} is no client")
+                raise TypeError(f"{source!r} is not a client")
             if hasattr(source, "asynchronous"):
-                raise TypeError(f"{source!r} blocks; give it to a Chat, or give this AsyncChat an AsyncClient")
+                raise TypeError(f"{source!r} is blocking; use a Chat, or give this AsyncChat an AsyncClient")
             self._sources.append(source)
 
     async def with_tools(self, tools: Mapping[str, ChatTool]) -> dict[str, ChatTool]:

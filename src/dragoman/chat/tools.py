@@ -94,9 +94,9 @@ class Toolbox:
         given = list(sources)
         for source in given:
             if not isinstance(source, AsyncBoundTool) and not callable(getattr(source, "tools", None)):
-                raise TypeError(f"{source!r} is no tool and no client{_remedy(source)}")
+                raise TypeError(f"{source!r} is neither a tool nor a client{_remedy(source)}")
             if hasattr(source, "asynchronous"):
-                raise TypeError(f"{source!r} blocks; give it to a Chat, or give this AsyncChat an AsyncClient")
+                raise TypeError(f"{source!r} is blocking; use a Chat, or give this AsyncChat an AsyncClient")
         self._sources += given
         self.size = None if given else self.size
 

@@ -77,8 +77,8 @@ class Turns:
                 await asyncio.sleep(0)
             else:
                 raise DragomanError(
-                    "A turn of this conversation goes on: wait for its end, or read or close its stream; those who"
-                    " talk at the same time need a chat each"
+                    "A turn of this chat still runs: wait for its end, or read or close its stream. For two"
+                    " conversations at the same time, use two chats"
                 )
 
 

@@ -6,16 +6,16 @@ This module parses `run` without click, so that a server starts without the impo
 import sys
 
 _USAGE = """\
-usage: dragoman run FILE[:object]           serve the server of a Python file over stdin and stdout
+usage: dragoman run FILE[:object]           serve the server in a Python file over stdin and stdout
        dragoman run --http FILE[:object]    serve it over HTTP, with /healthz and /readyz
            [--host 127.0.0.1] [--port 8000] [--path /mcp] [--workers 1]
            [--access-log]                   log one line for each HTTP request
            [--no-health]                    do not serve /healthz and /readyz
-           [--include-tags a,b]             serve only what has one of these tags, also over stdin and stdout
-           [--exclude-tags a,b]             serve nothing that has one of these tags
-           [--dev]                          for development: clients see exceptions, and requests are logged
-           [--reload]                       as --dev, and start again whenever a Python file below its folder changes
-           [--log-format text|json]         write log lines to stderr in this form
+           [--include-tags a,b]             serve only definitions with one of these tags, also over stdin and stdout
+           [--exclude-tags a,b]             serve no definition with one of these tags
+           [--dev]                          for development: clients see exceptions, and HTTP requests are logged
+           [--reload]                       like --dev, and start again when a Python file or a SKILL.md changes
+           [--log-format text|json]         write the log to stderr in this form
 """
 
 

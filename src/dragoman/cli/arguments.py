@@ -35,11 +35,9 @@ def split_words(words: Sequence[str]) -> tuple[tuple[str | None, str], list[str]
     arguments = list(words[2 if has_target else 1 :])
     for word in arguments:
         if not _is_argument(word):
-            raise usage_error(f"{word!r} is no argument; write KEY=VALUE, KEY:=JSON, @FILE, or - for stdin.")
+            raise usage_error(f"{word!r} is not an argument; write KEY=VALUE, KEY:=JSON, @FILE, or - for stdin.")
     if not has_target and _is_target(words[0]):
-        raise usage_error(
-            f"What of {words[0]!r} is meant? Give a name after it; `dragoman list {words[0]}` shows them."
-        )
+        raise usage_error(f"A name is missing after {words[0]!r}; `dragoman list {words[0]}` shows the names.")
     return (words[0], words[1]) if has_target else (None, words[0]), arguments
 
 
@@ -104,7 +102,7 @@ def _read(word: str) -> str:
     try:
         return sys.stdin.read() if word == "-" else Path(word[1:]).expanduser().read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        reason = "it is no UTF-8 text"
+        reason = "it is not UTF-8 text"
     except RuntimeError:
         reason = "there is no user of that name, or no home folder"
     except OSError as error:
@@ -124,7 +122,7 @@ def _json(text: str, where: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise usage_error(f"{where}: this is no JSON ({error}).") from None
+        raise usage_error(f"{where} is not valid JSON ({error}).") from None
 
 
 def _types(tree: Json) -> list[str]:
@@ -147,7 +145,7 @@ def _value(key: str, text: str, tree: Json) -> Any:
     if "string" in kinds:
         return text
     wanted = " or ".join(_ARTICLES.get(kind, kind) for kind in kinds)
-    raise usage_error(f"{key} must be {wanted}, not {text!r}; write KEY:=JSON to say exactly what is meant.")
+    raise usage_error(f"{key} must be {wanted}, not {text!r}; to give an exact value, write KEY:=JSON.")
 
 
 def _of_kind(kind: str, text: str, tree: Json, *, is_sure: bool) -> tuple[bool, Any]:

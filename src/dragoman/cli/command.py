@@ -87,7 +87,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not number > 0:
-        raise click.BadParameter(f"{text!r} is no number of seconds above 0.")
+        raise click.BadParameter(f"{text!r} is not a number of seconds above 0.")
     return number
 
 
@@ -96,27 +96,31 @@ def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
 
 
 _REPORTING = (
-    _shared("--json", is_flag=True, help="Write the result as JSON, and nothing else, to stdout."),
+    _shared("--json", is_flag=True, help="Write only the result to stdout, as JSON."),
     _shared("--verbose", is_flag=True, help="Show tracebacks, and what the server writes to stderr."),
-    _shared("--no-color", is_flag=True, help="Without colours; so does the variable NO_COLOR."),
+    _shared("--no-color", is_flag=True, help="Use no colours. The variable NO_COLOR does the same."),
 )
 _CONNECTING = (
-    _shared("--config", metavar="FILE", help="The file that names servers; else it is looked for."),
-    _shared("--trust", is_flag=True, help="Trust the configuration file that is found here, and remember that."),
+    _shared("--config", metavar="FILE", help="The configuration file. By default the command looks for one."),
+    _shared("--trust", is_flag=True, help="Trust the configuration file in this folder, and remember that."),
     _shared(
-        "--input", type=named_value("="), multiple=True, metavar="ID=VALUE", help="What ${input:ID} stands for in it."
+        "--input",
+        type=named_value("="),
+        multiple=True,
+        metavar="ID=VALUE",
+        help="The value of ${input:ID} in the configuration file.",
     ),
+    _shared("--timeout", type=_seconds, metavar="SECONDS", help="Give up if the server is silent for so many seconds."),
+    _shared("--mode", type=click.Choice(["auto", "handshake", "stateless"]), help="The era of the protocol to use."),
+    _shared("--protocol-version", metavar="VERSION", help="Use only this protocol version."),
     _shared(
-        "--timeout", type=_seconds, metavar="SECONDS", help="Give up after so many seconds without a sign of life."
+        "--header", type=named_value(":"), multiple=True, metavar="'K: V'", help="A header for every HTTP request."
     ),
-    _shared("--mode", type=click.Choice(["auto", "handshake", "stateless"]), help="Which era is spoken."),
-    _shared("--protocol-version", metavar="VERSION", help="Speak this version alone."),
-    _shared("--header", type=named_value(":"), multiple=True, metavar="'K: V'", help="Sent with every HTTP request."),
-    _shared("--token", envvar="DRAGOMAN_TOKEN", metavar="TOKEN", help="A bearer token; or DRAGOMAN_TOKEN."),
+    _shared("--token", envvar="DRAGOMAN_TOKEN", metavar="TOKEN", help="A bearer token; also DRAGOMAN_TOKEN."),
 )
 
 
-raw_option = _shared("--raw", is_flag=True, help="Write text to a file or pipe as it is, without escapes.")
+raw_option = _shared("--raw", is_flag=True, help="Write text to a file or a pipe unchanged, without escapes.")
 
 
 def reporting(function: F) -> F:
@@ -134,9 +138,10 @@ def connecting(function: F) -> F:
 
 
 _EPILOG = (
-    "A TARGET is a URL, a script, a name from the configuration file, or a command after --; without one it is the only"
-    " server of the configuration file. Exit codes: 0 all is well, 1 the tool or a check failed, 2 wrong usage,"
-    " 3 no connection, 4 the server refused, 5 no answer in time, 130 interrupted."
+    "A TARGET is a URL, a script, a name from the configuration file, or a command after --. If you give no target, the"
+    " command uses the server in the configuration file, provided that there is only one. Exit codes: 0 success,"
+    " 1 the tool or a check failed, 2 wrong usage, 3 no connection, 4 the server refused, 5 no answer in time,"
+    " 130 interrupted."
 )
 
 
@@ -150,12 +155,12 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None: 
 @click.option("--version", is_flag=True, expose_value=False, callback=_show_version, help="Show the version.")
 @connecting
 def dragoman() -> None:
-    """Serve MCP servers, and use those of others."""
+    """Serve your MCP servers, and use any MCP server."""
 
 
 @click.command(
     "run",
-    short_help="Serve the server of a Python file.",
+    short_help="Serve the server in a Python file.",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
 @click.argument("words", nargs=-1, type=click.Path())
@@ -210,7 +215,7 @@ def _report(error: Exception, code: int, line: str, terminal: Terminal) -> int:
 def _usage_line(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     is_bare = isinstance(error, click.exceptions.NoArgsIsHelpError)
-    text = "What shall be done?" if is_bare else " ".join(error.format_message().split())
+    text = "A command is missing." if is_bare else " ".join(error.format_message().split())
     return f"{text} See: {context.command_path} --help" if context is not None else text
 
 

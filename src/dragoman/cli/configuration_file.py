@@ -47,8 +47,8 @@ class ConfigurationFile:
             return
         if not terminal.settings.trust and not await self._ask(terminal):
             raise usage_error(
-                f"{str(self.path)!r} was found here and is not trusted, so nothing in it was run. Read it, then add"
-                f" --trust to trust it as it is now, or name it with --config {self.path}."
+                f"You have not trusted {str(self.path)!r}, which was found in this folder, so nothing in it was run."
+                f" Read it. Then add --trust to trust it as it is now, or name it with --config {self.path}."
             )
         self.trust(terminal)
 
@@ -56,10 +56,10 @@ class ConfigurationFile:
         if not terminal.can_ask:
             return False
         async with terminal.dialog() as dialog:
-            dialog.write(f"{printable_line(str(self.path.absolute()))} was found here. What it names:", "bold")
+            dialog.write(f"{printable_line(str(self.path.absolute()))} was found in this folder. It names:", "bold")
             described = _described(raw_servers(self._text, self.path), raw_inputs(self._text, self.path))
             return await dialog.show_pages("\n".join(described)) and await dialog.confirm(
-                "Trust this file, as long as it does not change?"
+                "Trust this file until it changes?"
             )
 
     def _mark(self) -> Path:
@@ -83,7 +83,7 @@ class ConfigurationFile:
             private_folder(mark.parent)
             mark.write_text(f"{self.path.absolute()}\n", encoding="utf-8", errors="surrogateescape")
         except (OSError, RuntimeError) as error:
-            terminal.report(f"dragoman: it cannot be remembered that the file is trusted ({type(error).__name__}).")
+            terminal.report(f"dragoman: it cannot be saved that you trust the file ({type(error).__name__}).")
 
 
 def _described(servers: Json, inputs: Any) -> list[str]:

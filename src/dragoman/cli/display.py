@@ -38,7 +38,7 @@ class Display:
         if not result.has_structured or len(repeats) < len(texts):
             self.blocks(result.content)
             if result.has_structured:
-                self._terminal.report("dragoman: the result has the same as structured content; --json shows it", "dim")
+                self._terminal.report("dragoman: the result also has structured content; --json shows it", "dim")
             return
         self._terminal.write_json(result.structured)
         self.blocks(block for block in result.content if not any(block is one for one in repeats))
@@ -72,7 +72,7 @@ class Display:
         try:
             content = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            return f"[{mime_type or 'data'} that is no base64]"
+            return f"[{mime_type or 'data'} that is not valid base64]"
         path = self._write(content, _suffix(mime_type))
         return f"{path} ({mime_type or 'data'}, {len(content):,} bytes)"
 

@@ -38,7 +38,7 @@ class TerminalElicitation:
         asker = printable_line(request.server or "The server")
         if not terminal.can_ask:
             terminal.report(
-                f"{asker} asks (declined, for there is no terminal to answer at):\n{quoted(request.message)}"
+                f"{asker} asks (declined, because there is no terminal to answer at):\n{quoted(request.message)}"
             )
             return Decline()
         async with terminal.dialog() as dialog:
@@ -61,7 +61,7 @@ async def _visit(dialog: TerminalDialog, request: ElicitationRequest) -> Any:
     import webbrowser
 
     url = request.url or ""
-    dialog.write(f"It wants you to visit {printable_url(f'//{request.host}').removeprefix('//')}:")
+    dialog.write(f"The server wants you to visit {printable_url(f'//{request.host}').removeprefix('//')}:")
     await _show(dialog, f"  {printable_url(url)}")
     for warning in url_warnings(url):
         dialog.write(f"  Beware: {warning}", "yellow")
@@ -76,7 +76,7 @@ async def _fill(dialog: TerminalDialog, request: ElicitationRequest) -> Any:
     required = request.schema.get("required") or ()
     if not fields:
         return Accept() if await dialog.confirm("Do you agree?") else Decline()
-    dialog.write("(Enter takes what is in brackets; Ctrl-D declines.)", "dim")
+    dialog.write("(Enter takes the value in brackets. Ctrl-D declines.)", "dim")
     content: Json = {}
     for name, field in fields.items():
         value = await _field(dialog, name, field if isinstance(field, dict) else {}, is_required=name in required)
@@ -101,7 +101,7 @@ async def _field(dialog: TerminalDialog, name: str, field: Json, *, is_required:
         if not text:
             if field.get("default") is not None or not is_required:
                 return field.get("default")
-            dialog.write("  An answer is needed here; Ctrl-D declines.")
+            dialog.write("  An answer is required. Ctrl-D declines.")
             continue
         try:
             return _read(name, text, field, choices)
@@ -153,7 +153,7 @@ def _value(text: str, field: Json, choices: list[tuple[str, str]]) -> Any:
             try:
                 return int(text) if kind == "integer" else float(text)
             except ValueError:
-                raise ValidationError(f"This is no {kind}.") from None
+                raise ValidationError(f"This is not {'an integer' if kind == 'integer' else 'a number'}.") from None
         case "array":
             return [_chosen(part.strip(), choices) for part in text.split(",") if part.strip()]
     return _chosen(text, choices) if choices else text

@@ -60,7 +60,7 @@ def one_line(error: BaseException) -> str:
         lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
         return f"{error.summary} It wrote: {lines[-1]} (--verbose shows all of it)" if lines else text
     if isinstance(error, errors.Timeout):
-        return text if error.option is None else f"{error.summary} If it needs longer, give it more with --timeout"
+        return text if error.option is None else f"{error.summary} If the server needs longer, raise --timeout"
     if isinstance(error, errors.RpcError):
         return f"the server refused ({error.code}): {text}"
     return text if isinstance(error, errors.DragomanError) else f"{type(error).__name__}: {text}; --verbose shows where"

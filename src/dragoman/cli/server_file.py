@@ -67,7 +67,7 @@ def _load(path: Path) -> dict[str, Any]:
     sys.path.insert(0, str(path.resolve().parent))
     spec = spec_from_file_location(_MODULE, path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{str(path)!r} is no Python file")
+        raise ConfigError(f"{str(path)!r} is not a Python file")
     module = sys.modules[_MODULE] = module_from_spec(spec)
     spec.loader.exec_module(module)
     return vars(module)
@@ -93,7 +93,7 @@ def _find(names: dict[str, Any], name: str | None, path: Path) -> Server:
         return _made(next(iter(factories.values())), path)
     choices = ", ".join(f"{path}:{key}" for key in servers or factories)
     if choices:
-        raise ConfigError(f"{str(path)!r} defines several servers; say which: {choices}")
+        raise ConfigError(f"{str(path)!r} defines several servers; choose one: {choices}")
     remedy = "make one, for example server = Server('name')"
     raise ConfigError(f"{str(path)!r} defines no Server{_found(names)}; {remedy}")
 
@@ -130,7 +130,7 @@ def _made(factory: Callable[..., Any], path: Path) -> Server:
         )
     made = factory()
     if not isinstance(made, Server):
-        raise ConfigError(f"{called} returned no Server, but an object of {_kind(made)}")
+        raise ConfigError(f"{called} did not return a Server, but an object of {_kind(made)}")
     return made
 
 

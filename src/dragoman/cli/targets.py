@@ -61,7 +61,7 @@ async def resolve_target(terminal: Terminal, word: str | None) -> ResolvedTarget
         if word is not None:
             raise usage_error(f"Give either the target {word!r} or a command after --, not both.")
         if not settings.command:
-            raise usage_error("There is no command after --; write it as in: -- python server.py")
+            raise usage_error("The command after -- is missing; write, for example: -- python server.py")
         return ResolvedTarget(settings.command, " ".join(settings.command))
     if word is None:
         return await _only_entry(terminal)
@@ -101,7 +101,7 @@ def read_configuration(
 
     path = Path(settings.config) if settings.config else find()
     if path is None:
-        which = "Which server is meant?" if word is None else f"{word!r} is no URL and no script, and no file names it."
+        which = "The target is missing." if word is None else f"{word!r} is no URL, no script and no known server."
         files = f"{', '.join(FILES)} or --config FILE"
         raise usage_error(f"{which} Give a URL, a script, or a command after --; or name servers in {files}.")
     text = read(path)
@@ -115,7 +115,7 @@ async def _only_entry(terminal: Terminal) -> ResolvedTarget:
     usable = [entry for entry in entries if not entry.disabled]
     if len(usable) != 1:
         names = ", ".join(entry.name for entry in usable) or "none"
-        raise usage_error(f"Which server of {file} is meant? Give its name as the target; there are: {names}.")
+        raise usage_error(f"Choose one server of {file}: give its name as the target; there are: {names}.")
     return await target_of_entry(terminal, usable[0], file)
 
 
@@ -200,9 +200,7 @@ async def connected(terminal: Terminal, resolved: ResolvedTarget, **handlers: An
 
     show_logs(terminal, resolved.label)
     if terminal.settings.header and resolved.url is None:
-        terminal.report(
-            f"dragoman: --header is for servers with a URL; {resolved.label} is a program and gets none", "dim"
-        )
+        terminal.report(f"dragoman: --header has no effect, because {resolved.label} is a program and not a URL", "dim")
     client = make_client(AsyncClient, resolved, {**await client_options(terminal.settings, resolved), **handlers})
     try:
         try:

@@ -170,7 +170,7 @@ class TerminalDialog:
     async def show_pages(self, text: str) -> bool:
         """Show a text page by page; return False if the text is too long, or the person stops before its end."""
         if len(text) > MAX_SHOWN:
-            self.write(f"This has {len(text):,} characters, which is too much to be read; nothing is done.")
+            self.write(f"The text has {len(text):,} characters. This is too long to show, so nothing is done.")
             return False
         pages = _pages(printable(text).expandtabs().split("\n"), *_screen_size())
         for number, page in enumerate(pages, 1):

@@ -314,7 +314,7 @@ class Client(ClientProperties):
         """
         owner, twin = getattr(method, "__self__", None), getattr(method, "__wrapped__", None)
         if not isinstance(owner, Client | _BlockingTwin) or twin is None:
-            raise TypeError(f"{method!r} is no method of a client that makes one request, such as client.read_resource")
+            raise TypeError(f"{method!r} is not a method that sends one request, such as client.read_resource")
         client = self._current_client()
         portal().kept.add(client)
         return StartedCall(twin(owner.asynchronous, *args, **kwargs))

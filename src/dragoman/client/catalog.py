@@ -85,10 +85,10 @@ class ListedTool:
         try:
             self._output = self._output or PeerSchema(schema, compile_schema(schema, any_draft=True))
         except ValueError as error:
-            return ValidationError(f"The output schema of {self.tool.name!r} is no schema: {error}")
+            return ValidationError(f"The output schema of {self.tool.name!r} is not a valid schema: {error}")
         found = self._output.violations(structured, 1)
         if found is None:
-            return ValidationError(f"The output schema of {self.tool.name!r} branches too often to be compared with")
+            return ValidationError(f"The output schema of {self.tool.name!r} is too complex to check the result")
         if not found:
             return None
         path = "$" + "".join(f"[{part!r}]" for part in found[0].place)

@@ -546,7 +546,7 @@ class AsyncClient(ClientProperties):
         """
         connection = await self._session.start()
         if not connection.offers("completions"):
-            raise CapabilityNotAvailable("The server completes no arguments (completions)")
+            raise CapabilityNotAvailable("The server does not offer completions")
         params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
         if context:
             params["context"] = {"arguments": dict(context)}

@@ -50,8 +50,8 @@ class _Callback(Generic[Function]):
         connection = session.connections.current
         if self._is_declared and connection is not None and not connection.version.stateless:
             raise DragomanError(
-                f"{self._name} cannot be set while there is a connection: the server was told at its start what this"
-                " client can do; set it before the start, or stop() the client first"
+                f"{self._name} cannot be set while the client is connected, because a client declares its capabilities"
+                " when it connects: set it before the start, or stop() the client first"
             )
         check_value(self._name, given)
         setattr(self._holder(session), self._name, given)

@@ -79,7 +79,7 @@ def contents_bytes(contents: types.ResourceContents) -> bytes:
     try:
         return b64decode(contents.blob)
     except ValueError as error:
-        raise ValidationError(f"The blob of {contents.uri} is no base64: {error}") from None
+        raise ValidationError(f"The blob of {contents.uri} is not valid base64: {error}") from None
 
 
 def unwrap(result: types.CallToolResult) -> None:
@@ -180,11 +180,11 @@ class CallResult(Struct, Generic[Structured], frozen=True):
         if self.is_error:
             return result
         if not self.has_structured:
-            raise ValidationError(f"The result has no structured content, which should be a {name}")
+            raise ValidationError(f"The result has no structured content that could become a {name}")
         try:
             return structs.replace(result, structured=_codec(key).convert(self.structured, repairs=False))
         except ValidationError as error:
-            raise ValidationError(f"The structured content is no {name}: {error}", error.path or "$") from error
+            raise ValidationError(f"The structured content does not fit {name}: {error}", error.path or "$") from error
 
     @property
     def text(self) -> str:

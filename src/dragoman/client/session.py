@@ -230,8 +230,8 @@ class ClientSession:
         except TimeoutError:
             if not timeout.expired():
                 raise
-            message = f"{method} timed out: it was not answered within {total:g} seconds"
-            raise Timeout(message, ids[-1] if ids else None) from None
+            message = f"{method} timed out: it was not answered within {total:g} seconds."
+            raise Timeout(message, ids[-1] if ids else None, "total_timeout") from None
 
     async def rounds(self, method: str, params: dict[str, Any], kind: type[R], options: RequestOptions) -> R:
         """Send a request, and send it again with answers while its result is `input_required`."""
@@ -280,7 +280,7 @@ class ClientSession:
         """Return the parameters with which a request is sent again after an `input_required` result."""
         questions = result.input_requests or {}
         if turn > MAX_ROUNDS:
-            message = f"{method} asked for input {MAX_ROUNDS} times, and still does"
+            message = f"{method} asked for input {MAX_ROUNDS} times without coming to an end"
             raise InputNeeded(message, questions, result.request_state)
         # MUST (2026-07-28): the retry has the original parameters, the answers, and the server's exact state.
         retried = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
@@ -302,14 +302,14 @@ class ClientSession:
         if len(questions) > self.max_server_requests:
             raise InputNeeded(
                 f"{method} asks {len(questions)} questions at a time, more than max_server_requests="
-                f"{self.max_server_requests} lets it",
+                f"{self.max_server_requests} allows",
                 questions,
                 result.request_state,
             )
         answers = await asyncio.gather(*map(self._input_response, questions.values()), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, RpcError):
-                message = f"{method} needs input that this client does not give: {answer}"
+                message = f"{method} needs an answer that this client cannot give: {answer}"
                 raise InputNeeded(message, questions, result.request_state) from answer
             if isinstance(answer, BaseException):
                 raise answer

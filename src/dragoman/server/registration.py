@@ -578,7 +578,7 @@ class Registration:
         found = self.registry.find(definition, *(self.registry.disabled if kind is None else _TABLES[kind]))
         if len(found) > 1:
             kinds = " and ".join(f"a {name[:-1]}" for name, _ in found)
-            raise DefinitionError(f"{definition!r} is {kinds}: say which one, such as by kind={found[0][0][:-1]!r}")
+            raise DefinitionError(f"{definition!r} is {kinds}: choose one with kind={found[0][0][:-1]!r}")
         [(name, key)] = found
         if self.registry.set_enabled(name, key, enabled=enabled):
             server = cast("Server", self)

@@ -297,4 +297,4 @@ def _made(given: Any, kind: type[Any]) -> Any:
         return given()
     if callable(given) and not isinstance(given, type | Definition):
         return kind.define(given)
-    raise DefinitionError(f"{given!r} is no {kind.__name__}: give a {kind.__name__}, a class of it, or a function")
+    raise DefinitionError(f"{given!r} is not a {kind.__name__}: give a {kind.__name__}, a class of it, or a function")

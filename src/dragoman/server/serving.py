@@ -215,7 +215,7 @@ def _refuse_unknown(transport: str, options: Mapping[str, Any]) -> None:
             raise TypeError(f"server.run() has no option {option!r}{remedy}")
         if transport == "stdio" and option not in ("include_tags", "exclude_tags"):
             raise TypeError(
-                f'The option {option!r} is one of HTTP, and server.run() serves stdio: write run("http", {option}=...),'
+                f'The option {option!r} is for HTTP, but server.run() serves stdio: write run("http", {option}=...),'
                 " or leave it out"
             )
 
@@ -251,7 +251,7 @@ def _expected(name: str, value: Any) -> str | None:
         case "host" | "path" if not isinstance(value, str):
             return "a string"
         case "session_idle_timeout" if value is not None and not _is_duration(value):
-            return "seconds, more than 0, or None for no such limit"
+            return "a number of seconds above 0, or None for no limit"
         case "auth" if value is not None and not _is_auth(value):
             return "a function of the request, a Bearer(...), or a list of Bearer(...)"
         case "port" if type(value) is int and value > _MAX_PORT:

@@ -94,7 +94,7 @@ def _message(answer: Any) -> Message:
     calls = [answer] if isinstance(answer, ToolCall) else answer
     if isinstance(calls, Sequence) and all(isinstance(call, ToolCall) for call in calls):
         return Message.assistant("", calls)
-    raise TypeError(f"{answer!r} is no answer: give a str, ToolCalls, a Message, or an exception")
+    raise TypeError(f"{answer!r} is not an answer: give a str, ToolCalls, a Message, or an exception")
 
 
 def _pieces(message: Message) -> Iterator[Delta]:

@@ -134,7 +134,7 @@ def broken(base):
     [
         ({"server_metadata": None}, None, "publishes no metadata"),
         ({}, "_metadata", r"are not available: .* status 500"),
-        ({"metadata_at": None}, "_metadata", r"cannot be found out: .* status 500"),
+        ({"metadata_at": None}, "_metadata", r"cannot be found: .* status 500"),
         ({}, "_resource_metadata", None),
     ],
 )

@@ -255,4 +255,4 @@ def test_a_handler_that_talks_to_its_own_chat_is_told_that_it_cannot(town, caplo
         chat = Chat(ScriptedModel(call("demolish", house="No. 3"), "Done."), policy=ASK, on_approval=decide)
         assert str(chat.with_tools(client).ask("Tear it down")) == "Done."
         assert_valid(chat.messages)
-    assert "A turn of this conversation goes on" in errors[0]
+    assert "A turn of this chat still runs" in errors[0]

@@ -252,7 +252,7 @@ async def test_a_second_turn_is_refused_while_the_first_goes_on(town):
         chat = AsyncChat(ScriptedModel(call("wait"))).with_tools(client)
         turn = asyncio.create_task(chat.ask("Go"))
         await happened(town.started)
-        with pytest.raises(DragomanError, match="A turn of this conversation goes on"):
+        with pytest.raises(DragomanError, match="A turn of this chat still runs"):
             await chat.ask("And this?")
         turn.cancel()
         # Whoever comes while the first is given up waits for its end.

@@ -166,7 +166,7 @@ def test_only_clients_of_the_same_kind_have_skills_for_a_chat():
         for given in (5, client):
             with pytest.raises(TypeError):
                 AsyncChat(ScriptedModel()).with_skills(given)
-        with pytest.raises(TypeError, match="is no client"):
+        with pytest.raises(TypeError, match="is not a client"):
             Chat(ScriptedModel()).with_skills(5)
         with pytest.raises(TypeError, match="blocking client"):
             Chat(ScriptedModel()).with_skills(client.asynchronous)

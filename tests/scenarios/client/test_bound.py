@@ -237,7 +237,7 @@ async def test_a_blob_that_is_no_base64_is_an_error():
     server = ScriptedServer({"resources/list": page("resources", "r")})
     server.answers["resources/read"] = {"contents": [{"uri": "test:///r", "blob": "a"}]}
     async with AsyncClient(server) as client:
-        with pytest.raises(ValidationError, match="The blob of test:///r is no base64"):
+        with pytest.raises(ValidationError, match="The blob of test:///r is not valid base64"):
             await (await client.resource("r")).content()
 
 

@@ -156,7 +156,7 @@ async def test_a_document_with_other_fields_is_refused_even_if_its_digest_is_rig
     [
         (None, "The server gave 0 contents"),
         ([types.ResourceContents(URI, text=DOCUMENT)] * 2, "The server gave 2 contents"),
-        (types.ResourceContents(URI, blob="A"), "is no base64"),
+        (types.ResourceContents(URI, blob="A"), "is not valid base64"),
         (types.ResourceContents(URI), "has 0 bytes"),
         (types.ResourceContents(URI, blob=b"---\nname: \xff"), "bytes, and the server listed"),
     ],

@@ -123,7 +123,7 @@ def test_tools_of_a_server_of_somebody_else_are_remarked_on_and_are_no_failure(t
     shown = dragoman("doctor", *command, home=tmp_path)
     assert shown.code == 0
     assert "! tool long: its description has more than 1024 characters" in shown.out
-    assert shown.out.endswith("It works; what is marked with ! is for the server's author to mend.\n")
+    assert shown.out.endswith("The server works. Lines with ! are hints for its author.\n")
 
 
 @pytest.mark.covers("CMD-09")
@@ -166,6 +166,6 @@ def test_a_configuration_that_cannot_be_read_is_a_finding(tmp_path):
     (tmp_path / "mcp.json").write_text('{"mcpServers": ')
     examined = dragoman("doctor", home=tmp_path, cwd=tmp_path)
     assert (examined.code, examined.err) == (1, "")
-    assert "✗ configuration: mcp.json: the file is no JSON" in examined.out
+    assert "✗ configuration: mcp.json: the file is not valid JSON" in examined.out
     (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
     assert "names no server" in dragoman("doctor", home=tmp_path, cwd=tmp_path).out

@@ -116,7 +116,7 @@ def test_a_form_of_a_server_shows_nothing_raw(tmp_path):
 @pytest.mark.covers("CMD-06", "CMD-30")
 def test_a_page_is_shown_in_ascii_with_a_warning_about_its_host(tmp_path):
     with AtTerminal("call", "plain", *target("visit"), home=tmp_path, is_piped=True) as terminal:
-        terminal.until("It wants you to visit xn--pple-43d.com:")
+        terminal.until("The server wants you to visit xn--pple-43d.com:")
         terminal.until("https://xn--pple-43d.com/%E2%80%AE%F3%A0%81%81?a=b")
         terminal.until("Beware: The host mixes the scripts CYRILLIC, LATIN")
         terminal.answer("Open it? [y/N] ", "n\n")

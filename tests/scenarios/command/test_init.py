@@ -103,7 +103,7 @@ def test_nothing_that_is_there_is_overwritten(tmp_path):
     (folder / "server.py").write_text("mine")
     refused = dragoman("init", "tea-house", home=tmp_path, cwd=tmp_path)
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
-    assert "has server.py already, and nothing is overwritten" in refused.err
+    assert "already has server.py, and no file is overwritten" in refused.err
     assert (files_of(folder), (folder / "server.py").read_text()) == ({"server.py"}, "mine")
 
 

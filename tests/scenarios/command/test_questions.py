@@ -105,7 +105,7 @@ def test_a_call_whose_arguments_are_not_read_to_their_end_is_not_made(tmp_path, 
     ):
         at.answer("> ", "Write.\n")
         at.answer("n stops -- ", "n\n")
-        at.until("too much to be read")
+        at.until("too long to show")
         at.until("No.")
         at.quit()
     assert "Call write?" not in at.screen
@@ -135,7 +135,7 @@ def test_a_server_that_is_not_trusted_is_not_believed_that_its_tool_only_reads(t
 def test_trust_in_a_server_that_is_not_there_is_a_wrong_usage(tmp_path, asking):
     finished = dragoman("chat", "openai:test", asking, "--trusted", "other", input="Hi", home=tmp_path)
     assert finished.code == 2
-    assert "names no server that is used here" in finished.err
+    assert "is not a server of this chat" in finished.err
 
 
 @pytest.mark.covers("CMD-28")

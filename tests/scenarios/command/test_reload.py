@@ -76,7 +76,7 @@ def test_a_change_starts_the_server_again_and_a_signal_ends_it_well(tmp_path, nu
         until(url, '"version":"2.0.0"')
         (tmp_path / "service.py").write_text("this is no Python\n")
         line = b""
-        while b"started again when a file changes" not in line:
+        while b"starts again when a file changes" not in line:
             line = child.stderr.readline()
             assert line
         write(tmp_path, "3.0.0.0")

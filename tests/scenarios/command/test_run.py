@@ -131,7 +131,7 @@ def test_a_file_without_a_server_and_one_with_several_are_refused_with_a_remedy(
     path = written(tmp_path, "from dragoman import Server\none = Server()\ntwo = Server()\n")
     several = dragoman("run", path, input=PING)
     assert (several.code, several.out) == (2, "")
-    assert f"say which: {path}:one, {path}:two" in several.err
+    assert f"choose one: {path}:one, {path}:two" in several.err
 
 
 @pytest.mark.parametrize("target", ["missing.py", "missing.py:server", "."])
@@ -144,7 +144,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path, target):
 def test_a_file_of_another_kind_is_named(tmp_path):
     finished = dragoman("run", written(tmp_path, "hello", "readme.txt"))
     assert (finished.code, finished.out) == (2, "")
-    assert "is no Python file" in finished.err
+    assert "is not a Python file" in finished.err
 
 
 def test_a_file_that_fails_shows_its_traceback(tmp_path):
@@ -169,7 +169,7 @@ def test_a_file_name_may_have_a_colon(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        ([], "Which file is meant?"),
+        ([], "The file is missing"),
         (["--http", "--port", "many", "a.py"], "--port must be a number, not 'many'"),
     ],
 )

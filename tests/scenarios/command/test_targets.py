@@ -27,7 +27,7 @@ def forecast(*arguments, **options):
 def test_a_header_for_a_server_that_is_a_program_is_said_to_go_nowhere(tmp_path):
     listed = dragoman("list", "--tools", "--header", "X-Key: 1", TRAVEL, home=tmp_path)
     assert listed.code == 0
-    assert listed.err == f"dragoman: --header is for servers with a URL; {TRAVEL} is a program and gets none\n"
+    assert listed.err == f"dragoman: --header has no effect, because {TRAVEL} is a program and not a URL\n"
 
 
 @pytest.mark.covers("CMD-14")
@@ -67,7 +67,7 @@ def test_the_users_own_file_and_one_that_is_named_do_so_too(tmp_path):
 @pytest.mark.parametrize(
     ("servers", "word", "complaint"),
     [
-        ({"a": {"command": "x"}, "b": {"command": "x"}}, None, "Which server of mcp.json is meant?"),
+        ({"a": {"command": "x"}, "b": {"command": "x"}}, None, "Choose one server of mcp.json"),
         ({"a": {"command": "x"}}, "c", "There is no server 'c' in mcp.json; there are: a."),
         ({}, None, "there are: none."),
         ({"a": {"url": "${NO_SUCH_VARIABLE_HERE}"}}, "a", "variable NO_SUCH_VARIABLE_HERE is not set"),

@@ -84,12 +84,12 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(asking, tmp_path, mode):
     with AtTerminal("call", asking, "fill", "--mode", mode, home=tmp_path, is_piped=True) as terminal:
         terminal.until("As in your passport.")
         terminal.answer("name: ", "\n")
-        terminal.until("An answer is needed here")
+        terminal.until("An answer is required")
         terminal.answer("name: ", "A\n")
         terminal.until("shorter than 2")
         terminal.answer("name: ", "Ada\n")
         terminal.answer("age: ", "old\n")
-        terminal.until("This is no integer.")
+        terminal.until("This is not an integer.")
         terminal.answer("age: ", "36\n")
         terminal.answer("share (optional): ", "\n")
         terminal.answer("window [Y/n]: ", "perhaps\n")
@@ -121,7 +121,7 @@ def test_a_page_is_opened_by_consent_alone(asking, tmp_path, answer, action):
     browser.write_text(f"#!/bin/sh\necho $1 > {tmp_path}/visited\n")
     browser.chmod(0o700)
     with AtTerminal("call", asking, "visit", home=tmp_path, is_piped=True, BROWSER=f"{browser} %s") as terminal:
-        terminal.until("It wants you to visit pay.example.com:")
+        terminal.until("The server wants you to visit pay.example.com:")
         terminal.until("https://pay.example.com/now")
         terminal.answer("Open it? [y/N] ", answer)
         assert terminal.end() == (0, f"{action}\n")

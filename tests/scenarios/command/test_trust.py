@@ -79,9 +79,9 @@ def test_trust_is_asked_for_once_for_each_text_of_a_file(tmp_path, repository):
     def listed(answer):
         with AtTerminal("list", home=tmp_path, cwd=repository) as terminal:
             if answer is not None:
-                terminal.until(f"{repository}/.mcp.json was found here.")
+                terminal.until(f"{repository}/.mcp.json was found in this folder.")
                 terminal.until("server.py")
-                terminal.answer("Trust this file, as long as it does not change? [y/N] ", answer)
+                terminal.answer("Trust this file until it changes? [y/N] ", answer)
             return terminal.end()[0]
 
     assert (listed("\n"), has_run(repository)) == (2, False)
@@ -114,7 +114,7 @@ def test_the_question_shows_all_that_would_be_run_and_sent_with_nothing_hidden(t
     (repository / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
     with AtTerminal("list", "web", home=tmp_path, cwd=repository) as terminal:
         terminal.until("a\\u202eb: runs sh -c 'true\\x1b[2J; xxx")
-        terminal.turn_pages_until("Trust this file, as long as it does not change? [y/N] ")
+        terminal.turn_pages_until("Trust this file until it changes? [y/N] ")
         terminal.type("n\n")
         assert terminal.end()[0] == 2
     assert "rm -rf END'" in terminal.screen
@@ -155,7 +155,7 @@ def test_the_question_shows_what_inputs_stand_for(tmp_path, repository):
     (repository / ".mcp.json").write_text(json.dumps({"servers": {"shed": entry}, "inputs": inputs}))
     with AtTerminal("list", home=tmp_path, cwd=repository) as terminal:
         terminal.until("shed: runs '${input:program}' -c '${input:code}'")
-        terminal.turn_pages_until("Trust this file, as long as it does not change? [y/N] ")
+        terminal.turn_pages_until("Trust this file until it changes? [y/N] ")
         terminal.type("n\n")
         assert terminal.end()[0] == 2
     assert '"default": "sh"' in terminal.screen
@@ -165,7 +165,7 @@ def test_the_question_shows_what_inputs_stand_for(tmp_path, repository):
 @pytest.mark.covers("CMD-19")
 def test_trust_that_cannot_be_remembered_holds_for_one_command(tmp_path, repository):
     finished = dragoman("list", "--trust", home="/proc/nowhere", cwd=repository)
-    assert (finished.code, "cannot be remembered" in finished.err) == (0, True)
+    assert (finished.code, "cannot be saved" in finished.err) == (0, True)
     assert dragoman("list", home="/proc/nowhere", cwd=repository).code == 2
 
 

@@ -128,7 +128,7 @@ async def test_an_extension_of_an_authors_own_is_used_over_real_carriers(kind, d
             assert heard.quote_ids == (["q-1"] if era == "stateless" else None)
             await until(lambda: quotes.changes)
             assert (quotes.changes[0].quote_id, quotes.changes[0].price) == ("q-1", 4)
-            with pytest.raises(TransportError, match="unknown type 'haggling', which no extension that this client"):
+            with pytest.raises(TransportError, match="unknown type 'haggling', and no extension of this client"):
                 await do(client.call_tool, "haggle")
         finally:
             await do(client.stop)

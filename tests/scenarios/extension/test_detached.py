@@ -402,7 +402,7 @@ async def test_a_call_keeps_who_called_and_none_of_the_headers():
         await jobs.run_detached(server, lacking)
     with pytest.raises(RpcError, match="version"):
         await jobs.run_detached(server, msgspec.structs.replace(call, version="1999-01-01"))
-    with pytest.raises(DefinitionError, match="is no extension of the server"):
+    with pytest.raises(DefinitionError, match="is not an extension of the server"):
         await Jobs().run_detached(server, call)
 
 

@@ -161,7 +161,7 @@ async def test_workers_that_die_at_once_end_the_run_with_an_error():
     dying = SERVER + "\n    os.register_at_fork(after_in_child=lambda: os._exit(3))\n" + RUN
     async with crew(source=dying) as processes:
         assert await processes.ended() == 1
-        assert "The workers die as soon as they start" in processes.stderr
+        assert "The workers end as soon as they start" in processes.stderr
         assert processes.stderr.count("another takes its place") == 4
 
 

@@ -89,7 +89,7 @@ def test_a_name_of_two_kinds_needs_the_kind():
     server = Server()
     tool = server.tool("review")(lambda: "")
     server.add_prompt(Prompt.define(lambda: "", name="review"))
-    with pytest.raises(DefinitionError, match="'review' is a tool and a prompt: say which one, such as by kind='tool'"):
+    with pytest.raises(DefinitionError, match="'review' is a tool and a prompt: choose one with kind='tool'"):
         server.disable("review")
     server.disable("review", kind="prompt")
     assert (list(server.registry.tools), list(server.registry.prompts)) == (["review"], [])

@@ -74,10 +74,10 @@ def test_the_options_of_run_are_those_of_asgi_and_where_it_listens():
 
 
 BAD_VALUES = [
-    ("session_idle_timeout", 0, "more than 0, or None"),
-    ("session_idle_timeout", "30", "more than 0, or None"),
-    ("session_idle_timeout", float("nan"), "more than 0, or None"),
-    ("session_idle_timeout", True, "more than 0, or None"),
+    ("session_idle_timeout", 0, "above 0, or None"),
+    ("session_idle_timeout", "30", "above 0, or None"),
+    ("session_idle_timeout", float("nan"), "above 0, or None"),
+    ("session_idle_timeout", True, "above 0, or None"),
     ("max_sessions", -1, "at least 1, or None"),
     ("max_sessions", 2.5, "at least 1, or None"),
     ("max_subscriptions", -1, "at least 0, or None"),

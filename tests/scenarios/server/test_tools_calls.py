@@ -129,9 +129,9 @@ def test_the_wrong_kind_of_context_is_refused_with_the_remedy():
     async def asynchronous(ctx: BlockingContext) -> None: ...
 
     server = Server("contexts")
-    with pytest.raises(DefinitionError, match="a `def` takes a BlockingContext; annotate it so"):
+    with pytest.raises(DefinitionError, match="a `def` takes a BlockingContext: annotate the parameter so"):
         server.tool(plain)
-    with pytest.raises(DefinitionError, match="an `async def` takes a Context; annotate it so"):
+    with pytest.raises(DefinitionError, match="an `async def` takes a Context: annotate the parameter so"):
         server.tool(asynchronous)
 
 

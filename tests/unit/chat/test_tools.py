@@ -113,9 +113,9 @@ async def test_a_client_that_never_could_be_asked_raises_what_is_wrong():
 def test_what_blocks_and_what_is_awaited_are_not_mixed():
     server = server_of("notes", "search")
     asynchronous, blocking = AsyncClient(server), Client(server)
-    with pytest.raises(TypeError, match="blocks; give it to a Chat, or give this AsyncChat an AsyncClient"):
+    with pytest.raises(TypeError, match="is blocking; use a Chat, or give this AsyncChat an AsyncClient"):
         AsyncChat(ScriptedModel()).with_tools(blocking)
-    with pytest.raises(TypeError, match="blocks"):
+    with pytest.raises(TypeError, match="is blocking"):
         AsyncChat(ScriptedModel()).with_tools(Clients({"a": server}))
     with pytest.raises(TypeError, match="take it from a Client, or use AsyncChat"):
         Chat(ScriptedModel()).with_tools(asynchronous)
@@ -127,7 +127,7 @@ def test_what_blocks_and_what_is_awaited_are_not_mixed():
 
 @pytest.mark.parametrize(("chat", "given"), [(AsyncChat, 3), (Chat, 3), (AsyncChat, [3]), (Chat, [3])])
 def test_what_has_no_tools_is_refused(chat, given):
-    with pytest.raises(TypeError, match="is no tool and no client"):
+    with pytest.raises(TypeError, match="is neither a tool nor a client"):
         chat(ScriptedModel()).with_tools(given)
 
 

@@ -60,8 +60,8 @@ def test_a_server_that_a_file_runs_is_served_in_its_place(tmp_path):
 @pytest.mark.parametrize(
     ("source", "name", "said"),
     [
-        ("a = Server('a')\nb = Server('b')", None, r"several servers; say which: .*service.py:a, .*service.py:b"),
-        ("def make_server(): ...\ndef create_app(): ...", None, "several servers; say which"),
+        ("a = Server('a')\nb = Server('b')", None, r"several servers; choose one: .*service.py:a, .*service.py:b"),
+        ("def make_server(): ...\ndef create_app(): ...", None, "several servers; choose one"),
         (
             "import collections\nmcp = collections.Counter()",
             None,
@@ -70,7 +70,7 @@ def test_a_server_that_a_file_runs_is_served_in_its_place(tmp_path):
         ("def serve(port): ...", None, r"no Server: it has the functions serve\(port\); make one"),
         ("", None, r"defines no Server; make one, for example server = Server\('name'\)"),
         ("app = 3", "other", "has no Server called 'other': app is of the class int"),
-        ("def create_server(): return 3", None, r"create_server\(\) of .* returned no Server, but an object"),
+        ("def create_server(): return 3", None, r"create_server\(\) of .* did not return a Server, but an object"),
         ("def create(port): ...", "create", r"create\(\) of .* needs arguments: port"),
         ("async def create_server(): ...", None, "is an `async def`"),
     ],

@@ -81,7 +81,7 @@ def test_contents_are_text_or_bytes(parts, expected):
 
 
 def test_what_should_be_base64_and_is_not_is_told_of():
-    with pytest.raises(ValidationError, match="The blob of x:1 is no base64"):
+    with pytest.raises(ValidationError, match="The blob of x:1 is not valid base64"):
         join_contents([contents(blob="A")])
 
 

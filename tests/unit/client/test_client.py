@@ -107,7 +107,7 @@ def test_options_that_make_no_sense_are_refused_at_once(face, options, error, sa
 
 
 def test_what_is_no_target_is_refused_at_once():
-    with pytest.raises(TypeError, match="cannot be pointed at 3"):
+    with pytest.raises(TypeError, match="cannot connect to 3"):
         Client(3)
 
 
@@ -185,7 +185,7 @@ async def test_a_handler_that_carries_a_capability_is_set_before_a_handshake(nam
     await client.start()
     capability = name.removeprefix("on_")
     assert capability in server.sent("initialize")[0]["capabilities"]
-    with pytest.raises(DragomanError, match=f"{name} cannot be set while there is a connection"):
+    with pytest.raises(DragomanError, match=f"{name} cannot be set while the client is connected"):
         setattr(client, name, None)
     await client.stop()
     setattr(client, name, None)

@@ -138,7 +138,7 @@ async def test_a_schema_that_is_none_is_a_warning_and_no_failure(caplog):
     result = {"content": [], "structuredContent": {"n": 3}}
     async with AsyncClient(answering(result, tool(outputSchema={"type": "nonsense"}))) as client:
         assert (await client.call_tool("t")).structured == {"n": 3}
-    assert "The output schema of 't' is no schema" in caplog.text
+    assert "The output schema of 't' is not a valid schema" in caplog.text
 
 
 @scenario
@@ -302,8 +302,8 @@ def test_blocking_calls_and_groups_take_the_type_too():
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        ({"content": [], "structuredContent": {"n": "x"}}, "The structured content is no Number"),
-        ({"content": []}, "The result has no structured content, which should be a Number"),
+        ({"content": [], "structuredContent": {"n": "x"}}, "The structured content does not fit Number"),
+        ({"content": []}, "The result has no structured content that could become a Number"),
     ],
 )
 @pytest.mark.parametrize("kind", [Number, NumberModel])

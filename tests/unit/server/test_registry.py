@@ -58,11 +58,11 @@ def test_a_template_is_registered_under_its_text(given):
 
 def test_a_definition_of_another_kind_is_refused():
     registry = Registry()
-    with pytest.raises(DefinitionError, match="is no Tool"):
+    with pytest.raises(DefinitionError, match="is not a Tool"):
         registry.add_tool(prompt(nothing))
-    with pytest.raises(DefinitionError, match="is no Prompt"):
+    with pytest.raises(DefinitionError, match="is not a Prompt"):
         registry.add_prompt(tool(nothing))
-    with pytest.raises(DefinitionError, match="is no Resource"):
+    with pytest.raises(DefinitionError, match="is not a Resource"):
         registry.add_resource(tool(nothing))
 
 

@@ -87,5 +87,5 @@ def test_a_script_that_is_over_says_so():
 
 
 def test_what_is_no_answer_is_refused():
-    with pytest.raises(TypeError, match="3 is no answer"):
+    with pytest.raises(TypeError, match="3 is not an answer"):
         ask(ScriptedModel(lambda messages, tools: 3))

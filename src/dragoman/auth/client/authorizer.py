@@ -277,7 +277,7 @@ class Authorizer(ABC):
         demanded = frozenset(scope.split())
         if attempt.step_ups >= MAX_STEP_UPS or self._step_up_after.get(demanded, 0.0) > time.monotonic():
             raise AuthRequired(
-                f"{redacted(self._server)} wants a scope that it was not satisfied with before,"
+                f"{redacted(self._server)} asks again for a scope that the login did not bring,"
                 f" {self._secrets.quoted(scope)}{reason_text(challenge, self._secrets)}",
                 FORBIDDEN,
             )
@@ -303,7 +303,7 @@ class Authorizer(ABC):
             await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled() and not is_being_cancelled():
-                raise AuthError(f"Getting into {redacted(self._server)} was given up") from None
+                raise AuthError(f"The login to {redacted(self._server)} was cancelled") from None
             raise
 
     async def _stored_tokens(self) -> Tokens | None:

@@ -206,7 +206,7 @@ async def pasted_response(url: str, is_expected: IsExpected) -> AuthorizationRes
         if is_expected(response):
             return response
         _write("That is not the address that this login ends at; paste the whole of it:")
-    raise AuthRequired("The address that the login ended at was not given; try again")
+    raise AuthRequired("You did not give the address at which the login ended; try again")
 
 
 def _shown_url(url: str) -> str:

@@ -165,7 +165,7 @@ async def _discover_2025_03_26(fetch: Fetcher, server: str, allowed_issuer: str 
             fetch, authorization_server_metadata_urls(origin), lambda body: bool(text_member(body, "token_endpoint"))
         )
     except _MetadataUnavailableError as error:
-        raise AuthError(f"Who gives out tokens for {redacted(server)} cannot be found out: {error}") from None
+        raise AuthError(f"The authorization server of {redacted(server)} cannot be found: {error}") from None
     if metadata is not None:
         # The metadata URL of the origin is the same with and without a slash at its end.
         _require_issuer(metadata, origin, f"{origin}/")

@@ -79,7 +79,7 @@ class OAuth(Authorizer):
         metadata = checked_metadata(client_metadata)
         self._redirect_uri = _redirect_uri(redirect_uri, metadata)
         if callback_handler is not None and self._redirect_uri is None:
-            raise ValueError("A callback_handler needs to know where the login ends: give redirect_uri=")
+            raise ValueError("A callback_handler needs the address at which the login ends: give redirect_uri=")
         if client_id_metadata_document_url is not None:
             require_client_metadata_url(client_id_metadata_document_url)
         self._declaration = ClientDeclaration(
@@ -123,7 +123,7 @@ class OAuth(Authorizer):
         """
         records = self._bind_known(url)
         if self._redirect_uri is None:
-            raise ValueError("A web application needs to say where the login ends: give redirect_uri=")
+            raise ValueError("A web application needs the address at which the login ends: give redirect_uri=")
         async with records.lock(), self._fetcher() as fetch:
             authorization_server = await self._discover(fetch, self._challenge, await self._stored_tokens())
             scope = chosen_scope(self._challenge, authorization_server, self._scope)
@@ -161,7 +161,7 @@ class OAuth(Authorizer):
     def _bind_known(self, url: str | None) -> LoginRecords:
         known = url or self._url
         if not known:
-            raise ValueError("Which server is it? Give its URL")
+            raise ValueError("The URL of the server is missing; give url=")
         return self.bind(known)
 
     def _client_of_login(self, stored: ClientInformation, login: PendingLogin) -> ClientInformation:
@@ -173,7 +173,7 @@ class OAuth(Authorizer):
         issuer, own_id = login.authorization_server.issuer, self._declaration.client_id
         require_allowed_issuer(self._issuer, issuer, self._server)
         if login.client_id in (stored.client_id, own_id) and stored.issuer not in (None, issuer):
-            raise AuthError(f"The client belongs to {redacted(stored.issuer or '')} by now; log in again")
+            raise AuthError(f"The client is now registered with {redacted(stored.issuer or '')}; log in again")
         if own_id == login.client_id:
             return self._declaration.information(issuer)
         if own_id is None and stored.client_id == login.client_id:
@@ -308,7 +308,7 @@ class OAuth(Authorizer):
             return stored
         if self._declaration.uses_metadata_url(authorization_server):
             return ClientInformation(client_id=self._declaration.metadata_url)
-        raise AuthError("What the client is known by was not kept")
+        raise AuthError("The registration of the client was not kept in the storage; log in again")
 
     async def _forget_client(self) -> bool:
         stored = await self._records.client()

@@ -155,7 +155,7 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
     try:
         copied = msgspec.json.decode(msgspec.json.encode({} if metadata is None else metadata))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"client_metadata must be what JSON can say: {error}") from None
+        raise ValueError(f"client_metadata must be valid JSON: {error}") from None
     if not isinstance(copied, dict):
         raise TypeError("client_metadata must be a mapping, as in RFC 7591")
     return copied

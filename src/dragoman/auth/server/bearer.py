@@ -336,7 +336,7 @@ def _scopes(scopes: Iterable[str], what: str) -> list[str]:
     given = _listed(scopes, what)
     for scope in given:
         if not _SCOPE.fullmatch(scope):
-            raise ValueError(f"{what} has {scope!r}, which is no scope: use printable ASCII without spaces and quotes")
+            raise ValueError(f"{what} has {scope!r}, not a scope: use printable ASCII without spaces and quotes")
     return given
 
 
@@ -344,7 +344,7 @@ def _public_scopes(scopes: Iterable[str], what: str) -> list[str]:
     given = _scopes(scopes, what)
     if "offline_access" in given:
         # SHOULD NOT (2026-07-28): `offline_access` concerns only a client and its authorization server.
-        raise ValueError(f"{what} must not have offline_access, which is no concern of a server that takes tokens")
+        raise ValueError(f"{what} must not have offline_access: only clients ask for that scope")
     return given
 
 

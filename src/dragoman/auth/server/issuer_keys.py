@@ -78,7 +78,7 @@ class IssuerKeys:
 
     async def _find_unknown(self, kid: str) -> list[Any]:
         if self._waiting >= MAX_WAITING:
-            raise AuthError("Tokens cannot be verified: too many name keys that are not known; try again")
+            raise AuthError("Tokens cannot be verified: too many of them name unknown keys; try again")
         self._waiting += 1
         try:
             await self._wait_for_fetch()
@@ -133,7 +133,7 @@ class IssuerKeys:
         reply = await fetch.get(url)
         listed = None if reply.status != OK or reply.body is None else reply.body.get("keys")
         if not isinstance(listed, list):
-            raise AuthError(f"{redacted(url)} is no set of keys (status {reply.status})")
+            raise AuthError(f"{redacted(url)} is not a set of keys (status {reply.status})")
         keys = [key for key in map(_verifying_key, listed[:MAX_KEYS]) if key is not None]
         if not keys:
             raise AuthError(f"{redacted(url)} has no key that signatures can be verified with")

@@ -189,7 +189,7 @@ class _Inquiries:
         task = self._tasks.get(key)
         if task is None:
             if len(self._tasks) >= MAX_WAITING:
-                raise AuthError("Tokens cannot be verified: too many wait to be asked about; try again")
+                raise AuthError("Tokens cannot be verified: too many of them wait for their issuer; try again")
             task = self._tasks[key] = asyncio.create_task(self._in_turn(ask))
             task.add_done_callback(lambda done: self._end(key, done))
         # The task that began this may be cancelled while other tasks wait for it.

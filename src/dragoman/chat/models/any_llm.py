@@ -209,8 +209,8 @@ class AnyLlm:
             return ModelError(f"{about} needs a key: give api_key=..., or set {variable}")
         if kind == "UnsupportedProviderError":
             return ModelError(
-                f"{about} has no provider that is known here: {said}. For an endpoint that speaks as OpenAI's does, "
-                "give base_url=..."
+                f"{about} has no known provider: {said}. For an endpoint that is compatible with OpenAI, give"
+                " base_url=..."
             )
         if isinstance(error, ImportError):
             return ModelError(f"{about} needs a package that is missing: {said}")

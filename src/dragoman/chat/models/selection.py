@@ -22,9 +22,9 @@ def resolve_model(model: str | Model, **options: Any) -> Model:
     if isinstance(model, str):
         return AnyLlm(model, **given)
     if not callable(getattr(model, "generate", None)):
-        raise TypeError(f"{model!r} is no model: give a name such as 'openai:gpt-4.1', or an object with `generate`")
+        raise TypeError(f"{model!r} is not a model: give a name such as 'openai:gpt-4.1', or an object with `generate`")
     if given:
-        raise TypeError(f"{', '.join(given)} cannot be given to a model that is there already, only to one by its name")
+        raise TypeError(f"{', '.join(given)} can be given only to a model by its name, not to a model object")
     return model
 
 

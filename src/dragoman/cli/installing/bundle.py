@@ -48,11 +48,11 @@ class Project:
         try:
             table = tomllib.loads(self.text).get("project") or {}
         except ValueError as error:
-            raise ConfigError(f"the file is no TOML ({error})", file=str(path)) from None
+            raise ConfigError(f"the file is not valid TOML ({error})", file=str(path)) from None
         self._table: Json = table if isinstance(table, dict) else {}
         needed = self._table.get("dependencies") or ()
         if not any(re.match(r"dragoman\b(?!-)", str(one)) for one in needed):
-            raise ConfigError("add dragoman to the dependencies: hosts install only what stands there", file=str(path))
+            raise ConfigError("add dragoman to the dependencies: hosts install only what they name", file=str(path))
 
     @property
     def author(self) -> str | None:

@@ -40,7 +40,7 @@ class HostFile:
         self._data = self._parsed(self._text)
         servers = self._data.get(key, {})
         if not isinstance(servers, dict):
-            raise self._error(f"{key!r} is no object, so that no server can be added; mend the file")
+            raise self._error(f"{key!r} is not an object, so no server can be added; correct the file")
         self._servers: Json = servers
 
     def _error(self, message: str) -> ConfigError:
@@ -61,9 +61,9 @@ class HostFile:
             found: Any = tomllib.loads(text) if self._is_toml else _loads(text)
         except (ValueError, RecursionError) as error:
             kind = "TOML" if self._is_toml else "JSON, or has comments, which would be lost"
-            raise self._error(f"the file is no {kind} ({error}); nothing was changed") from None
+            raise self._error(f"the file is not valid {kind} ({error}); nothing was changed") from None
         if not isinstance(found, dict):
-            raise self._error("the file holds no object; nothing was changed")
+            raise self._error("the file does not hold an object; nothing was changed")
         return found
 
     def entry(self, name: str) -> Json | None:
@@ -74,7 +74,7 @@ class HostFile:
         """
         found = self._servers.get(name)
         if name in self._servers and not isinstance(found, dict):
-            raise self._error(f"the entry of {name!r} is no object; mend or remove it")
+            raise self._error(f"the entry of {name!r} is not an object; correct or remove it")
         return found
 
     def write(self, name: str, entry: Json) -> Path | None:
@@ -130,13 +130,13 @@ def _loads(text: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> Json:
         found = dict(pairs)
         if len(found) < len(pairs):
-            raise ValueError("a name stands twice in an object, and one of the two would be lost")
+            raise ValueError("an object has a name twice, and one of the two would be lost")
         return found
 
     def number(word: str) -> float:
         value = float(word)
         if not math.isfinite(value):
-            raise ValueError(f"{word} is no number of JSON, or is too large")
+            raise ValueError(f"{word} is not a number of JSON, or is too large")
         return value
 
     return json.loads(text.strip() or "{}", object_pairs_hook=once, parse_float=number, parse_constant=number)

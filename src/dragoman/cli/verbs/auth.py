@@ -33,20 +33,20 @@ def _oauth_of(url: str, scope: str | None = None) -> tuple[OAuth, LoginRecords]:
 
 @click.group("auth", short_help="Log in to a server, once.")
 def command() -> None:
-    """Log in to a server that wants OAuth; the login is kept for all commands to come.
+    """Log in to a server with OAuth. Later commands use the login.
 
-    DRAGOMAN_CLIENT_ID and DRAGOMAN_CLIENT_SECRET say what the client is known by, where it may not register itself.
+    If clients may not register themselves, set DRAGOMAN_CLIENT_ID and DRAGOMAN_CLIENT_SECRET.
     """
 
 
 @command.command("login", short_help="Log in.")
 @click.argument("url")
-@click.option("--scope", multiple=True, help="What to ask for; may be given again.")
+@click.option("--scope", multiple=True, help="A scope to ask for. You can repeat the option.")
 @reporting
 @click.pass_obj
 @in_event_loop
 async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
-    """Log in with a browser, or by pasting an address where there is none."""
+    """Log in with a browser, or paste an address if there is no browser."""
     from dragoman.client.client import AsyncClient
 
     show_logs(terminal)
@@ -56,7 +56,7 @@ async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
     if terminal.settings.json:
         terminal.write_json(_facts(url, tokens))
     elif tokens is None:
-        terminal.write(f"{url} lets everybody in; nobody has to log in.")
+        terminal.write(f"{url} needs no login.")
     else:
         terminal.write(f"Logged in to {url}.")
 
@@ -67,7 +67,7 @@ async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
 @click.pass_obj
 @in_event_loop
 async def status(terminal: Terminal, url: str) -> int:
-    """Show whether there is a login, from whom and until when; without one the exit code is 1."""
+    """Show whether you are logged in, by which issuer and until when. Without a login the exit code is 1."""
     tokens = await _oauth_of(url)[1].tokens()
     facts = _facts(url, tokens)
     if terminal.settings.json:
@@ -112,7 +112,7 @@ def _line(url: str, tokens: Tokens) -> str:
 @click.pass_obj
 @in_event_loop
 async def logout(terminal: Terminal, url: str) -> None:
-    """Forget the login, and what the authorization server knows the command by."""
+    """Forget the login, and the registration at the authorization server."""
     _, records = _oauth_of(url)
     async with records.lock():
         was_there = await records.tokens() is not None

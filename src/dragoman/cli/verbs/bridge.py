@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 @click.command("bridge", short_help="Serve stdio in front of HTTP, or HTTP in front of a command.")
 @click.argument("target", required=False)
 @click.option("--http", metavar="[HOST]:PORT", help="Serve HTTP here instead of stdio, by default on 127.0.0.1.")
-@click.option("--path", default="/mcp", metavar="PATH", help="The path of --http.")
+@click.option("--path", default="/mcp", metavar="PATH", help="The path for --http.")
 @connecting
 @click.pass_obj
 def command(terminal: Terminal, target: str | None, http: str | None, path: str) -> None:
     """Serve stdin and stdout in front of the server at URL, for hosts that only start processes.
 
-    Messages pass unchanged. A server that requires a login opens the browser once; --token and --header are sent
-    instead if they are given. A cassette (a file that ends with .jsonl) is played back.
+    The bridge does not change messages. If the server requires a login, the browser opens once, unless you give --token
+    or --header. The bridge also plays a cassette (a file that ends with .jsonl).
 
-    `dragoman bridge --http :8000 -- COMMAND` serves HTTP in front of a command, for any number of clients in both eras;
-    --http may stand at the end of COMMAND too. A URL instead of COMMAND works alike.
+    `dragoman bridge --http :8000 -- COMMAND` serves HTTP in front of a command, for any number of clients. You may also
+    write --http at the end of COMMAND. A URL works in place of COMMAND.
     """
     words = list(terminal.settings.command or ())
     if http is None and words[-2:-1] == ["--http"]:
@@ -53,7 +53,7 @@ def _serve_http(terminal: Terminal, target: str | None, words: list[str], http: 
     if not port.isdecimal():
         raise usage_error(f"--http {http} must be written as HOST:PORT or :PORT.")
     if (target is None) == (not words) or (target is not None and not is_http_url(target)):
-        raise usage_error("Give a URL, or a command after --, that --http serves.")
+        raise usage_error("--http needs a URL, or a command after --, to serve.")
     show_logs(terminal)
     headers, auth = _credentials(terminal) if target is not None else ({}, None)
     proxy = Server.proxy(target or words, headers=headers, auth=auth)
@@ -75,7 +75,7 @@ def _transport(terminal: Terminal, target: str) -> Transport:
 
         return cassette(target, record="none")
     if not is_http_url(target):
-        raise usage_error(f"{target!r} is neither a URL nor a cassette; a command needs no bridge to stdio.")
+        raise usage_error(f"{target!r} is neither a URL nor a cassette; a command speaks stdio without a bridge.")
     from dragoman.client.connect.credentials import Credentials
     from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
     from dragoman.compose.passthrough import LIMITS, Passthrough

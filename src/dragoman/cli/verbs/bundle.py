@@ -28,8 +28,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @click.command("bundle", short_help="Pack a server into an .mcpb file.")
 @click.argument("file", shell_complete=complete_file)
-@click.option("--output", "-o", metavar="PATH", help="The file to write; else NAME.mcpb here.")
-@click.option("--author", metavar="NAME", help="Who made it; else the first author of pyproject.toml.")
+@click.option("--output", "-o", metavar="PATH", help="The file to write; by default NAME.mcpb in this folder.")
+@click.option("--author", metavar="NAME", help="The author; by default the first author in pyproject.toml.")
 @click.option("--ask", multiple=True, metavar="VARIABLE", help="A variable that the host asks its user for.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Files to leave out, such as 'tests/*'.")
 @reporting
@@ -42,13 +42,13 @@ def command(
     ask: tuple[str, ...],
     exclude: tuple[str, ...],
 ) -> None:
-    """Pack the folder of the server in FILE[:object], with a manifest, into a bundle.
+    """Pack the folder of the server in FILE[:object] and a manifest into a bundle.
 
-    Hidden files, environments and caches are left out. The files that are packed are shown.
+    The command leaves out hidden files, environments and caches, and shows the files that it packs.
     """
     wrong = [name for name in ask if _VARIABLE.fullmatch(name) is None]
     if wrong:
-        raise usage_error(f"{wrong[0]!r} is no name of a variable.")
+        raise usage_error(f"--ask {wrong[0]!r} is not the name of a variable: use letters, digits and '_'.")
     if len({name.lower() for name in ask}) < len(ask):
         raise usage_error("The variables of --ask must differ in more than upper and lower case.")
     path, chosen = split_target(file)
@@ -58,13 +58,13 @@ def command(
     project = Project(folder, server)
     by = author or project.author
     if by is None:
-        raise usage_error("A bundle names its author: give --author, or add authors to pyproject.toml.")
+        raise usage_error("The author is missing: give --author, or add authors to pyproject.toml.")
     target = path.name if chosen is None else f"{path.name}:{chosen}"
     about = manifest(server, target, project, by, ask)
     result = Path(output or f"{bundle_name(server)}.mcpb")
     names = bundled_files(folder, exclude, result)
     if path.name not in names:
-        raise usage_error(f"{path.name} would be left out: it is hidden, a link, or fits --exclude.")
+        raise usage_error(f"The bundle would lack {path.name}: it is a hidden file, a link, or matches --exclude.")
     texts = {"manifest.json": encoded_manifest(about), "pyproject.toml": project.text.encode()}
     write_bundle(result, folder, names, texts)
     packed = sorted({*names, *texts})
@@ -77,4 +77,4 @@ def command(
         terminal.report(f"These may be secrets: {', '.join(found)}. Leave them out with --exclude.")
     terminal.write(f"{result} ({result.stat().st_size:,} bytes)")
     if project.is_made:
-        terminal.report("There is no pyproject.toml: the bundle needs dragoman alone. Write one if it needs more.")
+        terminal.report("There is no pyproject.toml, so hosts install only dragoman. Write one if that is not enough.")

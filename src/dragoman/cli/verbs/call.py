@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     "words", nargs=-1, required=True, metavar="[TARGET] TOOL [KEY=VALUE ...]", shell_complete=complete_words("tools")
 )
 @click.option("--json-args", metavar="JSON", help="The arguments as a JSON object.")
-@click.option("--save-to", metavar="FOLDER", help="Where images, sounds and other data are saved (here).")
+@click.option("--save-to", metavar="FOLDER", help="The folder for images, sounds and other data; else this one.")
 @raw_option
 @connecting
 @click.pass_obj
 @in_event_loop
 async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | None, save_to: str | None) -> int:
-    """Call a tool, with values typed by its schema.
+    """Call a tool.
 
-    KEY=VALUE is read as the tool's schema says, KEY:=JSON as JSON; @FILE and - (stdin) give a JSON object.
+    KEY=VALUE is converted to the type in the schema of the tool. KEY:=JSON is JSON. @FILE and - (stdin) hold JSON
+    objects with arguments.
     """
     from dragoman.cli.elicitation import TerminalElicitation
 

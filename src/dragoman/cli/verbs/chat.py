@@ -38,19 +38,17 @@ MAX_EXCERPT = 300
 @click.command("chat", short_help="Talk to a model that uses the tools of servers.")
 @click.argument("model")
 @click.argument("targets", nargs=-1, metavar="[TARGET ...]")
-@click.option("--instructions", metavar="TEXT", help="What the model is told about its task.")
-@click.option("--base-url", metavar="URL", help="Where the model is, if not at its provider's usual address.")
-@click.option("--api-key", envvar="DRAGOMAN_API_KEY", metavar="KEY", help="Or the provider's own variable.")
-@click.option("--yes", is_flag=True, help="Let the model call every tool without asking.")
-@click.option(
-    "--trusted", multiple=True, metavar="TARGET", help="Believe what this server says about its tools; may be repeated."
-)
+@click.option("--instructions", metavar="TEXT", help="The instructions for the model.")
+@click.option("--base-url", metavar="URL", help="The address of the model, if not its provider's usual one.")
+@click.option("--api-key", envvar="DRAGOMAN_API_KEY", metavar="KEY", help="The provider's own variable works too.")
+@click.option("--yes", is_flag=True, help="Let the model call every tool without asking you.")
+@click.option("--trusted", multiple=True, metavar="TARGET", help="Believe the annotations of this server's tools.")
 @connecting
 @click.pass_obj
 def command(terminal: Terminal, /, model: str, targets: tuple[str, ...], **options: Any) -> None:
-    """Talk to a model, as in openai:gpt-4.1, that may use the tools of servers.
+    """Talk to a model, for example openai:gpt-4.1, that can use the tools of servers.
 
-    /tools shows the tools, /quit ends. Without a terminal, one question is read from stdin and answered.
+    /tools shows the tools, /quit ends. Without a terminal, the command reads one question from stdin.
     """
     show_logs(terminal)
     question = None
@@ -92,7 +90,7 @@ def _mark_trusted(targets: Sequence[ResolvedTarget], names: Sequence[str]) -> No
         meant = [resolved for resolved in targets if resolved.label == name]
         if not meant:
             there = ", ".join(resolved.label for resolved in targets) or "none"
-            raise usage_error(f"--trusted {name!r} names no server that is used here; there are: {there}.")
+            raise usage_error(f"--trusted {name!r} is not a server of this chat; there are: {there}.")
         for resolved in meant:
             resolved.options["trusted"] = True
 

@@ -16,12 +16,12 @@ _WORDS = 4
 
 @click.command("complete", short_help="Complete an argument of a prompt or resource template.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] prompt|resource NAME ARG VALUE")
-@click.option("--context", type=named_value("="), multiple=True, metavar="ARG=VALUE", help="An argument that is known.")
+@click.option("--context", type=named_value("="), multiple=True, metavar="ARG=VALUE", help="Another argument.")
 @connecting
 @click.pass_obj
 @in_event_loop
 async def command(terminal: Terminal, words: tuple[str, ...], context: tuple[tuple[str, str], ...]) -> None:
-    """Show how an argument of a prompt, or of a resource template (its URI template), may go on."""
+    """Show values for an argument of a prompt, or of a resource template, which you name by its URI template."""
     if len(words) not in (_WORDS, _WORDS + 1) or words[-_WORDS] not in ("prompt", "resource"):
         raise usage_error("Write: [TARGET] prompt NAME ARG VALUE, or: [TARGET] resource URI_TEMPLATE ARG VALUE.")
     target = words[0] if len(words) > _WORDS else None
@@ -35,4 +35,4 @@ async def command(terminal: Terminal, words: tuple[str, ...], context: tuple[tup
     for one in found.values:
         terminal.write(printable_line(one))
     if found.has_more:
-        terminal.report("There are more.")
+        terminal.report("There are more values.")

@@ -27,17 +27,17 @@ from dragoman.protocol.urls import redacted
 from dragoman.types import Json
 
 
-@click.command("doctor", short_help="Find out what is wrong with a server, or with the way to it.")
+@click.command("doctor", short_help="Find out what is wrong with a server or the connection to it.")
 @click.argument("target", required=False, shell_complete=complete_target)
-@click.option("--call", "calls", multiple=True, metavar="TOOL", help="Also call this tool; may be given again.")
-@click.option("--json-args", metavar="JSON", help="The arguments of --call, as a JSON object ({}).")
+@click.option("--call", "calls", multiple=True, metavar="TOOL", help="Also call this tool. You can repeat the option.")
+@click.option("--json-args", metavar="JSON", help="The arguments of --call, as a JSON object; else {}.")
 @connecting
 @click.pass_obj
 @in_event_loop
 async def command(terminal: Terminal, target: str | None, calls: tuple[str, ...], json_args: str | None) -> int:
-    """Examine a server step by step; without a target, every server of the configuration file.
+    """Examine a server step by step. Without a target, examine every server in the configuration file.
 
-    No tool is called, unless --call names it.
+    The command calls no tool, unless you name it with --call.
     """
     arguments = Arguments([], json_args).texts()
     settings, findings = terminal.settings, Findings(partial(_show, terminal))
@@ -55,7 +55,7 @@ async def command(terminal: Terminal, target: str | None, calls: tuple[str, ...]
     elif findings.all_passed and not findings.has_remarks:
         terminal.write("All is well.", "green")
     elif findings.all_passed:
-        terminal.write("It works; what is marked with ! is for the server's author to mend.", "green")
+        terminal.write("The server works. Lines with ! are hints for its author.", "green")
     return OK if findings.all_passed else FAILED
 
 
@@ -85,7 +85,7 @@ async def _targets(terminal: Terminal, target: str | None, findings: Findings) -
             return [await resolve_target(terminal, target)]
         file, entries = read_configuration(terminal.settings)
     except ConfigError as error:
-        findings.failed("configuration", str(error), "mend the file")
+        findings.failed("configuration", str(error), "correct the file")
         return []
     findings.passed("configuration", f"{file} with {len(entries)} server{'' if len(entries) == 1 else 's'}")
     found = []
@@ -94,11 +94,11 @@ async def _targets(terminal: Terminal, target: str | None, findings: Findings) -
             continue
         findings.server = entry.name
         if entry.error is None:
-            findings.passed("variables", f"all that {entry.name!r} names are set")
+            findings.passed("variables", f"all variables of {entry.name!r} are set")
             found.append(await target_of_entry(terminal, entry, file))
         else:
             step = "variables" if "variable" in entry.error.message else "configuration"
-            findings.failed(step, str(entry.error), "mend what it names, in the file or in the environment")
+            findings.failed(step, str(entry.error), "correct it in the file or in the environment")
     if not entries:
         findings.failed("configuration", f"{file} names no server", "add one under mcpServers")
     return found

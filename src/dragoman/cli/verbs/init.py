@@ -18,26 +18,27 @@ _SUFFIX = ".template"
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
-@click.command("init", short_help="Begin a small project.")
+@click.command("init", short_help="Create a small project.")
 @click.argument("name", required=False)
-@click.option("--kind", type=click.Choice(KINDS), default="server", show_default=True, help="What it is.")
+@click.option("--kind", type=click.Choice(KINDS), default="server", show_default=True, help="The kind of project.")
 @reporting
 @click.pass_obj
 def command(terminal: Terminal, name: str | None, kind: str) -> None:
-    """Write a small project with a test that passes, into the folder NAME or else into this one.
+    """Create a small project with a test that passes, in the folder NAME or in this folder.
 
-    Nothing that is there is overwritten. A workflow runs the test; a server has a Dockerfile, too.
+    The command overwrites no file. The project has a workflow that runs the test; a server also has a Dockerfile.
     """
     folder = Path(name) if name is not None else Path.cwd()
     called = folder.resolve().name
     if _NAME.fullmatch(called) is None:
         raise usage_error(
-            f"{called!r} is no name of a project; use letters, digits, '-', '_' and '.', and begin with one."
+            f"{called!r} cannot be the name of a project: use letters, digits, '-', '_' and '.', and begin and end with"
+            " a letter or a digit."
         )
     texts = project_files(kind)
     taken = [file for file in texts if (folder / file).exists()]
     if taken:
-        raise usage_error(f"{folder} has {', '.join(taken)} already, and nothing is overwritten; choose another name.")
+        raise usage_error(f"{folder} already has {', '.join(taken)}, and no file is overwritten; choose another name.")
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +50,7 @@ def command(terminal: Terminal, name: str | None, kind: str) -> None:
         return
     for file in texts:
         terminal.write(str(folder / file))
-    terminal.report(f"What to try next stands in {folder / 'README.md'}.")
+    terminal.report(f"Read {folder / 'README.md'} for the next steps.")
 
 
 def project_files(kind: str) -> dict[str, str]:

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 SESSION_SUFFIX = ".mcpsession"
 
 
-@click.command("inspect", short_help="See and try servers on a page of the browser.")
+@click.command("inspect", short_help="See and try servers in the browser.")
 @click.argument("target", required=False)
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port of the page; else a free one.")
-@click.option("--no-browser", is_flag=True, help="Print the address of the page, and open no browser.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port of the page; by default a free one.")
+@click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
 @connecting
 @click.pass_obj
 @in_event_loop
 async def command(terminal: Terminal, target: str | None, port: int, no_browser: bool) -> int:  # noqa: FBT001
-    """Serve a page of this machine on which servers are called, examined and recorded.
+    """Serve a page on this machine, on which you call, examine and record servers.
 
-    TARGET is a server, a configuration file, or a session file whose name ends with .mcpsession; without one, the page
-    shows the servers of the configuration file, if there is one.
+    TARGET is a server, a configuration file, or a session file whose name ends with .mcpsession. If you give no target,
+    the page shows the servers in the configuration file, if there is one.
     """
     from dragoman.inspector.inspector import Inspector
     from dragoman.inspector.web import InspectorSite

@@ -25,10 +25,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 @click.command("install", short_help="Add a server to Claude, Cursor, VS Code, Gemini or Codex.")
 @click.argument("host", type=click.Choice(list(HOSTS)))
 @click.argument("file", shell_complete=complete_file)
-@click.option("--name", help="The name of the entry; else the name of the server.")
+@click.option("--name", help="The name of the entry; by default the name of the server.")
 @click.option("--env", type=named_value("="), multiple=True, metavar="NAME=VALUE", help="A variable for the server.")
-@click.option("--scope", type=click.Choice(["user", "project"]), help="For you everywhere, or for this folder.")
-@click.option("--to", metavar="PATH", help="The file to write, instead of the host's own.")
+@click.option("--scope", type=click.Choice(["user", "project"]), help="For you in every folder, or for this folder.")
+@click.option("--to", metavar="PATH", help="Write to this file instead of the host's own file.")
 @click.option("--replace", is_flag=True, help="Replace an entry of the same name that starts something else.")
 @click.option("--dry-run", is_flag=True, help="Show the entry, and change nothing.")
 @reporting
@@ -45,10 +45,10 @@ def command(
     replace: bool,
     dry_run: bool,
 ) -> None:
-    """Write the entry of the server in FILE[:object] into the configuration of a host.
+    """Add the server in FILE[:object] to the configuration of a host.
 
-    The file is backed up before it is changed. An entry that is there already is left alone. Where a host documents no
-    file, the entry, or the command that adds it, is shown instead.
+    The command first backs up the configuration file, and keeps its other entries. If a host documents no file, the
+    command shows the entry, or the host's own command that adds it.
     """
     found = HOSTS[host] if to is None else with_file(HOSTS[host], to)
     chosen = scope or found.default
@@ -79,10 +79,10 @@ def command(
         terminal.write(fragment(found.key, called, entry, is_toml=path.suffix == ".toml").rstrip())
         terminal.report(f"This would be {'written to' if is_changed else 'in'} {path}; nothing was changed.")
     elif is_changed:
-        terminal.write(f"{called!r} is in {path} now." + (f" The file as it was: {backup}" if backup else ""))
+        terminal.write(f"Wrote {called!r} to {path}." + (f" The backup is {backup}." if backup else ""))
         terminal.report(found.then)
     else:
-        terminal.write(f"{called!r} is in {path} already; nothing was changed.")
+        terminal.write(f"{path} already has {called!r}; nothing was changed.")
 
 
 def _server(file: str, name: str | None) -> tuple[str, str]:
@@ -92,7 +92,7 @@ def _server(file: str, name: str | None) -> tuple[str, str]:
         server = load_server(path, chosen)
     called = re.sub(r"[^A-Za-z0-9_-]+", "-", server.name).strip("-")[:64] if name is None else name
     if _NAME.fullmatch(called) is None:
-        raise usage_error(f"{called!r} is no name that every host takes: give --name, of letters, digits, '_' and '-'.")
+        raise usage_error(f"Not every host takes the name {called!r}: give a --name of letters, digits, '_' and '-'.")
     absolute = str(Path(path).resolve())
     return absolute if chosen is None else f"{absolute}:{chosen}", called
 
@@ -103,7 +103,7 @@ def _show_by_hand(terminal: Terminal, host: Host, scope: str, name: str, entry: 
         terminal.write_json({"name": name, "entry": entry, "isChanged": False} | ({"command": words} if words else {}))
     elif words is not None:
         terminal.write(shlex.join(words))
-        terminal.report(f"Nothing was changed: {host.title} adds the server by this command.")
+        terminal.report(f"Nothing was changed: run this command to add the server to {host.title}.")
     else:
         terminal.write(fragment(host.key, name, entry, is_toml=False).rstrip())
         terminal.report(

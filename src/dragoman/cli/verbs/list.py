@@ -34,10 +34,10 @@ _WIRE = {"resource_templates": "resourceTemplates"}
 
 @click.command("list", short_help="Show what a server offers.")
 @click.argument("target", required=False, shell_complete=complete_target)
-@click.option("--tools", is_flag=True, help="Tools.")
-@click.option("--prompts", is_flag=True, help="Prompts.")
-@click.option("--resources", is_flag=True, help="Resources and resource templates.")
-@click.option("--skills", is_flag=True, help="Skills.")
+@click.option("--tools", is_flag=True, help="Show the tools.")
+@click.option("--prompts", is_flag=True, help="Show the prompts.")
+@click.option("--resources", is_flag=True, help="Show the resources and resource templates.")
+@click.option("--skills", is_flag=True, help="Show the skills.")
 @connecting
 @click.pass_obj
 @in_event_loop

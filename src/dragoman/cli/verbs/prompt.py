@@ -15,7 +15,7 @@ from dragoman.cli.terminal import Terminal
 @click.argument(
     "words", nargs=-1, required=True, metavar="[TARGET] NAME [KEY=VALUE ...]", shell_complete=complete_words("prompts")
 )
-@click.option("--save-to", metavar="FOLDER", help="Where images, sounds and other data are saved (here).")
+@click.option("--save-to", metavar="FOLDER", help="The folder for images, sounds and other data; else this one.")
 @raw_option
 @connecting
 @click.pass_obj

@@ -88,13 +88,13 @@ def _http_value(name: str, text: str) -> Any:
 def _tags(name: str, text: str) -> list[str]:
     tags = text.split(",")
     if "" in tags:
-        raise ConfigError(f"{name} must be tags with commas between them, not {text!r}")
+        raise ConfigError(f"{name} must be tags with commas between them, such as a,b, not {text!r}")
     return tags
 
 
 def _check(targets: list[str], without_http: list[str], log_format: str | None) -> None:
     if not targets:
-        raise ConfigError("Which file is meant? Write: dragoman run FILE[:object]")
+        raise ConfigError("The file is missing: write dragoman run FILE[:object]")
     if len(targets) > 1:
         raise ConfigError(f"Give one file, not {' and '.join(targets)}")
     if without_http:

@@ -78,7 +78,7 @@ def _watch(child: subprocess.Popen[bytes], folder: Path, seen: Snapshot) -> bool
             return True
         if code is not None and not failed:
             failed = True
-            _report(f"the server ended with exit code {code}; it is started again when a file changes")
+            _report(f"the server ended with exit code {code}; it starts again when a file changes")
 
 
 def _report(text: str) -> None:

@@ -21,13 +21,13 @@ def command() -> None:
     """Show or load a skill of a server; NAME is its name, or the URI of its SKILL.md."""
 
 
-@command.command("show", short_help="Show what the server lists of a skill.")
+@command.command("show", short_help="Show the fields and the files of a skill.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] NAME")
 @connecting
 @click.pass_obj
 @in_event_loop
 async def show(terminal: Terminal, words: tuple[str, ...]) -> None:
-    """Show the fields and the files of a skill; nothing of it is fetched."""
+    """Show the fields and the files of a skill, without fetching the files."""
     target, name = _split(words)
     async with connected(terminal, await resolve_target(terminal, target)) as client:
         skill = await client.skill(name)
@@ -41,14 +41,14 @@ async def show(terminal: Terminal, words: tuple[str, ...]) -> None:
 
 @command.command("load", short_help="Load a skill, and verify it.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] NAME")
-@click.option("--file", "path", metavar="PATH", help="A file of the skill, instead of its SKILL.md.")
-@click.option("--save-to", metavar="FOLDER", help="Where a file that is no text is saved (here).")
+@click.option("--file", "path", metavar="PATH", help="Another file of the skill than its SKILL.md.")
+@click.option("--save-to", metavar="FOLDER", help="The folder for a file that is not text; else this one.")
 @raw_option
 @connecting
 @click.pass_obj
 @in_event_loop
 async def load(terminal: Terminal, words: tuple[str, ...], path: str | None, save_to: str | None) -> None:
-    """Write the SKILL.md of a skill, or another of its files, if it is what the server listed."""
+    """Fetch the SKILL.md or another file of a skill, compare it with the server's list, and write it to stdout."""
     from dragoman import types
     from dragoman.cli.display import Display
 
@@ -69,14 +69,14 @@ async def load(terminal: Terminal, words: tuple[str, ...], path: str | None, sav
 
 def _split(words: tuple[str, ...]) -> tuple[str | None, str]:
     if len(words) > 2:
-        raise usage_error(f"{words[2]!r} is too much; give a target and the name of a skill.")
+        raise usage_error(f"The word {words[2]!r} is too many; give a target and the name of a skill.")
     return words[0] if len(words) > 1 else None, words[-1]
 
 
 def _lines(skill: AsyncBoundSkill) -> list[str]:
     fields = [f"{key}: {_text(value)}" for key, value in skill.entry.frontmatter.items() if key != "name"]
     files = [f"{path}  {one.size:,} bytes  {one.digest}" for path, one in skill.files.items()]
-    return [skill.uri, *fields, *(files or ["the files are made anew each time, and cannot be verified"])]
+    return [skill.uri, *fields, *(files or ["the server makes the files anew each time, so they cannot be verified"])]
 
 
 def _text(value: object) -> str:

@@ -28,18 +28,18 @@ MAX_SHOWN = 160
 @click.command("tap", short_help="Record what a host and a server say to each other.")
 @click.argument("target", required=False)
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="The session file; else one in the state folder.")
-@click.option("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Where a tap of a URL listens.")
+@click.option("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Where the tap of a URL listens.")
 @click.option("--login", is_flag=True, help="Log in to the URL, for hosts that cannot log in through a tap.")
 @click.option("--live", is_flag=True, help="Show the messages on stderr as they pass.")
-@click.option("--follow", is_flag=True, help="Show a session file, and what is written to it later.")
+@click.option("--follow", is_flag=True, help="Show a session file, and wait for further messages.")
 @click.option("--cassette", type=click.Path(path_type=Path), help="Write a session file as a cassette for tests.")
 @click.option("--mask", multiple=True, metavar="NAME", help="Mask this header or member too.")
 @click.option("--delay", type=float, default=0.0, metavar="SECONDS", help="Fault: delay each message.")
 @click.option("--cut", is_flag=True, help="Fault: end the connection in the middle of a message of the server.")
 @click.option("--duplicate", is_flag=True, help="Fault: send a message of the server twice.")
-@click.option("--garbage", is_flag=True, help="Fault: send bytes that are no message before a message of the server.")
-@click.option("--status", type=click.IntRange(100, 599), metavar="CODE", help="Fault: answer HTTP requests so.")
-@click.option("--at", type=click.IntRange(1), metavar="N", help="The message (or request) that the fault meets.")
+@click.option("--garbage", is_flag=True, help="Fault: send garbage before a message of the server.")
+@click.option("--status", type=click.IntRange(100, 599), metavar="CODE", help="Fault: answer with this HTTP status.")
+@click.option("--at", type=click.IntRange(1), metavar="N", help="Apply the fault to the N-th message or request only.")
 @reporting
 @click.pass_obj
 def command(
@@ -55,10 +55,10 @@ def command(
     mask: tuple[str, ...],
     **faults: object,
 ) -> int:
-    """Stand between a host and a server: pass everything on unchanged, and write it to a session file.
+    """Record the messages between a host and a server in a session file, and pass them on unchanged.
 
-    Put `dragoman tap -- COMMAND` into the configuration of a host in the place of COMMAND, or the printed address of
-    `dragoman tap URL` in the place of URL. `dragoman tap FILE.mcpsession` shows a session file.
+    In the configuration of the host, replace COMMAND by `dragoman tap -- COMMAND`, or replace URL by the address that
+    `dragoman tap URL` prints. `dragoman tap FILE.mcpsession` shows a session file.
     """
     from dragoman.compose.masking import Masks
     from dragoman.compose.session_file import SessionWriter

@@ -33,7 +33,7 @@ def command() -> None:
 @click.pass_obj
 @in_event_loop
 async def start(terminal: Terminal, words: tuple[str, ...], json_args: str | None) -> int:
-    """Call a tool, and show the task that the server made; a call that it answers at once has its result shown."""
+    """Call a tool, and show its task; if the server answers at once, show the result."""
     from dragoman.cli.elicitation import TerminalElicitation
 
     (target, name), rest = split_words(words)
@@ -55,7 +55,7 @@ async def start(terminal: Terminal, words: tuple[str, ...], json_args: str | Non
 @click.pass_obj
 @in_event_loop
 async def list_tasks(terminal: Terminal, target: str | None) -> None:
-    """List the tasks of a server of 2025-11-25; servers of 2026-07-28 list none."""
+    """List the tasks of a server of 2025-11-25. Servers of 2026-07-28 do not list tasks."""
     async with connected(terminal, await resolve_target(terminal, target), tasks=True) as client:
         found = await client.tasks.list()
         remark = None if found else _why_none(client)
@@ -104,7 +104,7 @@ async def cancel(terminal: Terminal, words: tuple[str, ...]) -> None:
 
 @command.command("result", short_help="Wait for the end of a task, and show the result of its tool.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] ID")
-@click.option("--save-to", metavar="FOLDER", help="Where images, sounds and other data are saved (here).")
+@click.option("--save-to", metavar="FOLDER", help="The folder for images, sounds and other data; else this one.")
 @raw_option
 @connecting
 @click.pass_obj
@@ -129,7 +129,7 @@ async def result(terminal: Terminal, words: tuple[str, ...], save_to: str | None
 
 def _split(words: tuple[str, ...]) -> tuple[str | None, str]:
     if len(words) > 2:
-        raise usage_error(f"{words[2]!r} is too much; give a target and the id of a task.")
+        raise usage_error(f"The word {words[2]!r} is too many; give a target and the id of a task.")
     return words[0] if len(words) > 1 else None, words[-1]
 
 

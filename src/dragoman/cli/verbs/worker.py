@@ -42,16 +42,16 @@ async def command(terminal: Terminal, file: str) -> None:
     async with SoleService(server, {}).serving():
         terminal.report(f"Running the tasks of {server.name!r}")
         await stop.wait()
-        terminal.report("Stopping: tasks that do not end in some seconds are given back")
+        terminal.report("Stopping: running tasks have a few seconds to end")
 
 
 def _require_tasks(server: Server) -> None:
     from dragoman.server.extensions.tasks.extension import TasksExtension
 
     if server.installed is None or server.installed.find(TasksExtension) is None:
-        raise usage_error(f"The server {server.name!r} has no tool that runs as a task: give one task=True.")
+        raise usage_error(f"The server {server.name!r} has no tool that runs as a task: write @server.tool(task=True).")
     if server.store.reach == "process":
         raise usage_error(
             f"The store of the server {server.name!r} reaches one process only, so a worker finds no tasks in it."
-            " Give the server a Local or a Redis."
+            " Give the server a Local or a Redis store."
         )

@@ -120,7 +120,7 @@ class ElicitationRequest:
             # Values are masked: violations are logged, and logs must not hold the user's input.
             self._validator = PeerSchema(self.schema, compile_schema(self.schema, formats=True, mask=MASK))
         except ValueError as error:
-            raise ValidationError(f"The requestedSchema is no JSON Schema: {error}", "$.requestedSchema") from None
+            raise ValidationError(f"The requestedSchema is not valid: {error}", "$.requestedSchema") from None
 
     @property
     def defaults(self) -> types.Json:
@@ -156,7 +156,7 @@ class ElicitationRequest:
             raise ValidationError(f"A form has text, numbers, yes or no, and lists of texts: {error}") from None
         found = self._validator.violations(filled, MAX_VIOLATIONS)
         if found is None:
-            raise ValidationError("The form branches too often to be compared with")
+            raise ValidationError("The schema of the form is too complex to check the answer")
         raise_violations(found)
 
     def __repr__(self) -> str:
@@ -276,7 +276,7 @@ def _accepted(request: ElicitationRequest, answer: Any) -> types.Json | None:
     try:
         request.validate(content)
     except ValidationError as error:
-        raise ValidationError(f"what was filled in does not fit the form: {error}", error.path) from None
+        raise ValidationError(f"the answer does not fit the form: {error}", error.path) from None
     return content
 
 
@@ -288,15 +288,15 @@ def _content(filled: Any) -> types.Json:
         filled = dump(mode="json", by_alias=True)
     elif not (is_record or isinstance(filled, Mapping | Struct)):
         raise ValidationError(
-            f"the handler returned {type(filled).__name__}; return a mapping, dataclass, Struct or model of what was"
-            " filled in, True, False or None, or Accept, Decline or Cancel"
+            f"the handler returned {type(filled).__name__}; return a mapping, dataclass, Struct or model with the"
+            " answers, True, False or None, or Accept, Decline or Cancel"
         )
     try:
         plain = msgspec.to_builtins(dict(filled) if isinstance(filled, Mapping) else filled, str_keys=True)
     except TypeError as error:
-        raise ValidationError(f"what was filled in cannot be JSON: {error}") from None
+        raise ValidationError(f"the answer cannot be JSON: {error}") from None
     if not isinstance(plain, dict):
-        raise ValidationError("what was filled in must be an object with the fields of the form")
+        raise ValidationError("the answer must be an object with the fields of the form")
     return {name: value for name, value in plain.items() if value is not None}
 
 

@@ -47,7 +47,7 @@ class Credentials:
             return cls({**(headers or {}), "Authorization": f"Bearer {auth}"})
         if not isinstance(auth, str) and not callable(auth):
             raise TypeError(
-                f"auth must be a bearer token, a function that gives one, or an object of dragoman.auth such as"
+                f"auth must be a bearer token, a function that returns one, or an object of dragoman.auth such as"
                 f" OAuth(), not {type(auth).__name__}"
             )
         others, token = cls(headers), cls({"Authorization": auth})

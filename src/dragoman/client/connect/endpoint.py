@@ -186,7 +186,7 @@ def _require_script(command: str | list[str]) -> None:
     is_script = len(words) == 1 and path.suffix in _INTERPRETERS and " " not in words[0]
     if is_script and not _is_file(path) and shutil.which(words[0]) is None:
         raise ConnectError(
-            f"There is no file {str(path)!r} in {str(Path.cwd())!r}; correct the path, or give it in full"
+            f"There is no file {str(path)!r} in {str(Path.cwd())!r}; correct the path, or give an absolute path"
         )
 
 
@@ -228,7 +228,7 @@ def _transport_endpoint(make: Callable[[], Any]) -> Endpoint:
     is_duplex = all(hasattr(first[0], name) for name in ("open", "send", "close"))
     if not is_duplex and not hasattr(first[0], "send_request"):
         raise TypeError(
-            f"A client cannot be pointed at {first[0]!r}; give a URL, a command, a path, a Server, or a transport with"
+            f"A client cannot connect to {first[0]!r}; give a URL, a command, a path, a Server, or a transport with"
             " open, send and close, or with send_request"
         )
 

@@ -194,7 +194,7 @@ class HttpLink(Link):
             id = response.headers.get(SESSION) or None
             # MUST (2025-03-26): "only contain visible ASCII characters (ranging from 0x21 to 0x7E)".
             if id is not None and not all("!" <= character <= "~" for character in id):
-                raise TransportError(f"{self.url} gave a session id that no header can carry")
+                raise TransportError(f"{self.url} sent a session id that cannot be the value of a header")
             self.session_id = id
 
     def _raise_for_status(self, message: Outgoing, response: HttpResponse, sent: Mapping[str, str]) -> None:

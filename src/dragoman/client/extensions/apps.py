@@ -57,7 +57,7 @@ async def open_view(client: AsyncClient, app: ToolLike) -> AppView:
     uri = app if isinstance(app, str) and app.startswith(SCHEME) else await _uri_of(client, app)
     [contents, *more] = (await client.read_resource(uri)).contents or [types.ResourceContents(uri)]
     if more or contents.mime_type != MIME_TYPE:
-        raise ValidationError(f"{uri} is no app: a host shows one document of the type {MIME_TYPE}")
+        raise ValidationError(f"{uri} is not an app: an app is one document of the type {MIME_TYPE}")
     meta = contents.meta
     if "ui" not in (meta or {}):  # servers of the stable specification say it here, later ones also where they list
         meta = next((one.meta for one in await client.resources() if one.uri == uri), None)

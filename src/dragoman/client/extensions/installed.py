@@ -231,7 +231,7 @@ class Extensions:
         official = OFFICIAL_RESULT_TYPES.get(result_type)
         missing = [official] if official is not None and official not in self._by_id else sorted(declared)
         if not missing:
-            return TransportError(f"{unknown}, which no extension that this client has lets answer {method}")
+            return TransportError(f"{unknown}, and no extension of this client allows it for {method}")
         ids = " or ".join(map(repr, missing))
         return TransportError(
             f"{unknown}. It may belong to the extension {ids}, which this client does not have: give its"

@@ -106,7 +106,7 @@ def read(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"the file cannot be read: {error.strerror}", str(path)) from None
     except UnicodeDecodeError:
-        raise ConfigError("the file is no UTF-8 text; save it as UTF-8", str(path)) from None
+        raise ConfigError("the file is not UTF-8 text; save it as UTF-8", str(path)) from None
 
 
 def plain_json(text: str) -> str:
@@ -139,7 +139,7 @@ def _decode(text: str, path: Path) -> Json:
     except RecursionError:
         raise ConfigError("the file is nested too deeply", str(path)) from None
     except ValueError:  # each decoder turns its own errors of syntax into a ConfigError
-        raise ConfigError("the file holds an integer with too many digits", str(path)) from None
+        raise ConfigError("the file has an integer with too many digits", str(path)) from None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -155,7 +155,7 @@ def _from_json(text: str, file: str) -> Any:
         return json.loads(text) if text.strip() else None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise ConfigError(f"the file is no JSON: {error.msg} in {where}", file) from None
+        raise ConfigError(f"the file is not valid JSON: {error.msg} in {where}", file) from None
 
 
 def _from_toml(text: str, file: str) -> Any:
@@ -164,7 +164,7 @@ def _from_toml(text: str, file: str) -> Any:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"the file is no TOML: {error}", file) from None
+        raise ConfigError(f"the file is not valid TOML: {error}", file) from None
 
 
 def _from_yaml(text: str, file: str) -> Any:
@@ -177,9 +177,9 @@ def _from_yaml(text: str, file: str) -> Any:
         return yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:  # its own text quotes the line
         where = "" if error.problem_mark is None else f" in line {error.problem_mark.line + 1}"
-        raise ConfigError(f"the file is no YAML: {error.problem}{where}", file) from None
+        raise ConfigError(f"the file is not valid YAML: {error.problem}{where}", file) from None
     except yaml.YAMLError:
-        raise ConfigError("the file is no YAML", file) from None
+        raise ConfigError("the file is not valid YAML", file) from None
 
 
 def _entries(document: Mapping[str, Any], source: ConfigSource) -> Iterator[ServerEntry]:
@@ -194,7 +194,7 @@ def _servers(document: Mapping[str, Any], source: ConfigSource) -> Json:
     if not found and all(_is_entry(value) for value in document.values()):
         return {**document}
     if not found:
-        raise source.error(f"there is none of the keys {', '.join(_SERVERS_KEYS)}; put the servers under one of them")
+        raise source.error(f"the file has none of the keys {', '.join(_SERVERS_KEYS)}; put the servers under one")
     servers: Json = {}
     for key, value in found:
         if value is not None and not isinstance(value, Mapping):

@@ -219,4 +219,4 @@ def _named(servers: Servers[Any]) -> Iterator[tuple[str, Any]]:
             name = server._current_session().info.name
             yield (f"server{number}" if name == "dragoman" else name), server
         else:
-            raise TypeError(f"{server!r} has no name; give clients, or a mapping of names to what they are pointed at")
+            raise TypeError(f"{server!r} has no name; give clients, or a mapping of names to targets")

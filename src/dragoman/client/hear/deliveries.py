@@ -192,7 +192,7 @@ class Deliveries:
         queue.pop()
         if not self._has_warned:
             self._has_warned = True
-            _logger.warning("More notifications wait for their handlers than are kept; the oldest are dropped")
+            _logger.warning("Too many notifications wait for their handlers; the oldest are dropped")
 
     async def _deliver(self, key: Hashable, queue: _Queue) -> None:
         _delivering.set((*_delivering.get(), queue))

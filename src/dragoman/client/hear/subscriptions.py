@@ -188,14 +188,14 @@ class Subscriptions:
         """Subscribe to a resource."""
         connection = await self._session.start()
         if not connection.offers("resources", "subscribe"):
-            raise CapabilityNotAvailable("The server does not tell when resources change (resources.subscribe)")
+            raise CapabilityNotAvailable("The server does not notify of changes to resources (resources.subscribe)")
         self.resources.add(uri)
         try:
             if connection.version.listens:
                 self.stream.update(connection, resource_subscriptions=sorted(self.resources))
                 await self.stream.wait_acknowledged(self._session.timeout or TIMEOUT_SECONDS)
                 if uri not in (self.stream.acknowledged.resource_subscriptions or ()):
-                    _logger.warning("The server did not acknowledge that it tells when %s changes", uri)
+                    _logger.warning("The server did not acknowledge the subscription to %s", uri)
             else:
                 await self._session.request("resources/subscribe", {"uri": uri}, Raw, RequestOptions())
         except DragomanError:

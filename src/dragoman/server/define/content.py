@@ -36,7 +36,7 @@ class _Media(Struct, frozen=True):
     def __post_init__(self) -> None:
         name = type(self).__name__
         if (self.data is None) == (self.path is None):
-            raise TypeError(f"{name} takes data or path=..., one of them")
+            raise TypeError(f"{name} takes either data or path=...")
         if self.data is not None and not isinstance(self.data, bytes | bytearray | memoryview):
             raise TypeError(f"The data of {name} must be bytes; give the path of a file as {name}(path=...)")
 
@@ -57,7 +57,7 @@ class _Media(Struct, frozen=True):
         kind = self._default_type.partition("/")[0]
         mime_type = self.mime_type or _guessed_type(fspath(self.path))
         if mime_type is None or (self.mime_type is None and not mime_type.startswith(f"{kind}/")):
-            raise ValueError(f"{fspath(self.path)!r} is not the name of a known type of {kind}; give mime_type=")
+            raise ValueError(f"The name {fspath(self.path)!r} tells no known type of {kind}; give mime_type=")
         return replace(self, data=_read_file(self.path), path=None, mime_type=mime_type)
 
     def _fields(self) -> tuple[str, str]:
@@ -301,5 +301,5 @@ def _block(value: Any) -> types.ContentBlock:
             return types.UnknownContent(value)
         return wire_object(value, kind, "A content block", is_open=True)  # type: ignore[return-value]
     raise TypeError(
-        f"{type(value).__name__} is no content: return text, Image, Audio, File, a content block, or several"
+        f"{type(value).__name__} cannot be content: return text, Image, Audio, File, a content block, or several"
     )

@@ -181,10 +181,10 @@ class Definition(Generic[Parameters, Returned]):
         """Check the options that decide who may see the definition."""
         given, self.tags = self.tags, list(self.tags)  # a generator can be read only once
         if isinstance(given, str) or not all(isinstance(tag, str) for tag in self.tags):
-            raise DefinitionError(f'The tags of {source} must be several texts, such as {{"admin"}}, not {given!r}')
+            raise DefinitionError(f'The tags of {source} must be a set of texts, such as {{"admin"}}, not {given!r}')
         self.tags = frozenset(self.tags)
         if self.visible is not None and not callable(self.visible):
-            raise DefinitionError(f"visible of {source} must be a function of the Context, not {self.visible!r}")
+            raise DefinitionError(f"visible of {source} must be a function that takes a Context, not {self.visible!r}")
 
     def _compile(self) -> None:
         """Set `definition`, the entry in lists; a subclass overrides this."""

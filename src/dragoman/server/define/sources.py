@@ -107,7 +107,7 @@ class Lifespan:
         if len(fitting) == 1:
             return fitting[0]
         found = "several lifespans have one: write Lifespan(function)" if fitting else "no lifespan has one"
-        raise DragomanError(f"A parameter needs {describe(kind)} of {self!r}, and {found}")
+        raise DragomanError(f"{self!r} should give a parameter {describe(kind)}, but {found}")
 
 
 class Dependency:
@@ -214,7 +214,7 @@ class Sources:
         fitting = _fitting(is_async=is_async)
         if context != fitting:
             kind, other = ("an `async def`", "a `def`") if is_async else ("a `def`", "an `async def`")
-            raise DefinitionError(f"{kind} takes a {fitting}; annotate it so, or make the function {other}")
+            raise DefinitionError(f"{kind} takes a {fitting}: annotate the parameter so, or make the function {other}")
 
 
 class DependencySources(Sources):
@@ -280,7 +280,7 @@ def _refuse_web_parameter(parameter: inspect.Parameter) -> None:
         kind = part if isinstance(part, type) else type(part)
         if kind.__module__.partition(".")[0] in _WEB_FRAMEWORKS and kind.__name__ != "Depends":
             remedy = _REMEDIES.get(kind.__name__, "take a plain argument of the tool instead")
-            raise DefinitionError(f"{kind.__name__} of {kind.__module__} has no value here; {remedy}")
+            raise DefinitionError(f"{kind.__name__} of {kind.__module__} has no value in MCP; {remedy}")
 
 
 def _fitting(*, is_async: bool) -> str:

@@ -250,7 +250,7 @@ def _completers(server: Server, call: Call, ref: types.PromptReference | types.R
 async def subscribe(server: Server, call: Call) -> Any:
     """Call the `on_subscribe` function, and then subscribe this client to a resource."""
     if call.channel.lacks_standalone_stream:
-        raise MethodNotFound("resources/subscribe is not served here: there is no stream to tell of changes")
+        raise MethodNotFound("resources/subscribe is not served here: there is no stream for notifications of changes")
     if _is_hidden(server, call, call.request.params.uri):
         raise ResourceNotFound(call.request.params.uri)
     result = await _run_hook(call, server.subscriber)

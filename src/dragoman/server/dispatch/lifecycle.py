@@ -129,8 +129,8 @@ class Lifecycle:
         scope = None if loop is None else self._scopes.get(loop)
         if scope is None and self.lifespans:
             raise DragomanError(
-                "The lifespan of the server has not begun: connect within `async with server.serving()`."
-                " Or it has failed meanwhile, which was reported"
+                "The lifespan of the server is not open: connect within `async with server.serving()`."
+                " If it was open and failed, the log says why"
             )
         return {} if scope is None else scope.values
 

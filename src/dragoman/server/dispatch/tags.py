@@ -45,7 +45,7 @@ def _checked(option: str, tags: Tags) -> frozenset[str] | None:
     given: Any = [tags] if isinstance(tags, str) else tags
     several = list(given) if isinstance(given, Iterable) else [given]  # a generator can be read only once
     if not all(isinstance(tag, str) for tag in several):
-        raise DefinitionError(f'{option} must be a tag or several, such as {{"public"}}, not {tags!r}')
+        raise DefinitionError(f'{option} must be a tag or a set of tags, such as {{"public"}}, not {tags!r}')
     return frozenset(several)
 
 

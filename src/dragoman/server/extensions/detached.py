@@ -24,7 +24,7 @@ async def run_detached(call: Call) -> Any:
     """
     installed = call.server.installed
     if installed is None or not installed.has(call.within):
-        raise DefinitionError(f"{call.within!r} is no extension of the server {call.server.name!r}")
+        raise DefinitionError(f"{call.within!r} is not an extension of the server {call.server.name!r}")
     running: SelfCancelTask[Any] = SelfCancelTask(runner.run_detached(call), loop=call.loop)
     call.task = running
     try:

@@ -250,7 +250,7 @@ def _checked(given: Iterable[Any]) -> Iterable[ServerExtension]:
     options: set[tuple[type, str]] = set()
     for one in given:
         if not isinstance(one, ServerExtension) or not one.rows:
-            raise DefinitionError(f"{one!r} is no extension: give an object of a ServerExtension that has rows")
+            raise DefinitionError(f"{one!r} is not an extension: give an object of a ServerExtension that has rows")
         ids = {canonical_extension(row.id) for row in one.rows}
         if len(ids) > 1:
             raise DefinitionError(f"The rows of an extension have one id, not several: {', '.join(sorted(ids))}")

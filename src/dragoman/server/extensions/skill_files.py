@@ -192,7 +192,7 @@ class SkillFolder:
         """Yield an error for each folder that should be a skill and is none."""
         if self._is_skill:
             if "" not in skills:
-                yield DefinitionError(f"{self._path} is no skill: it has no {DOCUMENT}")
+                yield DefinitionError(f"{self._path} is not a skill: it has no {DOCUMENT}")
             return
         for path in (path for path, is_folder in tree if not is_folder and (self._path / path).is_dir()):
             if not any(path.startswith(f"{one}/") for one in skills):
@@ -203,7 +203,7 @@ class SkillFolder:
             yield DefinitionError(f"{self._path} has no skills: a skill is a folder with a {DOCUMENT}")
         for folder in (path for path, is_folder in tree if is_folder and "/" not in path):
             if not any(f"{one}/".startswith(f"{folder}/") for one in skills):
-                yield DefinitionError(f"{self._path / folder} is no skill: it has no {DOCUMENT}")
+                yield DefinitionError(f"{self._path / folder} is not a skill: it has no {DOCUMENT}")
 
     def _skill(self, folder: str, inside: list[tuple[str, bool]]) -> ServedSkill:
         root = os.path.realpath(self._path / folder)
@@ -221,7 +221,7 @@ class SkillFolder:
         try:
             return skill_uri([*self._above, *path.split("/")])
         except UnicodeEncodeError:
-            raise ValidationError(f"the name of the file {path!r} is no text") from None
+            raise ValidationError(f"the name of the file {path!r} is not valid Unicode: rename the file") from None
 
     def _facts(self, path: str, root: str) -> os.stat_result:
         place = str(self._path / path)

@@ -131,7 +131,7 @@ class Skills(ServerExtension):
         if isinstance(skill, str | PathLike):
             self.add_folder(skill, prefix, is_skill=True)
         elif not isinstance(skill, Skill):
-            raise DefinitionError(f"{skill!r} is no skill: give the path of a folder, or a Skill(...)")
+            raise DefinitionError(f"{skill!r} is not a skill: give the path of a folder, or a Skill(...)")
         elif prefix:
             raise DefinitionError(f"The prefix of {skill!r} is given when it is made: Skill(..., prefix={prefix!r})")
         else:

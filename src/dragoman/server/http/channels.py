@@ -147,7 +147,7 @@ class PostChannel(NoChannel):
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
         """Raise DragomanError: without a session the client cannot answer."""
-        raise DragomanError(f"{method} cannot be asked here: the request came without a session")
+        raise DragomanError(f"The client cannot be asked ({method}), because its request came without a session")
 
     async def listen(self, subscription: Subscription) -> None:
         """Serve a subscription until the application ends."""
@@ -345,7 +345,7 @@ class SessionChannel(StandaloneChannel):
             DragomanError: the response of this request cannot be a stream.
         """
         if not self._can_stream:
-            raise DragomanError(f"{method} cannot be asked here: the response is JSON alone")
+            raise DragomanError(f"The client cannot be asked ({method}), because its response is not an event stream")
         return await self._session.ask(self.stream, method, params, timeout)
 
     async def listen(self, subscription: Subscription) -> None:  # noqa: ARG002

@@ -126,7 +126,7 @@ class Guard:
         elif host is None and http_version == "1.1":
             problem = "The header Host is missing"
         elif host is not None and _HOST.fullmatch(host) is None:
-            problem = f"The header Host is {host!r}, which is no host with or without a port"
+            problem = f"The header Host is {host!r}, which is not a host with or without a port"
         elif host is not None and not self._serves_host(host, bound_to):
             status = HTTPStatus.MISDIRECTED_REQUEST
             problem = f"The host {host!r} is not served; add it to allowed_hosts or DRAGOMAN_ALLOWED_HOSTS"

@@ -205,7 +205,7 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1, announce: 
     if workers == 1:
         _Uvicorn(config, app, announce=announce).run_quietly()
     elif not hasattr(os, "fork"):
-        raise DragomanError("Several workers need fork, which this system has not; start several processes instead")
+        raise DragomanError("Several workers need fork, which this system lacks; start several processes instead")
     else:
         with config.bind_socket() as shared:
             # asyncio sets TCP_NODELAY only for sockets with an explicit protocol number, and uvicorn's has none.
@@ -295,7 +295,7 @@ class _WorkerProcesses:
             while self._started:
                 self._wait()
         if self._early_deaths >= MAX_EARLY_DEATHS:
-            raise DragomanError("The workers die as soon as they start; what they wrote to stderr says why")
+            raise DragomanError("The workers end as soon as they start; read their error on stderr")
 
     def _start(self) -> None:
         if self._is_ending:

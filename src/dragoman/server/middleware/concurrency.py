@@ -100,7 +100,7 @@ class Concurrency:
                         await gate.enter(None if is_task else self._max_waiting)
                         passed.callback(gate.leave)
             except TimeoutError:
-                raise TooManyRequests(f"Too many requests at a time: no turn within {self._wait:g} seconds") from None
+                raise TooManyRequests(f"Too many requests run: no turn within {self._wait:g} seconds") from None
             return await call_next()
 
     def _gates_of(self, ctx: Context) -> list[_Gate]:
@@ -129,7 +129,7 @@ class _Gate:
             await self._free.acquire()
             return
         if self._free.locked() and self._waiting >= max_waiting:
-            raise TooManyRequests("Too many requests at a time, and too many wait")
+            raise TooManyRequests("Too many requests run, and too many wait; try again later")
         self._waiting += 1
         try:
             await self._free.acquire()

@@ -61,7 +61,7 @@ def checked_number(name: str, value: float) -> float:
     """
     given: Any = value
     if not isinstance(given, int | float) or isinstance(given, bool) or not isfinite(given) or given <= 0:
-        raise DefinitionError(f"{name} must be a number of more than 0, not {value!r}")
+        raise DefinitionError(f"{name} must be a number above 0, not {value!r}")
     return value
 
 

@@ -61,7 +61,7 @@ class Mounts:
         """
         if is_open(self._server, "tools/call") and not self._mounts:
             raise DefinitionError(
-                f"{self._server.name!r} passes every request on: mount it and the other in a third server"
+                f"{self._server.name!r} serves every name, as a proxy does: mount both servers in a third server"
             )
         mount = Mount(self._server, server, renaming)
         _require_no_cycle(self._server, server)

@@ -169,7 +169,7 @@ class Asking:
         if self.replays and not method.input_required:
             raise DragomanError(f"A handler of {method.name} cannot ask the client")
         if self.replays and self._over:
-            raise DragomanError(f"The request {method.name} is answered: its client cannot be asked any more")
+            raise DragomanError(f"The request {method.name} has been answered, so its client cannot be asked any more")
         require_capabilities(self._call, [path for question in questions for path in question.capabilities])
 
     def _recorded(self, questions: Mapping[str | None, Question], key: str | None = None) -> list[Any] | None:
@@ -282,8 +282,8 @@ class Asking:
         """
         if kind is None and type(value) not in _JSON_TYPES:
             raise TypeError(
-                f"The step {name!r} gave a {type(value).__name__}, which JSON does not have: say which type it is read"
-                f" back as, step({name!r}, ..., result_type={type(value).__name__})"
+                f"The step {name!r} returned a {type(value).__name__}, which JSON cannot express: name the type to"
+                f" read it back, step({name!r}, ..., result_type={type(value).__name__})"
             )
         raw = self.recording.steps[name] = Raw(encode(value))
         return raw

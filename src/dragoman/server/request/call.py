@@ -206,7 +206,7 @@ class NoChannel:
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:  # noqa: ARG002
         """Raise DragomanError: the client cannot answer a request."""
-        raise DragomanError(f"{method} cannot be asked here: the request came without a way back to the client")
+        raise DragomanError(f"The client cannot be asked ({method}), because there is no connection to it")
 
     async def listen(self, subscription: Subscription) -> None:
         """Return at once: this channel sends nothing."""

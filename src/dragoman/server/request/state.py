@@ -154,7 +154,7 @@ class HandlerState:
 
     def _ttl(self, given: float | None) -> float | None:
         if given is not None and not (given > 0 and isfinite(given)):
-            raise ValidationError(f"ttl must be seconds, more than 0, or None; not {given!r}")
+            raise ValidationError(f"ttl must be a number of seconds above 0, or None, not {given!r}")
         if given is None or self._longest is None:
             return self._longest if given is None else given
         return min(given, self._longest)
@@ -270,6 +270,6 @@ def _attempts(key: str) -> Iterator[int]:
     """
     yield from range(MAX_ATTEMPTS)
     raise StoreError(
-        f"The value of {key!r} was not updated: other requests changed it {MAX_ATTEMPTS} times in a row, or it was"
-        " written with keys that this server does not have; delete it then"
+        f"The value of {key!r} was not updated: other requests changed it {MAX_ATTEMPTS} times in a row, or"
+        " another process wrote it with a secret that this server lacks. In the second case, delete it"
     )

@@ -89,9 +89,9 @@ class RouteTable:
         """
         for route in self._routes:
             if route.path.strip("/") == mcp_path.strip("/"):
-                raise DefinitionError(f"The route {route.path} has the path of MCP; give either another path")
+                raise DefinitionError(f"The route {route.path} has the path of MCP; give one of them another path")
             if route.needs_auth and not has_auth:
-                raise DefinitionError(f"The route {route.path} has auth=True; give run() or asgi() the `auth` for it")
+                raise DefinitionError(f"The route {route.path} has auth=True, so run() or asgi() needs auth= too")
 
 
 def _methods(methods: str | Iterable[str]) -> frozenset[str]:
@@ -123,7 +123,7 @@ _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 def _require_path(path: object) -> None:
     if not isinstance(path, str) or not path.startswith("/") or "?" in path or "#" in path:
-        raise DefinitionError(f"The path of a route must begin with / and have no query, unlike {path!r}")
+        raise DefinitionError(f"The path of a route must begin with / and have no query, not {path!r}")
 
 
 def _pattern(path: str) -> re.Pattern[str]:

@@ -310,7 +310,7 @@ class Database:
             try:
                 _create(self.path)
             except OSError as error:
-                raise StoreUnavailable(f"{self._name} cannot be made: {error}") from error
+                raise StoreUnavailable(f"{self._name} cannot be created: {error}") from error
             self._connection = self._connect()
             self._file = _identity(self.path)
         return self._connection

@@ -52,7 +52,7 @@ class LocalFolder:
                 from dragoman.stores.local.database import shared_database
             except ImportError as error:
                 raise StoreUnavailable(
-                    f"This Python has no SQLite: {error}; install one that has, or use Memory()"
+                    f"This Python has no SQLite: {error}; install a Python with SQLite, or use Memory()"
                 ) from error
             self._opened = shared_database(self.path, *self._options)
         return self._opened

@@ -225,7 +225,7 @@ async def connect(address: RedisAddress, lost: Callable[[str], None], silence: f
         except (OSError, StoreUnavailable) as error:
             reason = str(error) or "it does not answer"
             address.rotate()  # this Sentinel may be cut off, and name a master that was replaced
-    raise StoreUnavailable(f"The Sentinels at {address} lead to no master: {reason}")
+    raise StoreUnavailable(f"The Sentinels at {address} name no master: {reason}")
 
 
 async def _connect_to(
@@ -265,7 +265,7 @@ async def _greet(connection: RedisConnection, login: Login, *, must_be_master: b
         version, role = said[b"version"].decode(), said[b"role"]
         is_old = tuple(int(part) for part in version.split(".")[:2]) < OLDEST_VERSION
     except (TypeError, ValueError, KeyError, AttributeError):
-        raise StoreUnavailable(f"The server at {connection.name} is no Redis server") from None
+        raise StoreUnavailable(f"The server at {connection.name} is not a Redis server") from None
     if is_old:
         raise StoreUnavailable(f"Redis at {connection.name} is too old: it is {version}, and must be 6.2 or later")
     if must_be_master and role != b"master":

@@ -103,7 +103,7 @@ class Pipeline:
         if copies < self._replicas:
             raise StoreUnavailable(
                 f"Redis at {self._address} made the change, but {copies} of {self._replicas} replicas are known to have"
-                f" it: it may be lost; look after the replicas, or ask for fewer"
+                f" it: it may be lost; check the replicas, or ask for fewer"
             )
 
     def drop(self) -> None:

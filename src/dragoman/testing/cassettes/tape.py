@@ -118,7 +118,7 @@ class Tape:
             lines = path.read_text("utf-8").splitlines()
             header, *rows = [json.loads(line) for line in lines if line.strip()]
             if header.get("cassette") != FORMAT:
-                raise SessionFileError(f"{path} is no cassette of format {FORMAT}: its first line says {header}")
+                raise SessionFileError(f"{path} is not a cassette of format {FORMAT}: its first line says {header}")
             return cls([(row["from"], row["message"]) for row in rows], order)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SessionFileError(f"{path} cannot be read as a cassette: {error}; record it again") from None

@@ -194,6 +194,6 @@ def test_any_blocking_request_can_be_cancelled_with_a_reason():
         assert not reading.cancel("again")
         client.ping()
         told = server.sent("notifications/cancelled")
-        with pytest.raises(TypeError, match="no method of a client that makes one request"):
+        with pytest.raises(TypeError, match="not a method that sends one request"):
             client.submit(client.tools)
     assert [params["reason"] for params in told] == ["The window was closed"]

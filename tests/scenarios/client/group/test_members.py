@@ -139,7 +139,7 @@ def test_a_group_is_a_mapping_of_names_to_clients():
         (lambda: AsyncClients({"a": Client(weather())}), TypeError, "'a' is a Client; here each must be a AsyncClient"),
         (lambda: Clients([AsyncClient(weather())]), TypeError, "must be a Client"),
         (lambda: AsyncClients([weather()]), TypeError, "has no name"),
-        (lambda: AsyncClients({"a": 5}), TypeError, "cannot be pointed at"),
+        (lambda: AsyncClients({"a": 5}), TypeError, "cannot connect to"),
         (lambda: AsyncClients({}, tiemout=3), TypeError, "did you mean 'timeout'"),
         (lambda: AsyncClients({}, timeout=0), ValueError, "more than 0"),
         (lambda: AsyncClients({}, required=["a"]), KeyError, "no server 'a'"),

@@ -17,7 +17,7 @@ def test_a_name_resolves_to_a_model_and_a_model_to_itself():
 def test_what_is_no_model_is_refused_with_the_remedy():
     with pytest.raises(TypeError, match="an object with `generate`"):
         resolve_model(3)
-    with pytest.raises(TypeError, match="base_url cannot be given"):
+    with pytest.raises(TypeError, match="base_url can be given only"):
         resolve_model(ScriptedModel(), base_url="http://127.0.0.1:1")
     for name in ("gpt-4.1", ":gpt", "openai:"):
         with pytest.raises(ValueError, match=r"'openai:gpt-4\.1'"):

@@ -64,7 +64,7 @@ def test_a_plain_server_has_a_plain_manifest(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[project", "no TOML"),
+        ("[project", "not valid TOML"),
         ('[project]\ndependencies = ["dragoman-tea", "mcp"]\n', "add dragoman to the dependencies"),
         ("", "add dragoman to the dependencies"),
     ],

@@ -95,10 +95,10 @@ def test_a_new_toml_file_holds_the_entry_alone(tmp_path):
     ("name", "text", "said"),
     [
         ("a.json", '{"a": 1, // mine\n}', "has comments, which would be lost"),
-        ("a.json", "[]", "holds no object"),
-        ("a.json", '{"servers": []}', "'servers' is no object"),
+        ("a.json", "[]", "does not hold an object"),
+        ("a.json", '{"servers": []}', "'servers' is not an object"),
         ("a.json", b"\xff\xfe", "cannot be read"),
-        ("a.toml", "a = ", "the file is no TOML"),
+        ("a.toml", "a = ", "the file is not valid TOML"),
     ],
 )
 def test_a_file_that_cannot_be_understood_is_left_alone(tmp_path, name, text, said):
@@ -148,7 +148,7 @@ def test_an_empty_file_is_one_without_servers(tmp_path):
 def test_an_entry_that_is_no_object_is_not_overwritten(tmp_path):
     path = written(tmp_path / "mcp.json", '{"servers": {"tea": "mine", "none": null}}')
     for name in ("tea", "none"):
-        with pytest.raises(ConfigError, match="mend or remove"):
+        with pytest.raises(ConfigError, match="correct or remove"):
             HostFile(path, "servers").entry(name)
 
 

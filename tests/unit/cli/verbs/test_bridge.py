@@ -24,8 +24,8 @@ def test_a_command_is_served_over_http_alone():
 
 
 def test_what_http_serves_must_be_named():
-    assert "Give a URL, or a command after --" in dragoman("bridge", "--http", ":8000").err
-    assert "Give a URL, or a command after --" in dragoman("bridge", "server.py", "--http", ":8000").err
+    assert "--http needs a URL, or a command after --" in dragoman("bridge", "--http", ":8000").err
+    assert "--http needs a URL, or a command after --" in dragoman("bridge", "server.py", "--http", ":8000").err
 
 
 def test_an_address_without_a_port_is_refused():

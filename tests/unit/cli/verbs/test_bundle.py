@@ -41,10 +41,10 @@ def test_a_bundle_needs_an_author_and_real_variables_and_its_own_file(tmp_path):
     folder.mkdir()
     written(folder, "from dragoman import Server\nserver = Server('tea')\n", "tea.py")
     for words, fault in (
-        ([], "A bundle names its author: give --author"),
-        (["--author", "Ada", "--ask", "A-B"], "'A-B' is no name of a variable"),
+        ([], "The author is missing: give --author"),
+        (["--author", "Ada", "--ask", "A-B"], "'A-B' is not the name of a variable"),
         (["--author", "Ada", "--ask", "KEY", "--ask", "key"], "must differ in more than"),
-        (["--author", "Ada", "--exclude", "*.py"], "tea.py would be left out"),
+        (["--author", "Ada", "--exclude", "*.py"], "The bundle would lack tea.py"),
     ):
         refused = dragoman("bundle", "tea.py", *words, home=tmp_path, cwd=folder)
         assert (refused.code, refused.out) == (2, "")

@@ -53,7 +53,7 @@ def entries(place, host):
 def test_a_host_starts_what_was_installed(place, host):
     finished = install(place, host, "tea.py:server")
     assert finished.code == 0, finished.err
-    assert "'Tea-house' is in " in finished.out
+    assert "Wrote 'Tea-house' to " in finished.out
     assert "this is no result" not in finished.out
     entry = entries(place, host)["Tea-house"]
     answered = subprocess.run(
@@ -75,7 +75,7 @@ def test_installing_again_changes_nothing_and_other_variables_change_the_entry(p
     again = install(place, "cursor", "tea.py", "--json")
     assert (again.code, again.json["isChanged"]) == (0, False)
     assert file.stat().st_mtime_ns == before.st_mtime_ns
-    assert "already; nothing was changed" in install(place, "cursor", "tea.py", "--env", "A=1").out
+    assert "; nothing was changed" in install(place, "cursor", "tea.py", "--env", "A=1").out
     more = install(place, "cursor", "tea.py", "--env", "B=2", "--json").json
     assert (more["isChanged"], more["entry"]["env"]) == (True, {"A": "1", "B": "2"})
     assert json.loads((file.parent / "mcp.json.bak").read_text())["mcpServers"]["Tea-house"]["env"] == {"A": "1"}
@@ -127,7 +127,7 @@ def test_where_no_file_is_documented_the_command_or_the_entry_is_shown(place):
         (["emacs", "tea.py"], "'emacs' is not one of 'claude-desktop'"),
         (["cursor", "coffee.py"], "there is no file 'coffee.py'"),
         (["cursor", "tea.py:pot"], "has no Server called 'pot'"),
-        (["cursor", "tea.py", "--name", "a b"], "'a b' is no name that every host takes"),
+        (["cursor", "tea.py", "--name", "a b"], "Not every host takes the name 'a b'"),
         (["cursor", "tea.py", "--env", "A"], "must be written as 'NAME=VALUE'"),
         (["claude-desktop", "tea.py", "--scope", "project"], "Claude Desktop has no scope 'project'"),
     ],

@@ -28,8 +28,8 @@ def test_words_become_options(words, http, is_dev, log_format):
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        ("", "Which file is meant"),
-        ("--reload", "Which file is meant"),
+        ("", "The file is missing"),
+        ("--reload", "The file is missing"),
         ("a.py b.py", "Give one file, not a.py and b.py"),
         ("--what a.py", "There is no option '--what'"),
         ("--wrokers=2 a.py", r"There is no option '--wrokers=2'; did you mean '--workers'\?"),

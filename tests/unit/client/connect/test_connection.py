@@ -324,7 +324,7 @@ async def test_what_cancels_a_request_that_is_being_sent_reaches_the_link(turns)
 @scenario
 async def test_a_request_that_is_not_sent_in_time_is_given_up(turns):
     connection, link = await slow(turns=turns)
-    with pytest.raises(Timeout, match=r"nothing was heard of it for 0\.01 seconds"):
+    with pytest.raises(Timeout, match=r"the server was silent for 0\.01 seconds"):
         await connection.request("tools/call", {}, RequestOptions(timeout=0.01))
     assert link.ended is asyncio.CancelledError
     assert asyncio.current_task().cancelling() == 0

@@ -110,7 +110,7 @@ def test_toml_is_read(tmp_path):
     path = tmp_path / "config.toml"
     [found] = load(write(path, '[mcp_servers.a]\ncommand = "run"\nargs = ["x"]\nenv = { A = "1" }\n'))
     assert (found.target["command"], found.target["env"]) == ("run", {"A": "1"})
-    with pytest.raises(ConfigError, match="no TOML"):
+    with pytest.raises(ConfigError, match="not valid TOML"):
         load(write(path, "[mcp_servers"))
 
 
@@ -148,7 +148,7 @@ def test_yaml_is_read(tmp_path, monkeypatch, suffix):
 @pytest.mark.parametrize("text", [f"a: [{SECRET}", f"a: {SECRET}: b", f"{SECRET}: !!python/object:x {{}}", "\x00"])
 def test_an_error_of_yaml_quotes_nothing(tmp_path, text):
     pytest.importorskip("yaml")
-    with pytest.raises(ConfigError, match="no YAML") as caught:
+    with pytest.raises(ConfigError, match="not valid YAML") as caught:
         load(write(tmp_path / "mcps.yml", text))
     assert SECRET not in str(caught.value)
 

@@ -279,7 +279,7 @@ async def test_the_oldest_give_way_when_too_many_wait_and_nobody_waits_for_them_
     await asyncio.wait_for(deliveries.delivered(), DEADLINE)
     assert heard == [0, 6, 7]
     assert others == ["of another function"]
-    assert caplog.text.count("More notifications wait for their handlers") == 1
+    assert caplog.text.count("Too many notifications wait for their handlers") == 1
     assert (deliveries.count, deliveries.size) == (0, 0)
 
 

@@ -36,7 +36,7 @@ def test_content_is_told_from_data(value, alone, anyway):
 
 def test_what_is_no_content_is_refused_with_the_remedy():
     with pytest.raises(
-        TypeError, match="int is no content: return text, Image, Audio, File, a content block, or several"
+        TypeError, match="int cannot be content: return text, Image, Audio, File, a content block, or several"
     ):
         content_blocks([Image(b""), 5])
     with pytest.raises(ValueError, match="missing required field `text`"):
@@ -75,15 +75,15 @@ def test_media_are_read_from_files_whose_names_tell_the_type(tmp_path):
     assert Image(path=str(tmp_path / "photo.JPEG")).block().mime_type == "image/jpeg"
     assert Audio(path=tmp_path / "hello.mp3").block().mime_type == "audio/mpeg"
     assert Image(path=tmp_path / "drawing", mime_type="image/webp").block().mime_type == "image/webp"
-    with pytest.raises(ValueError, match="not the name of a known type of image; give mime_type="):
+    with pytest.raises(ValueError, match="tells no known type of image; give mime_type="):
         Image(path=tmp_path / "drawing").block()
-    with pytest.raises(ValueError, match="not the name of a known type of image"):
+    with pytest.raises(ValueError, match="tells no known type of image"):
         Image(path=tmp_path / "hello.mp3").block()
 
 
 @pytest.mark.parametrize("given", [{}, {"data": b"", "path": "a.png"}])
 def test_media_have_either_data_or_a_path(given):
-    with pytest.raises(TypeError, match=r"Image takes data or path=\.\.\., one of them"):
+    with pytest.raises(TypeError, match=r"Image takes either data or path="):
         Image(**given)
 
 

@@ -356,8 +356,8 @@ def test_a_parameter_without_a_value_is_refused_at_registration():
 
     reasons = {
         needs: r"needs\(\) .* 'size': handler\(\) has no argument of this name",
-        asks: "Request of starlette.requests has no value here; take `ctx: Context`",
-        queries: "Query of fastapi.params has no value here; take a plain argument of the tool instead",
+        asks: "Request of starlette.requests has no value in MCP; take `ctx: Context`",
+        queries: "Query of fastapi.params has no value in MCP; take a plain argument of the tool instead",
         blocks: "an `async def` takes a Context",
     }
     for dependency, reason in reasons.items():

@@ -117,11 +117,11 @@ def test_a_lifespan_that_is_not_there_or_not_clear_is_an_error_with_the_remedy()
     def unclear(*, it: Annotated[Readable, Lifespan()]): ...
     def foreign(*, it: Annotated[Mail, Lifespan(open_mail)]): ...
 
-    with pytest.raises(DragomanError, match=r"needs bytes of Lifespan\(\), and no lifespan has one"):
+    with pytest.raises(DragomanError, match=r"Lifespan\(\) should give a parameter bytes, but no lifespan has one"):
         bound(unknown, call_of(values=values))
     with pytest.raises(DragomanError, match=r"several lifespans have one: write Lifespan\(function\)"):
         bound(unclear, call_of(values=values))
-    with pytest.raises(DragomanError, match=r"Lifespan\(open_mail\), and no lifespan has one"):
+    with pytest.raises(DragomanError, match=r"Lifespan\(open_mail\) should give .*, but no lifespan has one"):
         bound(foreign, call_of(values={open_database: Database()}))
     assert isinstance(bound(unclear, call_of(values={open_mail: Mail()}))["it"], Mail)
 
@@ -174,5 +174,5 @@ def test_contexts_keep_their_rules_in_handlers():
     async def waits(ctx: BlockingContext): ...
 
     for function in (blocks, waits):
-        with pytest.raises(DefinitionError, match="annotate it so"):
+        with pytest.raises(DefinitionError, match="annotate the parameter so"):
             signature_of(function)

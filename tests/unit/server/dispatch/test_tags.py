@@ -144,7 +144,7 @@ async def test_a_program_selects_by_tags_over_http(tmp_path):
 
 
 def test_an_option_of_http_is_still_refused_over_stdio():
-    with pytest.raises(TypeError, match="'port' is one of HTTP"):
+    with pytest.raises(TypeError, match="'port' is for HTTP"):
         Server().run("stdio", include_tags="a", port=5)  # type: ignore[call-overload]
 
 

@@ -280,7 +280,7 @@ def test_a_handler_that_asks_sees_the_same_decision_in_every_round(era):
 
 
 def test_what_is_no_function_is_refused():
-    with pytest.raises(DefinitionError, match="visible of <lambda> must be a function of the Context, not True"):
+    with pytest.raises(DefinitionError, match="visible of <lambda> must be a function that takes a Context, not True"):
         Tool.define(lambda: "", name="a", visible=True)
 
 

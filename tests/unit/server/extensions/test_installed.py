@@ -117,8 +117,8 @@ def blocking(ctx, params):
     [
         ("quotes", "must be a list of extensions, or a dict of settings"),
         (5, "must be a list of extensions"),
-        ([Prices], "is no extension: give an object"),
-        ([ServerExtension()], "is no extension"),
+        ([Prices], "is not an extension: give an object"),
+        ([ServerExtension()], "is not an extension"),
         ({"prices": {}}, "a prefix and a name"),
         ({ID: 5}, f"settings of the extension '{ID}' must be a dict, not 5"),
         ([Prices(), Prices()], f"'{ID}' is given twice"),

@@ -266,7 +266,7 @@ def unnamed(folder: Path) -> None:
 
 BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "nothing": (lambda folder: None, "has no skills: a skill is a folder with a SKILL.md"),
-    "a folder without SKILL.md": (without_document, "/bad is no skill: it has no SKILL.md"),
+    "a folder without SKILL.md": (without_document, "/bad is not a skill: it has no SKILL.md"),
     "a skill itself": (lambda folder: (folder / "SKILL.md").write_text("x"), "register it with server.add_skill"),
     "two of one name": (named_alike, "Two skills are called 'pdf': skill://a/pdf/SKILL.md and skill://b/pdf/SKILL.md"),
     "too many files": (too_many, "/bad: A skill has at most 512 files, not 513"),
@@ -292,7 +292,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "a skill that is a link, further below": (linked("acme/bad"), "/acme/bad is a link to a folder"),
     "a broken link": (link_to("nowhere.md"), "/bad: .*nowhere|/bad: .*link.md"),
     "a pipe": (pipe, "/bad: bad/pipe is neither a file nor a folder"),
-    "a name that is no text": (unnamed, "/bad: the name of the file .* is no text"),
+    "a name that is no text": (unnamed, "/bad: the name of the file .* is not valid Unicode"),
 }
 
 
@@ -391,8 +391,8 @@ def test_nothing_else_is_read(uri, tmp_path: Path):
     [
         (lambda server, path: server.add_skills(path / "none"), "There is no folder .*none' with skills"),
         (lambda server, path: server.add_skill(path / "none"), "There is no folder .*none' with a skill"),
-        (lambda server, path: server.add_skill(path), "is no skill: it has no SKILL.md"),
-        (lambda server, path: server.add_skill(5), "5 is no skill: give the path of a folder, or a Skill"),
+        (lambda server, path: server.add_skill(path), "is not a skill: it has no SKILL.md"),
+        (lambda server, path: server.add_skill(5), "5 is not a skill: give the path of a folder, or a Skill"),
         (lambda server, path: server.add_skills(path, prefix="../a"), "A path in a skill is relative"),
         (lambda server, path: server.add_skill(Skill("a", "b", "c"), prefix="x"), "is given when it is made"),
         (lambda server, path: server.skill(lambda: "x"), "The skill '<lambda>' cannot be served: The name of"),

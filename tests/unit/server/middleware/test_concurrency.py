@@ -81,7 +81,10 @@ async def test_a_request_that_finds_the_queue_full_is_refused_at_once():
     async with WirePeer(shop.server) as peer:
         ids = [visit(peer, name) for name in "abc"]
         refused = await peer.response(ids[2])
-        assert refused["error"] == {"code": -31029, "message": "Too many requests at a time, and too many wait"}
+        assert refused["error"] == {
+            "code": -31029,
+            "message": "Too many requests run, and too many wait; try again later",
+        }
         shop.door("a").set()
         shop.door("b").set()
         assert [text_of(await peer.response(id)) for id in ids[:2]] == ["a", "b"]
@@ -104,7 +107,7 @@ async def test_who_waits_too_long_is_refused_and_takes_no_place():
     async with WirePeer(shop.server) as peer:
         first = visit(peer, "a")
         refused = await peer.response(visit(peer, "b"))
-        assert refused["error"]["message"] == "Too many requests at a time: no turn within 0.02 seconds"
+        assert refused["error"]["message"] == "Too many requests run: no turn within 0.02 seconds"
         shop.door("a").set()
         shop.door("c").set()
         assert text_of(await peer.response(first)) == "a"

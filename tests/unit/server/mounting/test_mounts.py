@@ -56,7 +56,7 @@ def test_servers_whose_names_only_they_know_need_prefixes():
 def test_nothing_is_mounted_into_a_server_that_passes_everything_on():
     far = forwarding("far", print)
     with pytest.raises(
-        DefinitionError, match="'far' passes every request on: mount it and the other in a third server"
+        DefinitionError, match="'far' serves every name, as a proxy does: mount both servers in a third server"
     ):
         far.mount(weather(), prefix="weather")
 

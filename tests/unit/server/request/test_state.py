@@ -142,7 +142,7 @@ async def test_what_cannot_be_kept_or_read_says_why():
     with pytest.raises(ValidationError, match="items"):
         await values.update("key", lambda cart: cart or Cart([]), Cart)
     for ttl in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(ValidationError, match="ttl must be seconds, more than 0, or None"):
+        with pytest.raises(ValidationError, match="ttl must be a number of seconds above 0, or None"):
             await values.set("key", 1, ttl=ttl)
 
 

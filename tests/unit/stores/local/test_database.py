@@ -230,9 +230,9 @@ async def test_a_folder_that_cannot_be_used_makes_the_store_unavailable(folder, 
         folder.with_name("elsewhere").mkdir(mode=0o700)
         folder.symlink_to(folder.with_name("elsewhere"))
     store = Local(folder)
-    with pytest.raises(StoreUnavailable, match="cannot be made"):
+    with pytest.raises(StoreUnavailable, match="cannot be created"):
         await store.state("namespace").set("key", b"value")
-    with pytest.raises(StoreUnavailable, match="cannot be made"):
+    with pytest.raises(StoreUnavailable, match="cannot be created"):
         await store.tasks("namespace").create("id", b"", owner="ann")
     log = store.log("stream")
     log.append(1, b"event")

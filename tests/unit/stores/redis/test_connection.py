@@ -69,8 +69,8 @@ async def test_a_server_of_another_protocol_is_not_used():
     ("hello", "why"),
     [
         (b"*4\r\n+version\r\n+6.0.9\r\n+role\r\n+master\r\n", r"is 6\.0\.9, and must be 6\.2 or later"),
-        (b"+OK\r\n", "is no Redis server"),
-        (b"*1\r\n+version\r\n", "is no Redis server"),
+        (b"+OK\r\n", "is not a Redis server"),
+        (b"*1\r\n+version\r\n", "is not a Redis server"),
     ],
 )
 async def test_a_server_that_cannot_serve_a_store_is_refused(hello, why):

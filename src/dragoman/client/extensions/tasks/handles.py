@@ -190,7 +190,7 @@ class AsyncTask(TaskView):
             CapabilityNotAvailable: the server asks by requests, as in 2025-11-25.
         """
         if self._followed.generation == 1:
-            raise CapabilityNotAvailable("The server asks the questions of its tasks by requests to the handlers")
+            raise CapabilityNotAvailable("The server sends questions as requests: give on_elicitation= or on_sampling=")
         await self._followed.update(dict(responses))
 
     async def cancel(self) -> None:

@@ -110,7 +110,7 @@ class TasksExtension(ServerExtension):
             return
         if tool.inline:
             raise DefinitionError(
-                f"The tool {tool.name!r} is inline, so it cannot wait, as a task does: leave out inline or task"
+                f"The tool {tool.name!r} is inline, and inline tools cannot wait as tasks do: leave out inline or task"
             )
         self._options[tool.name] = wanted
 

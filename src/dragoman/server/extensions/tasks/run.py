@@ -114,7 +114,7 @@ class TaskRun:
                 if isinstance(outcome, types.InputRequiredResult) and not outcome.input_requests:
                     continue  # the handler wants to run again, with a state
                 return await self._settle(outcome)
-            self._task.fail(InternalError(f"The tool ran {MAX_ROUNDS} times without an end"))
+            self._task.fail(InternalError(f"The tool asked in {MAX_ROUNDS} rounds without coming to an end"))
             await self._write("finished")
         finally:
             timer.cancel()
