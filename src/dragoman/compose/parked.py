@@ -10,7 +10,7 @@ A parked call has these states:
 
     waiting     a client waits for the outcome: the result, or further questions; no time is set
     parked      the client was sent questions; the call is dropped after ten minutes without answers
-    ended       the target has answered, the client went away, or the time is over
+    ended       the target has answered, the client went away, the time is over, or a newer call needs the connection
 
 Rejected: a process that restarts the call elsewhere. The target may have done half of it.
 """
@@ -44,7 +44,10 @@ ALIVE_SECONDS = 2.0
 ATTEMPTS = 3
 GONE_CODE = -32000
 KNOWN = b"1"
-GONE = "The call that asked has ended: its process has stopped, or the answers came too late. Send the call anew"
+GONE = (
+    "The call that asked has ended: the answers came too late, its process has stopped, or newer calls needed its"
+    " connection. Send the call anew"
+)
 _KEYS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 _logger = logging.getLogger("dragoman.compose")
 
@@ -200,6 +203,13 @@ class ParkedCalls:
         state = self._server.key_ring.seal(_purpose(call), payload)
         required = {"resultType": "input_required", "inputRequests": found, "requestState": state}
         return Raw(jsonrpc.encode(required))
+
+    def give_way(self) -> None:
+        """End the call that has been parked longest, if there is one, so that another call can use its connection."""
+        oldest = next(iter(self._timers), None)
+        if oldest is not None:
+            self._stop_timer(oldest)
+            self._calls[oldest].cancel()
 
     def _stop_timer(self, id: str) -> None:
         if (timer := self._timers.pop(id, None)) is not None:

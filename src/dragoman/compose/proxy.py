@@ -35,6 +35,7 @@ from dragoman.client.options import CONNECT_SECONDS
 from dragoman.compose.passthrough import LIMITS
 from dragoman.compose.pool import Isolation, Pool
 from dragoman.compose.raw_results import (
+    declaration,
     fits,
     input_requests,
     is_begun_task,
@@ -44,6 +45,7 @@ from dragoman.compose.raw_results import (
     with_age,
     with_subscription,
 )
+from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
 from dragoman.compose.upstream import (
     UNREACHABLE,
     RawObject,
@@ -59,6 +61,7 @@ from dragoman.protocol.eras import Caller
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES, Method
+from dragoman.protocol.official.tasks import LIST as LIST_TASKS
 from dragoman.protocol.rounds import MAX_ROUNDS
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, RESOURCE_UPDATED, Subscription, honoured_filter
 from dragoman.protocol.versions import Version
@@ -147,6 +150,7 @@ class ProxyServer(Server):
         self._credentials = partial(Credentials.of, auth=auth)
         self._headers = dict(headers or {})
         self._forward_credentials = forward_credentials
+        self._task_owners = TaskOwners(self, is_needed=forward_credentials is False)
         self._env, self._cwd, self._connect_timeout = env, cwd, connect_timeout
         self._id = uuid4().hex[:12]
         self._hops = [hop for hop in os.environ.get(HOPS_VARIABLE, "").split(",") if hop]
@@ -227,7 +231,9 @@ class ProxyServer(Server):
             headers["Authorization"] = partial(invoke, exchange, given) if callable(exchange) else given
         endpoint = self._endpoint(headers, self._hops_of(call))
         info = caller.info if caller is not None and caller.info is not None else self.info
-        return Upstream(endpoint, info, caller, connect_timeout=self._connect_timeout, on_lost=on_lost)
+        upstream = Upstream(endpoint, info, caller, connect_timeout=self._connect_timeout, on_lost=on_lost)
+        upstream.task_principals = self._task_owners.recent
+        return upstream
 
     def _endpoint(self, headers: Mapping[str, Any], hops: list[str]) -> Any:
         marked = ",".join([*hops, self._id])
@@ -340,6 +346,8 @@ class ProxyServer(Server):
                 return await upstream.unsubscribe(call, params), call.request.caller.version
             case "logging/setLevel":
                 return await upstream.set_level(call, params), call.request.caller.version
+            case method if method in ABOUT_TASKS:
+                await self._task_owners.require(call, params)
         for _ in range(MAX_ROUNDS + 1):
             raw, version = await self._send(upstream, call, params, meta)
             if not version.asks_in_results or call.request.caller.version.asks_in_results:
@@ -375,6 +383,8 @@ class ProxyServer(Server):
                 raise
             await self._read_plans(upstream, call, meta)
             raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
+        if call.principal is not None or method == LIST_TASKS:
+            raw = await self._task_owners.passed(call, raw)
         if on_progress is not None and ids and is_begun_task(raw):
             upstream.keep_progress(ids[-1], on_progress)
         if method == "tools/list" and version.mirrors_headers:
@@ -462,7 +472,7 @@ class ProxyServer(Server):
             raw = pool.lists[key][0]
         else:
             raw = connection.initialized or Raw(encode(connection.discover_result()))
-            raw = _declaration(raw, result, connection.server_info, self.info if self._is_named else None)
+            raw = declaration(raw, result, connection.server_info, self.info if self._is_named else None)
             pool.lists[key] = raw, caller.version, 0.0
         call.session.begin(caller)
         return raw
@@ -513,6 +523,7 @@ class ProxyServer(Server):
     async def _listen_there(self, upstream: Upstream, call: Call) -> Any:
         ids: list[types.RequestId] = []
         params, meta = split_meta(call.request.raw_params)
+        params = await self._task_owners.heard(call, params)
 
         def begun(id: types.RequestId) -> None:
             ids.append(id)
@@ -548,22 +559,6 @@ class ProxyServer(Server):
 
         await upstream.listen(call, change, frozenset(honoured.resource_subscriptions or ()), begun)
         return subscription.result()
-
-
-def _declaration(
-    raw: Raw, result: types.InitializeResult, found: types.Implementation | None, named: types.Implementation | None
-) -> Raw:
-    """Return the result of `initialize`: what the target declared, in the version of the client."""
-    fields = msgspec.json.decode(raw, type=RawObject)
-    declared = {key: value for key, value in fields.items() if key in ("capabilities", "instructions", "_meta")}
-    if "protocolVersion" in fields:
-        declared = fields
-    version: Any = result.protocol_version
-    info = named or found or result.server_info
-    declared["protocolVersion"] = Raw(encode(version))
-    if named is not None or "serverInfo" not in declared:
-        declared["serverInfo"] = Raw(encode(info))
-    return Raw(encode(declared))
 
 
 def _report(call: Call, token: types.ProgressToken, progress: float, total: float | None, message: str | None) -> None:

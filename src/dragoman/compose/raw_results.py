@@ -79,6 +79,22 @@ def translated(raw: Raw, source: Version, version: Version, method: Method, info
     return Raw(encode({**fields, "_meta": meta} if meta else fields))
 
 
+def declaration(
+    raw: Raw, result: types.InitializeResult, found: types.Implementation | None, named: types.Implementation | None
+) -> Raw:
+    """Return the result of `initialize`: what the target declared, in the version of the client."""
+    fields = msgspec.json.decode(raw, type=RawObject)
+    declared = {key: value for key, value in fields.items() if key in ("capabilities", "instructions", "_meta")}
+    if "protocolVersion" in fields:
+        declared = fields
+    version: Any = result.protocol_version
+    info = named or found or result.server_info
+    declared["protocolVersion"] = Raw(encode(version))
+    if named is not None or "serverInfo" not in declared:
+        declared["serverInfo"] = Raw(encode(info))
+    return Raw(encode(declared))
+
+
 def with_age(raw: Raw, seconds: int) -> Raw:
     """Return a list that says in `_meta` how old it is."""
     fields: dict[str, Any] = raw_object(raw)

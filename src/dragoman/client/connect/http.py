@@ -260,7 +260,8 @@ class HttpLink(Link):
             response: HttpResponse | None = None
             sent = await self._stream_headers(decoder.last_event_id)
             try:
-                response = await self._http.listen(sent, self._receive, opened=opened.set, decoder=decoder)
+                note_opened = partial(self._note_opened, opened, is_again=was_opened)
+                response = await self._http.listen(sent, self._receive, opened=note_opened, decoder=decoder)
             except TransportError as error:
                 if isinstance(error, HttpError):
                     raise
@@ -278,6 +279,11 @@ class HttpLink(Link):
                     decoder = EventDecoder(self._limits.message_bytes)
             decoder.finish()
             await asyncio.sleep(backoff(failures - 1, retry_pause(decoder), MAX_PAUSE))
+
+    def _note_opened(self, opened: asyncio.Event, *, is_again: bool) -> None:
+        opened.set()
+        if is_again and self.on_reopened is not None:
+            self.on_reopened()
 
     # The end.
 
