@@ -44,6 +44,7 @@ from dragoman.compose.raw_results import (
     translated,
     with_age,
     with_subscription,
+    with_versions,
 )
 from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
 from dragoman.compose.upstream import (
@@ -64,7 +65,7 @@ from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.protocol.official.tasks import LIST as LIST_TASKS
 from dragoman.protocol.rounds import MAX_ROUNDS
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, RESOURCE_UPDATED, Subscription, honoured_filter
-from dragoman.protocol.versions import Version
+from dragoman.protocol.versions import Version, version_names
 from dragoman.runtime.callables import invoke
 from dragoman.server.request.asking import TIMEOUT
 from dragoman.server.server import Server
@@ -490,6 +491,7 @@ class ProxyServer(Server):
                     if not meta:
                         meta = cast("RawObject", connection.with_envelope({})["_meta"])
                     raw, version = await upstream.request(call, "server/discover", params, meta=meta)
+                    raw = with_versions(raw, version_names(self.offer.versions))
                     pool.lists[key] = raw, version, 0.0
                     return self._translated(raw, version, call)
             finally:

@@ -101,6 +101,11 @@ def with_age(raw: Raw, seconds: int) -> Raw:
     return Raw(encode({**fields, "_meta": {**raw_object(fields.get("_meta", b"")), AGE: seconds}}))
 
 
+def with_versions(raw: Raw, names: list[str]) -> Raw:
+    """Return the result of `server/discover` with the versions of the proxy, which speaks more than the target may."""
+    return Raw(encode({**raw_object(raw), "supportedVersions": names}))
+
+
 def with_subscription(params: RawObject, call: Call) -> Raw:
     """Return the parameters or the result of a subscription with the id that its client gave it."""
     meta: dict[str, Any] = raw_object(params.get("_meta", b""))
