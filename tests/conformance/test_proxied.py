@@ -1,4 +1,4 @@
-"""The official suite says the same of a server directly and through a proxy, in front of ours and of servers of others."""
+"""The official suite says the same of a server directly and through a proxy: of ours, and of servers of others."""
 
 import asyncio
 import json

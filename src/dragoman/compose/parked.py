@@ -27,13 +27,13 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
-from dragoman.errors import DragomanError, InvalidParams, RpcError, StoreUnavailable
+from dragoman.compose.upstream import RawObject, raw_object
+from dragoman.errors import DragomanError, RpcError, StoreUnavailable
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.rounds import RequestBinding
 from dragoman.runtime.tasks import cancel_and_wait, keep_until_done
 
 if TYPE_CHECKING:
-    from dragoman.compose.upstream import RawObject
     from dragoman.server.request.call import Call
     from dragoman.server.server import Server
     from dragoman.stores.contract import Bus
@@ -220,17 +220,23 @@ class ParkedCalls:
         self._stop_timer(parked.id)
         parked.answer(answers)
 
-    async def resume(self, call: Call, state: str, answers: RawObject) -> Raw:
+    def waits_for(self, call: Call) -> bool:
+        """Tell whether a request has answers for a call that was parked, in any process."""
+        return call.request.params.request_state is not None and self._payload(call) is not None
+
+    def _payload(self, call: Call) -> bytes | None:
+        return self._server.key_ring.open(_purpose(call), call.request.params.request_state)
+
+    async def resume(self, call: Call) -> Raw:
         """Answer the questions of a call, wherever it waits, and return its next outcome.
 
+        The call has its connection already, so the answers need none.
+
         Raises:
-            InvalidParams: the state belongs to another request, or was changed.
             RpcError: the call has ended.
         """
-        payload = self._server.key_ring.open(_purpose(call), state)
-        if payload is None:
-            raise InvalidParams("The requestState does not belong to this request")
-        worker, id = msgspec.json.decode(payload, type=tuple[str, str])
+        worker, id = msgspec.json.decode(self._payload(call) or b"", type=tuple[str, str])
+        answers = raw_object(raw_object(call.request.raw_params).get("inputResponses", b""))
         if worker != await self._name(call):
             return await self._resume_elsewhere(worker, id, answers)
         parked = self._calls.get(id)

@@ -53,10 +53,17 @@ from dragoman.compose.upstream import (
     Upstream,
     can_be_asked,
     mirrored_by,
-    raw_object,
     refusal_of,
 )
-from dragoman.errors import DefinitionError, DragomanError, HeaderMismatch, InvalidRequest, RpcError, TransportError
+from dragoman.errors import (
+    DefinitionError,
+    DragomanError,
+    HeaderMismatch,
+    InvalidParams,
+    InvalidRequest,
+    RpcError,
+    TransportError,
+)
 from dragoman.protocol import eras
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.fields import trim
@@ -264,6 +271,8 @@ class ProxyServer(Server):
     async def _answer(self, call: Call) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
         pool, method = self._pool_of(call), call.request.method.name
+        if call.request.method.input_required and pool.parked.waits_for(call):
+            return await pool.parked.resume(call)
         key = self._list_key(pool, call) if method in LISTS else None
         try:
             upstream = pool.ready(call) or await self._taken(pool, call, key)
@@ -404,11 +413,10 @@ class ProxyServer(Server):
 
     async def _park(self, pool: Pool, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> Raw:
         """Pass a call of a stateless client to a target that may ask it over the connection."""
-        params.pop("requestState", None)
-        answers, state = raw_object(params.pop("inputResponses", b"")), call.request.params.request_state
-        if state is not None:
+        if call.request.params.request_state is not None:
             pool.release(upstream, call)
-            return await pool.parked.resume(call, state, answers)
+            raise InvalidParams("The requestState does not belong to this request")
+        params.pop("inputResponses", None)
 
         def released() -> None:
             del upstream.asks[call]

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from dragoman import AsyncClient
+from dragoman import AsyncClient, Server
 from dragoman.client.connect import http as client_http
 from dragoman.errors import RpcError
+from dragoman.stores import Memory
 from scenarios.http_peer import DEADLINE
 from scenarios.raw_http import (
     NEWEST,
@@ -20,6 +21,7 @@ from scenarios.raw_http import (
     reply,
     result,
     saying,
+    serving,
     stream,
     stream_head,
 )
@@ -337,3 +339,45 @@ async def test_closing_does_not_wait_for_a_stream_that_never_begins():
         await server.until(lambda sent: any(one.verb == "GET" for one in sent))
         await asyncio.wait_for(client.stop(), DEADLINE)
         assert len(server.sent("DELETE")) == 1
+
+
+def notes() -> Server:
+    """Return a server that adopts the sessions of any other that was made so."""
+    server = Server("notes", store=Memory(), secret="a secret of sixteen")
+
+    @server.resource("note://motto")
+    def motto() -> str:
+        return "Onwards"
+
+    @server.on_subscribe
+    def subscribed(uri: str) -> None:
+        assert uri == "note://motto"
+
+    return server
+
+
+def knows_its_client(server: Server) -> bool:
+    """Tell whether a session of a server has subscriptions and a log level."""
+    sessions = [member.data for member in server.audience.members() if hasattr(member, "data")]
+    return any(session.subscribed and session.log_level for session in sessions)
+
+
+@pytest.mark.parametrize("way", ["direct", "through a proxy"])
+async def test_subscriptions_and_log_level_are_sent_again_to_a_restarted_server_that_adopts_the_session(way):
+    first, second = notes(), notes()
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    options = {"mode": "handshake", "log_level": "info", "on_log": lambda message: heard.put_nowait(message.data)}
+    async with asyncio.timeout(8):
+        async with serving(first.asgi()) as url:
+            client = AsyncClient(url if way == "direct" else Server.proxy(url), **options)
+            await client.subscribe("note://motto", heard.put_nowait)
+            await client.set_log_level("info")
+            first.notify_resource_updated("note://motto")
+            assert await heard.get() == "note://motto"
+        async with serving(second.asgi(), int(url.split(":")[2].split("/")[0])), client:
+            while not knows_its_client(second):
+                await asyncio.sleep(0.01)
+            second.notify_resource_updated("note://motto")
+            assert await heard.get() == "note://motto"
+            second.log("info", "restarted")
+            assert await heard.get() == "restarted"
