@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dragoman.stores import State
 
 ABOUT_TASKS = frozenset({GET, RESULT, UPDATE, CANCEL})
-TASK_SECONDS = 86_400.0
+TASK_SECONDS = 30 * 86_400.0
 """How long the principal of a task is kept, if the target does not say how long the task is."""
 MAX_TASKS = 100_000
 MAX_RECENT = 10_000

@@ -1,6 +1,7 @@
 """A task that a client began through a proxy is listed to its principal alone, and only its principal can use it."""
 
 import asyncio
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -79,7 +80,7 @@ async def test_a_restarted_proxy_knows_whose_a_task_is():
 
 async def test_the_changes_of_a_task_are_heard_by_its_principal_alone():
     async with clients_of(SECOND) as (a, b, _):
-        id = await begun(a, SECOND, "wait")
+        id = await begun(a, SECOND)
         for client, expected in [(a, [id]), (b, [])]:
             honoured = await client.listen(task_ids=[id])
             assert list(honoured.task_ids or ()) == expected
@@ -92,3 +93,47 @@ async def test_a_target_that_gets_the_credentials_of_the_caller_decides_by_itsel
     ):
         id = await begun(a, FIRST)
         assert (await b.request("tasks/get", {"taskId": id}))["taskId"] == id
+
+
+TELLING = """
+import json, sys
+
+def send(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if method == "initialize":
+        declared = {"capabilities": {"tools": {}, "tasks": {}}, "serverInfo": {"name": "telling", "version": "1"}}
+        send({"id": id, "result": {"protocolVersion": "2025-11-25", **declared}})
+    elif method == "tools/call" and message["params"]["name"] == "begin":
+        send({"id": id, "result": {"task": {"taskId": "of a", "status": "working"}}})
+    elif method == "tools/call":
+        for task in ("of a", "of nobody"):
+            send({"method": "notifications/tasks/status", "params": {"taskId": task, "status": "completed"}})
+        send({"id": id, "result": {"content": []}})
+    elif id is not None:
+        send({"id": id, "error": {"code": -32601, "message": "There is no such method"}})
+"""
+
+
+async def test_the_status_of_a_task_is_not_told_to_another_principal_on_the_same_connection():
+    proxy = Server.proxy([sys.executable, "-c", TELLING], store=Memory(), secret=SECRET)
+    heard = []
+
+    def client(user):
+        headers = {"X-User": user}
+        return AsyncClient(url, mode="stateless", headers=headers, on_notification=lambda one: heard.append(one.params))
+
+    async with (
+        asyncio.timeout(DEADLINE),
+        serving(proxy.asgi(auth=by_header)) as url,
+        client("a") as a,
+        client("b") as b,
+    ):
+        await a.request("tools/call", {"name": "begin", "task": {}})
+        await b.request("tools/call", {"name": "tell"})
+        assert [params["taskId"] for params in heard] == ["of nobody"]
+        await a.request("tools/call", {"name": "tell"})
+        assert [params["taskId"] for params in heard] == ["of nobody", "of a", "of nobody"]

@@ -41,7 +41,7 @@ MAX_REFUSAL = 2048
 """A result that says that there is no such tool has at most so many bytes."""
 
 
-class _Outcome(Struct, rename="camel"):
+class _PassedResult(Struct, rename="camel"):
     is_error: Any = None
 
 
@@ -93,7 +93,7 @@ def lacks_tool(result: Any, name: str) -> bool:
     if type(result) is not Raw or len(result) > MAX_REFUSAL or b'"isError"' not in bytes(result):
         return False
     try:
-        is_failure = decoders[_Outcome].decode(result).is_error is True
+        is_failure = decoders[_PassedResult].decode(result).is_error is True
     except msgspec.DecodeError:
         return False
     return is_failure and _says_unknown(bytes(result).decode(), name)

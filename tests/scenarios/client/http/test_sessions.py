@@ -8,6 +8,7 @@ from dragoman import AsyncClient, Server
 from dragoman.client.connect import http as client_http
 from dragoman.errors import RpcError
 from dragoman.stores import Memory
+from scenarios.http_crew import until
 from scenarios.http_peer import DEADLINE
 from scenarios.raw_http import (
     NEWEST,
@@ -375,8 +376,7 @@ async def test_subscriptions_and_log_level_are_sent_again_to_a_restarted_server_
             first.notify_resource_updated("note://motto")
             assert await heard.get() == "note://motto"
         async with serving(second.asgi(), int(url.split(":")[2].split("/")[0])), client:
-            while not knows_its_client(second):
-                await asyncio.sleep(0.01)
+            await until(lambda: knows_its_client(second))
             second.notify_resource_updated("note://motto")
             assert await heard.get() == "note://motto"
             second.log("info", "restarted")
