@@ -18,6 +18,7 @@ from scenarios.raw_http import (
     classic,
     event,
     fine,
+    introduction,
     refusal,
     reply,
     result,
@@ -45,6 +46,20 @@ def at_stream(on_get):
 
     async def script(request, writer):
         return await (on_get if request.verb == "GET" else ENDED)(request, writer)
+
+    return script
+
+
+def logging_session(on_call, on_get):
+    """Serve a session of a server that sends logs, whose standalone stream and requests are scripted."""
+
+    async def script(request, writer):
+        if request.verb == "GET":
+            return await on_get(request, writer)
+        if request.method == "initialize":
+            declared = {**introduction(), "capabilities": {"logging": {}}}
+            return reply(200, result(request, declared), mcp_session_id="s1")
+        return await classic(on_call)(request, writer)
 
     return script
 
@@ -252,6 +267,23 @@ async def test_the_stream_is_opened_again_where_it_ended(cut):
     async with answering(at_stream(on_get)) as server, client_of(server):
         await server.until(lambda sent: len([one for one in sent if one.verb == "GET"]) >= 3)
     assert [one.headers.get("last-event-id") for one in server.sent("GET")] == [None, "g-1", "g-2"]
+
+
+async def test_a_stream_that_ends_again_and_again_renews_the_log_level_once_in_a_while():
+    async def on_get(request, writer):
+        return stream(event(id="g-1", retry=0))
+
+    async def on_call(request, writer):
+        return reply(200, result(request, {}))
+
+    def levels_set():
+        return sum(one.method == "logging/setLevel" for one in server.sent("POST"))
+
+    async with answering(logging_session(on_call, on_get)) as server, client_of(server, on_log=lambda _: None):
+        await server.until(lambda _: levels_set() == 2)
+        seen = len(server.sent("GET"))
+        await server.until(lambda _: len(server.sent("GET")) > seen + 5)
+        assert levels_set() == 2
 
 
 @pytest.mark.covers("CSR-06")
