@@ -3,7 +3,8 @@
 Clients of a proxy share its connections, so the target cannot tell their principals apart and would show each of them
 the tasks of all. The proxy therefore records the principal of each task that a call began, in the store of the server,
 and serves a request about a task only for the principal of the task. A caller without a principal uses the tasks that
-have no record. If the credentials of callers are forwarded, the target knows the callers, and nothing is recorded.
+have no record, and a client on stdio uses all. If the credentials of callers are forwarded, the target knows the
+callers, and nothing is recorded.
 
 Rejected: ids of tasks that name the principal. Ids stand in too many messages, and a proxy passes messages unchanged.
 """
@@ -11,6 +12,7 @@ Rejected: ids of tasks that name the principal. Ids stand in too many messages, 
 from __future__ import annotations
 
 import logging
+import re
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.compose.raw_results import TASK_BYTES
 from dragoman.compose.upstream import RawObject, raw_object
 from dragoman.errors import InvalidParams, StoreError
 from dragoman.protocol.jsonrpc import encode
@@ -35,6 +36,7 @@ TASK_SECONDS = 30 * 86_400.0
 """How long the principal of a task is kept, if the target does not say how long the task is."""
 MAX_TASKS = 100_000
 MAX_RECENT = 10_000
+_MENTIONS_TASK = re.compile(rb'"taskId"')
 _logger = logging.getLogger("dragoman.compose")
 
 
@@ -72,18 +74,20 @@ class TaskOwners:
         return raw
 
     async def _record(self, call: Call, raw: Raw) -> None:
-        if len(raw) > TASK_BYTES or b'"taskId"' not in bytes(raw):
+        if _MENTIONS_TASK.search(raw) is None:
             return
         task = _task(raw)
         if not task.task_id:
             return
-        self.recent[task.task_id] = call.principal
-        ttl = task.ttl_ms or task.ttl
+        ttl, is_new = task.ttl_ms or task.ttl, True
         try:
             seconds = TASK_SECONDS if ttl is None else max(1.0, ttl / 1000)
-            await self._records.set(_key(task.task_id), encode(call.principal), ttl=seconds)
+            recorded = await self._records.compare_and_set(_key(task.task_id), encode(call.principal), 0, ttl=seconds)
+            is_new = recorded is not None
         except StoreError as error:
             _logger.warning("Whose the task %s is cannot be recorded: %s", task.task_id, error)
+        if is_new and task.task_id not in self.recent:
+            self.recent[task.task_id] = call.principal
 
     async def require(self, call: Call, params: RawObject) -> None:
         """Refuse a request about a task of another principal.
@@ -111,6 +115,8 @@ class TaskOwners:
         return {**params, "notifications": Raw(encode(wanted))}
 
     async def _is_owner(self, call: Call, id: str) -> bool:
+        if call.channel.carrier is not None:
+            return True  # the user of this process can reach the target without the proxy
         if id not in self.recent:
             found = await self._records.get(_key(id))
             if found is None:

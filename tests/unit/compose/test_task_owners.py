@@ -133,6 +133,7 @@ async def test_the_status_of_a_task_is_not_told_to_another_principal_on_the_same
         client("b") as b,
     ):
         await a.request("tools/call", {"name": "begin", "task": {}})
+        await b.request("tools/call", {"name": "begin", "task": {}})  # names the same task, and changes nothing
         await b.request("tools/call", {"name": "tell"})
         assert [params["taskId"] for params in heard] == ["of nobody"]
         await a.request("tools/call", {"name": "tell"})
