@@ -259,11 +259,12 @@ def introduction(version: str = NEWEST) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
-    """Serve an application with uvicorn, and give its URL."""
+async def serving(app: Any, port: int = 0, **options: Any) -> AsyncIterator[str]:
+    """Serve an application with uvicorn, and give its URL; without a port, the system chooses one."""
     # With the protocol named, accepted sockets send at once: asyncio leaves others to Nagle's algorithm.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-        listening.bind(("127.0.0.1", 0))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", port))
         listening.listen()  # clients may connect before the server accepts
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, **options)
         server = uvicorn.Server(config)

@@ -139,6 +139,11 @@ class ClientSession:
         if self.connections.lose(connection) and self.subscriptions.is_needed:
             self._start_task(self._reconnect())
 
+    def stream_reopened(self, connection: ServerConnection) -> None:
+        """Renew the subscriptions and the log level: a restarted server may have kept only the session."""
+        self.catalog.forget_all()
+        self.send_quietly(partial(self._renew_handshake_state, connection))
+
     async def _reconnect(self) -> None:
         if self._brief_connections > 1:
             # Without the pause, a server that ends right after each start would be restarted in a tight loop.

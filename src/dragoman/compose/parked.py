@@ -10,7 +10,7 @@ A parked call has these states:
 
     waiting     a client waits for the outcome: the result, or further questions; no time is set
     parked      the client was sent questions; the call is dropped after ten minutes without answers
-    ended       the target has answered, the client went away, or the time is over
+    ended       the target has answered, the client went away, the time is over, or a newer call needs the connection
 
 Rejected: a process that restarts the call elsewhere. The target may have done half of it.
 """
@@ -27,13 +27,13 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
-from dragoman.errors import DragomanError, InvalidParams, RpcError, StoreUnavailable
+from dragoman.compose.upstream import RawObject, raw_object
+from dragoman.errors import DragomanError, RpcError, StoreUnavailable
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.rounds import RequestBinding
 from dragoman.runtime.tasks import cancel_and_wait, keep_until_done
 
 if TYPE_CHECKING:
-    from dragoman.compose.upstream import RawObject
     from dragoman.server.request.call import Call
     from dragoman.server.server import Server
     from dragoman.stores.contract import Bus
@@ -44,7 +44,10 @@ ALIVE_SECONDS = 2.0
 ATTEMPTS = 3
 GONE_CODE = -32000
 KNOWN = b"1"
-GONE = "The call that asked has ended: its process has stopped, or the answers came too late. Send the call anew"
+GONE = (
+    "The call that asked has ended: the answers came too late, its process has stopped, or newer calls needed its"
+    " connection. Send the call anew"
+)
 _KEYS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 _logger = logging.getLogger("dragoman.compose")
 
@@ -201,6 +204,13 @@ class ParkedCalls:
         required = {"resultType": "input_required", "inputRequests": found, "requestState": state}
         return Raw(jsonrpc.encode(required))
 
+    def give_way(self) -> None:
+        """End the call that has been parked longest, if there is one, so that another call can use its connection."""
+        oldest = next(iter(self._timers), None)
+        if oldest is not None:
+            self._stop_timer(oldest)
+            self._calls[oldest].cancel()
+
     def _stop_timer(self, id: str) -> None:
         if (timer := self._timers.pop(id, None)) is not None:
             timer.cancel()
@@ -210,17 +220,23 @@ class ParkedCalls:
         self._stop_timer(parked.id)
         parked.answer(answers)
 
-    async def resume(self, call: Call, state: str, answers: RawObject) -> Raw:
+    def waits_for(self, call: Call) -> bool:
+        """Tell whether a request has answers for a call that was parked, in any process."""
+        return call.request.params.request_state is not None and self._payload(call) is not None
+
+    def _payload(self, call: Call) -> bytes | None:
+        return self._server.key_ring.open(_purpose(call), call.request.params.request_state)
+
+    async def resume(self, call: Call) -> Raw:
         """Answer the questions of a call, wherever it waits, and return its next outcome.
 
+        The call has its connection already, so the answers need none.
+
         Raises:
-            InvalidParams: the state belongs to another request, or was changed.
             RpcError: the call has ended.
         """
-        payload = self._server.key_ring.open(_purpose(call), state)
-        if payload is None:
-            raise InvalidParams("The requestState does not belong to this request")
-        worker, id = msgspec.json.decode(payload, type=tuple[str, str])
+        worker, id = msgspec.json.decode(self._payload(call) or b"", type=tuple[str, str])
+        answers = raw_object(raw_object(call.request.raw_params).get("inputResponses", b""))
         if worker != await self._name(call):
             return await self._resume_elsewhere(worker, id, answers)
         parked = self._calls.get(id)

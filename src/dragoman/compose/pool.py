@@ -9,8 +9,9 @@ Connections are shared unless that would mix what must stay apart:
       stateless calls that can be asked one connection for each call at a time; free ones are used again
 
 `isolate`, forwarded credentials and the proxies that a call has passed through divide all of these again. There are at
-most `max_connections`; beyond that the connection that was idle longest is closed, and a call waits if none is idle. A
-connection of a session ends with the session.
+most `max_connections`; beyond that the connection that was idle longest is closed. If none is idle, the call that has
+been parked longest is ended, and the new call waits until a connection is idle. A connection of a session ends with the
+session.
 
 Rejected: a connection for each client. A process is started for each connection to a command.
 """
@@ -168,7 +169,7 @@ class Pool:
         return upstream
 
     async def _make_room(self) -> None:
-        """Close the connection that was idle longest if there are too many, or wait until one is idle."""
+        """Close the connection that was idle longest if there are too many, or end a parked call and wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
                 while sum(map(len, self._upstreams.values())) >= self._max_connections:
@@ -177,6 +178,7 @@ class Pool:
                     if idle:
                         self._close(idle[0])
                     else:
+                        self.parked.give_way()
                         self._freed.clear()
                         await self._freed.wait()
                 return

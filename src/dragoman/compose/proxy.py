@@ -35,6 +35,7 @@ from dragoman.client.options import CONNECT_SECONDS
 from dragoman.compose.passthrough import LIMITS
 from dragoman.compose.pool import Isolation, Pool
 from dragoman.compose.raw_results import (
+    declaration,
     fits,
     input_requests,
     is_begun_task,
@@ -43,25 +44,35 @@ from dragoman.compose.raw_results import (
     translated,
     with_age,
     with_subscription,
+    with_versions,
 )
+from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
 from dragoman.compose.upstream import (
     UNREACHABLE,
     RawObject,
     Upstream,
     can_be_asked,
     mirrored_by,
-    raw_object,
     refusal_of,
 )
-from dragoman.errors import DefinitionError, DragomanError, HeaderMismatch, InvalidRequest, RpcError, TransportError
+from dragoman.errors import (
+    DefinitionError,
+    DragomanError,
+    HeaderMismatch,
+    InvalidParams,
+    InvalidRequest,
+    RpcError,
+    TransportError,
+)
 from dragoman.protocol import eras
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES, Method
+from dragoman.protocol.official.tasks import LIST as LIST_TASKS
 from dragoman.protocol.rounds import MAX_ROUNDS
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, RESOURCE_UPDATED, Subscription, honoured_filter
-from dragoman.protocol.versions import Version
+from dragoman.protocol.versions import Version, version_names
 from dragoman.runtime.callables import invoke
 from dragoman.server.request.asking import TIMEOUT
 from dragoman.server.server import Server
@@ -147,6 +158,7 @@ class ProxyServer(Server):
         self._credentials = partial(Credentials.of, auth=auth)
         self._headers = dict(headers or {})
         self._forward_credentials = forward_credentials
+        self._task_owners = TaskOwners(self, is_needed=forward_credentials is False)
         self._env, self._cwd, self._connect_timeout = env, cwd, connect_timeout
         self._id = uuid4().hex[:12]
         self._hops = [hop for hop in os.environ.get(HOPS_VARIABLE, "").split(",") if hop]
@@ -227,7 +239,9 @@ class ProxyServer(Server):
             headers["Authorization"] = partial(invoke, exchange, given) if callable(exchange) else given
         endpoint = self._endpoint(headers, self._hops_of(call))
         info = caller.info if caller is not None and caller.info is not None else self.info
-        return Upstream(endpoint, info, caller, connect_timeout=self._connect_timeout, on_lost=on_lost)
+        upstream = Upstream(endpoint, info, caller, connect_timeout=self._connect_timeout, on_lost=on_lost)
+        upstream.task_principals = self._task_owners.recent
+        return upstream
 
     def _endpoint(self, headers: Mapping[str, Any], hops: list[str]) -> Any:
         marked = ",".join([*hops, self._id])
@@ -257,6 +271,8 @@ class ProxyServer(Server):
     async def _answer(self, call: Call) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
         pool, method = self._pool_of(call), call.request.method.name
+        if call.request.method.input_required and pool.parked.waits_for(call):
+            return await pool.parked.resume(call)
         key = self._list_key(pool, call) if method in LISTS else None
         try:
             upstream = pool.ready(call) or await self._taken(pool, call, key)
@@ -340,6 +356,8 @@ class ProxyServer(Server):
                 return await upstream.unsubscribe(call, params), call.request.caller.version
             case "logging/setLevel":
                 return await upstream.set_level(call, params), call.request.caller.version
+            case method if method in ABOUT_TASKS:
+                await self._task_owners.require(call, params)
         for _ in range(MAX_ROUNDS + 1):
             raw, version = await self._send(upstream, call, params, meta)
             if not version.asks_in_results or call.request.caller.version.asks_in_results:
@@ -375,6 +393,8 @@ class ProxyServer(Server):
                 raise
             await self._read_plans(upstream, call, meta)
             raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
+        if call.principal is not None or method == LIST_TASKS:
+            raw = await self._task_owners.passed(call, raw)
         if on_progress is not None and ids and is_begun_task(raw):
             upstream.keep_progress(ids[-1], on_progress)
         if method == "tools/list" and version.mirrors_headers:
@@ -393,11 +413,10 @@ class ProxyServer(Server):
 
     async def _park(self, pool: Pool, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> Raw:
         """Pass a call of a stateless client to a target that may ask it over the connection."""
-        params.pop("requestState", None)
-        answers, state = raw_object(params.pop("inputResponses", b"")), call.request.params.request_state
-        if state is not None:
+        if call.request.params.request_state is not None:
             pool.release(upstream, call)
-            return await pool.parked.resume(call, state, answers)
+            raise InvalidParams("The requestState does not belong to this request")
+        params.pop("inputResponses", None)
 
         def released() -> None:
             del upstream.asks[call]
@@ -462,7 +481,7 @@ class ProxyServer(Server):
             raw = pool.lists[key][0]
         else:
             raw = connection.initialized or Raw(encode(connection.discover_result()))
-            raw = _declaration(raw, result, connection.server_info, self.info if self._is_named else None)
+            raw = declaration(raw, result, connection.server_info, self.info if self._is_named else None)
             pool.lists[key] = raw, caller.version, 0.0
         call.session.begin(caller)
         return raw
@@ -480,6 +499,7 @@ class ProxyServer(Server):
                     if not meta:
                         meta = cast("RawObject", connection.with_envelope({})["_meta"])
                     raw, version = await upstream.request(call, "server/discover", params, meta=meta)
+                    raw = with_versions(raw, version_names(self.offer.versions))
                     pool.lists[key] = raw, version, 0.0
                     return self._translated(raw, version, call)
             finally:
@@ -513,6 +533,7 @@ class ProxyServer(Server):
     async def _listen_there(self, upstream: Upstream, call: Call) -> Any:
         ids: list[types.RequestId] = []
         params, meta = split_meta(call.request.raw_params)
+        params = await self._task_owners.heard(call, params)
 
         def begun(id: types.RequestId) -> None:
             ids.append(id)
@@ -548,22 +569,6 @@ class ProxyServer(Server):
 
         await upstream.listen(call, change, frozenset(honoured.resource_subscriptions or ()), begun)
         return subscription.result()
-
-
-def _declaration(
-    raw: Raw, result: types.InitializeResult, found: types.Implementation | None, named: types.Implementation | None
-) -> Raw:
-    """Return the result of `initialize`: what the target declared, in the version of the client."""
-    fields = msgspec.json.decode(raw, type=RawObject)
-    declared = {key: value for key, value in fields.items() if key in ("capabilities", "instructions", "_meta")}
-    if "protocolVersion" in fields:
-        declared = fields
-    version: Any = result.protocol_version
-    info = named or found or result.server_info
-    declared["protocolVersion"] = Raw(encode(version))
-    if named is not None or "serverInfo" not in declared:
-        declared["serverInfo"] = Raw(encode(info))
-    return Raw(encode(declared))
 
 
 def _report(call: Call, token: types.ProgressToken, progress: float, total: float | None, message: str | None) -> None:

@@ -79,10 +79,31 @@ def translated(raw: Raw, source: Version, version: Version, method: Method, info
     return Raw(encode({**fields, "_meta": meta} if meta else fields))
 
 
+def declaration(
+    raw: Raw, result: types.InitializeResult, found: types.Implementation | None, named: types.Implementation | None
+) -> Raw:
+    """Return the result of `initialize`: what the target declared, in the version of the client."""
+    fields = msgspec.json.decode(raw, type=RawObject)
+    declared = {key: value for key, value in fields.items() if key in ("capabilities", "instructions", "_meta")}
+    if "protocolVersion" in fields:
+        declared = fields
+    version: Any = result.protocol_version
+    info = named or found or result.server_info
+    declared["protocolVersion"] = Raw(encode(version))
+    if named is not None or "serverInfo" not in declared:
+        declared["serverInfo"] = Raw(encode(info))
+    return Raw(encode(declared))
+
+
 def with_age(raw: Raw, seconds: int) -> Raw:
     """Return a list that says in `_meta` how old it is."""
     fields: dict[str, Any] = raw_object(raw)
     return Raw(encode({**fields, "_meta": {**raw_object(fields.get("_meta", b"")), AGE: seconds}}))
+
+
+def with_versions(raw: Raw, names: list[str]) -> Raw:
+    """Return the result of `server/discover` with the versions of the proxy, which speaks more than the target may."""
+    return Raw(encode({**raw_object(raw), "supportedVersions": names}))
 
 
 def with_subscription(params: RawObject, call: Call) -> Raw:

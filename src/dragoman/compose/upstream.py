@@ -127,6 +127,8 @@ class Upstream:
         """The progress of tasks that is still passed, oldest first."""
         self._background: set[asyncio.Task[Any]] = set()
         self.plans: dict[str, HeaderPlan] = {}
+        self.task_principals: Mapping[str, str | None] = {}
+        """The principals of tasks, by the ids of the tasks; what the target says of a task is for its principal."""
         self.used_at = 0.0
         self._capabilities = types.ClientCapabilities() if caller is None else caller.capabilities
         self._on_lost = on_lost
@@ -394,6 +396,10 @@ class Upstream:
         if self._connections.lose(connection) and self._sessions:
             self._start(self.connection())
 
+    def stream_reopened(self, connection: ServerConnection) -> None:
+        """Renew what clients want to hear: a restarted target may have kept only the session."""
+        self._start(self._prepare(connection, is_reconnected=True))
+
     def answer(self, request: jsonrpc.Request) -> Any:
         """Ask the client of the call that a question belongs to.
 
@@ -446,9 +452,12 @@ class Upstream:
         for listener in list(self._listeners):
             listener(method, params)
         uri = msgspec.json.decode(params.get("uri", b"null"))
+        told: set[ConnectedClient] = set()  # a proxy that is mounted twice has two sessions with each client
         for session, standalone in list(self._sessions.items()):
             client = standalone()
-            if client is not None and (method != RESOURCE_UPDATED or uri in session.subscribed):
+            is_wanted = uri in session.subscribed if method == RESOURCE_UPDATED else client not in told
+            if client is not None and is_wanted:
+                told.add(client)
                 client.notify(method, params)
 
     def _pass_message(self, method: str, params: RawObject) -> None:
@@ -456,7 +465,11 @@ class Upstream:
         call = PROXIED.get()
         calls = {one.session: one for one in ([call] if call in self.calls else self.calls)}
         sessions = [] if call in self.calls else [one for one in self._sessions if one not in calls]
-        if len({one.principal for one in (*sessions, *calls)}) > 1:
+        principals = {one.principal for one in (*sessions, *calls)}
+        id = msgspec.json.decode(params.get("taskId", b"null"))
+        if isinstance(id, str) and id in self.task_principals:
+            principals.add(self.task_principals[id])
+        if len(principals) > 1:
             return
         for session, one in calls.items():
             if _wants(method, params, session, one):

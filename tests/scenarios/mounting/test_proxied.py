@@ -9,6 +9,7 @@ import pytest
 from dragoman import DefinitionError, InvalidParams, Server
 from dragoman.testing import connected
 from scenarios import mounted_servers
+from scenarios.forwarding_server import forwarding
 from scenarios.mounted_servers import shop, weather
 
 pytestmark = pytest.mark.skipif(not hasattr(Server, "proxy"), reason="this build has no proxies")
@@ -35,8 +36,12 @@ async def test_what_is_behind_a_proxy_is_served_under_the_prefix(target, era):
         await client.subscribe(f"data://far/{path}cities", heard.put_nowait)
         await client.call_tool(f"far_{name}touch")
         assert await asyncio.wait_for(heard.get(), DEADLINE) == f"data://far/{path}cities"
-        with pytest.raises(InvalidParams, match="Unknown tool"):
+        assert "What begins with 'far_': " in client.instructions
+        assert "Ask for one city." in client.instructions
+        with pytest.raises(InvalidParams, match="Unknown tool: far_nothing"):
             await client.call_tool("far_nothing")
+        with pytest.raises(InvalidParams, match="Unknown prompt: far_nothing"):
+            await client.get_prompt("far_nothing")
 
 
 def test_a_cycle_that_leads_through_a_proxy_is_refused():
@@ -87,6 +92,33 @@ async def test_a_question_between_calls_reaches_the_client_and_lists_that_the_ta
         await client.notify("notifications/roots/list_changed")
         assert "file:///project" in (await client.call_tool("far_answer")).text
     assert "is left out" not in caplog.text
+
+
+async def test_a_proxy_that_is_mounted_twice_tells_each_client_of_a_changed_list_once():
+    target, outer = weather(), shop()
+    far = Server.proxy(target)
+    outer.mount(far, prefix="far")
+    outer.mount(far, prefix="again")
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.timeout(DEADLINE), connected(outer, "handshake", on_list_changed=heard.put_nowait) as client:
+        await client.call_tool("far_forecast", {"city": "Rome"})
+        await client.call_tool("again_forecast", {"city": "Rome"})
+        target.notify_tools_list_changed()
+        target.notify_prompts_list_changed()
+        assert [await heard.get(), await heard.get()] == ["tools", "prompts"]
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_a_target_that_names_an_unknown_tool_in_a_result_is_answered_with_the_name_that_the_client_used(era):
+    def refuse(method, params):
+        words = f"MCP error -32602: Tool {params.get('name')} not found"
+        return {"content": [{"type": "text", "text": words}], "isError": True} if method == "tools/call" else {}
+
+    outer = shop()
+    outer.mount(forwarding("far", refuse), prefix="far")
+    async with connected(outer, era) as client:
+        with pytest.raises(InvalidParams, match="Unknown tool: far_nothing"):
+            await client.call_tool("far_nothing")
 
 
 async def test_a_notification_for_a_target_that_is_away_is_no_unexpected_error(tmp_path, caplog):

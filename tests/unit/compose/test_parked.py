@@ -65,6 +65,9 @@ def asking():
     return server
 
 
+ACCEPTED = {"action": "accept", "content": {"value": "yes"}}
+
+
 def said(request):
     return {"value": request.message.strip("?").lower()}
 
@@ -127,6 +130,21 @@ async def test_a_call_whose_answers_come_too_late_is_cancelled_at_the_target_and
         late = {"name": "wait", "arguments": {}, "requestState": asked["requestState"], "inputResponses": {}}
         with pytest.raises(RpcError, match="Send the call anew"):
             await client.request("tools/call", late)
+
+
+async def test_the_call_that_is_parked_longest_gives_way_when_every_connection_is_in_use():
+    target = asking()
+    proxy = Server.proxy(target, max_connections=2)
+    async with serving(proxy.asgi()) as url, AsyncClient(url, mode="stateless", on_elicitation=said) as client:
+        oldest, newer = await questions(client, "wait"), await questions(client, "wait")
+        async with asyncio.timeout(DEADLINE):
+            assert (await client.call_tool("ask")).text == "first second"
+            await target.cancelled.wait()
+        again = {"name": "wait", "arguments": {}, "inputResponses": {"elicitation-1": ACCEPTED}}
+        with pytest.raises(RpcError, match="newer calls needed its connection"):
+            await client.request("tools/call", {**again, "requestState": oldest["requestState"]})
+        result = await client.request("tools/call", {**again, "requestState": newer["requestState"]})
+        assert result["content"][0]["text"] == "yes"
 
 
 async def test_a_call_may_take_longer_than_the_time_for_answers_once_it_has_them(monkeypatch):

@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from dragoman import AsyncClient, Context, Server
+from dragoman.protocol.versions import VERSIONS, version_names
 from scenarios import proxied_server
-from scenarios.proxied_server import ERAS, converse, everything
+from scenarios.proxied_server import ERAS, STATELESS, converse, everything
 from scenarios.raw_http import serving
 
 PROGRAM = [sys.executable, proxied_server.__file__]
@@ -98,3 +99,8 @@ def test_a_program_with_a_proxy_ends_without_a_word():
     program = "from dragoman import Server\nproxy = Server.proxy(Server('notes'))"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stderr == ""
+
+
+async def test_a_proxy_names_its_own_versions_in_front_of_a_target_with_one_version():
+    async with AsyncClient(Server.proxy(everything(STATELESS)), mode="stateless") as client:
+        assert (await client.request("server/discover"))["supportedVersions"] == version_names(VERSIONS)

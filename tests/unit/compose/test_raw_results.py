@@ -14,6 +14,7 @@ from dragoman.compose.raw_results import (
     split_meta,
     translated,
     with_age,
+    with_versions,
 )
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import V2024_11_05, V2025_11_25, V2026_07_28
@@ -106,3 +107,9 @@ def test_a_task_that_has_begun_is_told_from_a_result_that_speaks_of_tasks():
     assert is_begun_task(Raw(b'{"task":{"taskId":"1"}}'))
     assert not is_begun_task(Raw(b'{"content":[{"type":"text","text":"\\"task\\""}]}'))
     assert not is_begun_task(Raw(b'{"structuredContent":{"task":1}}'))
+
+
+def test_a_discovery_names_other_versions_and_keeps_everything_else():
+    raw = Raw(b'{"supportedVersions":["2026-07-28"],"capabilities":{"x":1.0},"resultType":"complete"}')
+    changed = b'{"supportedVersions":["b","a"],"capabilities":{"x":1.0},"resultType":"complete"}'
+    assert bytes(with_versions(raw, ["b", "a"])) == changed

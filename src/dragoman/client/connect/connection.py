@@ -81,6 +81,9 @@ class ConnectionOwner(AnswersServer, Protocol):
     def connection_lost(self, connection: ServerConnection, error: Exception) -> None:
         """Handle the end of a connection that ended by itself."""
 
+    def stream_reopened(self, connection: ServerConnection) -> None:
+        """Renew what the server may have forgotten, because it may have been restarted and kept only the session."""
+
 
 class _Pending(Struct, eq=False):
     """A request that waits for its answer."""
@@ -189,6 +192,7 @@ class ServerConnection:
 
     async def open(self) -> None:
         """Open the link."""
+        self.link.on_reopened = self._stream_reopened
         await self.link.open(self.receive, self._lost)
 
     def use_version(self, version: Version) -> None:
@@ -426,6 +430,9 @@ class ServerConnection:
                 if not self._is_flooded:
                     self._clocks.resume_all()
                 self._is_flooded = False
+
+    def _stream_reopened(self) -> None:
+        self._owner.stream_reopened(self)
 
     def _lost(self, error: Exception | None) -> None:
         if self.state != "alive":

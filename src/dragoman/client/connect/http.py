@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache, partial
@@ -33,6 +34,8 @@ from dragoman.transports.web.http import FAILED, JSON, SERVER_FAILED, SSE, HttpC
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED = 400, 401, 403, 404, 405
 MAX_PAUSE = 30.0
 CLOSE_SECONDS = 2.0
+REOPENED_SECONDS = 30.0
+"""A stream that ends again and again counts as reopened at most once in so many seconds."""
 ACKNOWLEDGE_SECONDS = 30.0
 """Seconds within which the server must accept an answer or a notification. The waiting POST holds a connection."""
 MAX_CHALLENGES = 3
@@ -69,6 +72,8 @@ class HttpLink(Link):
         self._closed: Callable[[Exception | None], None] = _ignore
         self._standalone_stream: asyncio.Task[None] | None = None
         self._has_expired = False
+        self._reopening: asyncio.TimerHandle | None = None
+        self._reopened_at = -math.inf
         self._cached_headers: tuple[Version | None, str | None, CIMultiDict[str]] | None = None
         """The version and the session of the cached headers, and the headers that every request carries."""
 
@@ -260,7 +265,8 @@ class HttpLink(Link):
             response: HttpResponse | None = None
             sent = await self._stream_headers(decoder.last_event_id)
             try:
-                response = await self._http.listen(sent, self._receive, opened=opened.set, decoder=decoder)
+                note_opened = partial(self._note_opened, opened, is_again=was_opened)
+                response = await self._http.listen(sent, self._receive, opened=note_opened, decoder=decoder)
             except TransportError as error:
                 if isinstance(error, HttpError):
                     raise
@@ -279,6 +285,17 @@ class HttpLink(Link):
             decoder.finish()
             await asyncio.sleep(backoff(failures - 1, retry_pause(decoder), MAX_PAUSE))
 
+    def _note_opened(self, opened: asyncio.Event, *, is_again: bool) -> None:
+        opened.set()
+        if is_again and self._reopening is None:
+            loop = asyncio.get_running_loop()
+            self._reopening = loop.call_at(max(loop.time(), self._reopened_at + REOPENED_SECONDS), self._reopened)
+
+    def _reopened(self) -> None:
+        self._reopening, self._reopened_at = None, asyncio.get_running_loop().time()
+        if self.on_reopened is not None:
+            self.on_reopened()
+
     # The end.
 
     async def close(self) -> None:
@@ -286,6 +303,8 @@ class HttpLink(Link):
         stream, self._standalone_stream = self._standalone_stream, None
         session, has_expired, self._has_expired = self.session_id, self._has_expired, True
         self._receive = self._closed = _ignore
+        if self._reopening is not None:
+            self._reopening.cancel()
         try:
             if stream is not None:
                 await cancel_and_wait(stream)

@@ -58,6 +58,8 @@ class Link(Protocol):
     """What carries the messages; None for another transport."""
     address: str | None = None
     """The URL of the server, without secrets; None if the link is not over HTTP."""
+    on_reopened: Callable[[], None] | None = None
+    """Called when the standalone stream is open again, perhaps because the server was restarted."""
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the link; `closed` is called once if the link ends by itself."""

@@ -103,7 +103,7 @@ def _operation(call: Call) -> Operation | None:
     from dragoman.telemetry.recorder import OTHER, UNRECORDED
 
     request, method, subject = call.request, call.request.method.name, _registered_subject(call)
-    if method in UNRECORDED:
+    if method in UNRECORDED or call.is_passed:
         return None
     attributes = call_attributes(call)
     if request.id != "":

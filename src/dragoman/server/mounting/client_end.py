@@ -12,6 +12,7 @@ from weakref import ref
 
 import msgspec
 
+from dragoman.protocol.eras import Caller
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.subscriptions import RESOURCE_UPDATED
 from dragoman.server.mounting.places import with_uris
@@ -41,6 +42,9 @@ class MountedSession:
         uris = () if session is None else session.subscribed
         return {inner for uri in uris if (inner := self._renaming.inner_uri(uri)) is not None}
 
+    def begin(self, caller: Caller) -> None:
+        """Do nothing: the parent begins the session."""
+
     def subscribe(self, uri: str) -> None:
         """Record that the client subscribed to a resource."""
         self.__getattr__("subscribe")(self._renaming.uri(uri) or uri)
@@ -57,14 +61,21 @@ class MountedSession:
 
 
 class _Standalone:
-    """Sends notifications of a mounted server that belong to no request."""
+    """Sends notifications of a mounted server that belong to no request; equal to any other for the same client."""
 
     def __init__(self, connection: Any, rename: Rename) -> None:
         self.connection = ref(connection)
+        self._hash = hash(connection)
         self._rename = rename
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.connection(), name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Standalone) and self.connection() == other.connection()
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification, from any thread."""

@@ -16,6 +16,7 @@ lifespans of the mounted server would have to be copied too, and a proxy has no 
 from __future__ import annotations
 
 import logging
+from asyncio import gather, timeout
 from collections.abc import Callable, Iterator, Sequence
 from operator import is_
 from sys import maxsize
@@ -32,8 +33,8 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.lines import without_newlines
 from dragoman.server.dispatch.runner import encoded_result
 from dragoman.server.listing import read_cursor
-from dragoman.server.mounting.mount import Mount, has, own_handler
-from dragoman.server.mounting.passing import is_not_found, pass_on, run_inner
+from dragoman.server.mounting.mount import Mount, has, is_open, own_handler
+from dragoman.server.mounting.passing import is_not_found, lacks_tool, pass_on, run_inner
 from dragoman.server.mounting.places import LISTS, TASKS_GET, params_about, subject_of, with_uris
 from dragoman.server.request.call import Call
 from dragoman.types.decoding import decoders
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 Handle = Callable[["Server", Call], Any]
+INTRODUCTION_SECONDS = 5.0
+"""How long a mounted server has to learn its instructions, for example from the target of a proxy."""
 MAX_PAGES = 1000
 """The greatest number of pages of a mounted server, or of `on_list_resources`, that a joined list has."""
 _logger = logging.getLogger("dragoman.server")
@@ -225,10 +228,13 @@ class ByName(Joined):
         for mount, inner in found:
             try:
                 params = params_about(self.method, call.request.raw_params, inner)
-                return await pass_on(call, mount, self.method, params)
+                result = await pass_on(call, mount, self.method, params)
             except RpcError as error:
-                if not is_not_found(error, call):
+                if not is_not_found(error, call, inner):
                     raise
+            else:
+                if not lacks_tool(result, inner):
+                    return result
         call.target = None
         return await finished(self._answer_by_own(call.server, call, subject))
 
@@ -284,16 +290,41 @@ class Introduction(Joined):
 
     def __call__(self, server: Server, call: Call) -> Any:
         """Return the result of the server itself, with the instructions of all."""
+        if any(is_open(mount.server, self.method) for mount in self.mounts):
+            return self._asked(server, call)
+        return self._joined(server, call, [joined_instructions(mount.server) for mount in self.mounts])
+
+    async def _asked(self, server: Server, call: Call) -> Any:
+        """Ask the mounted servers that learn their instructions from others, such as proxies."""
+        return self._joined(server, call, await gather(*(self._told(call, mount) for mount in self.mounts)))
+
+    async def _told(self, call: Call, mount: Mount) -> str | None:
+        if not is_open(mount.server, self.method):
+            return joined_instructions(mount.server)
+        try:
+            async with timeout(INTRODUCTION_SECONDS):
+                found = await run_inner(call, mount, self.method, call.request.raw_params)
+        except (RpcError, TimeoutError) as error:
+            _logger.info("The mounted server %r does not introduce itself: %s", mount.server.name, error)
+            return None
+        introduced: _Introduced = decoders[_Introduced].decode(encoded_result(*found))
+        return introduced.instructions
+
+    def _joined(self, server: Server, call: Call, told: Sequence[str | None]) -> Any:
         assert self.own is not None
         result = self.own(server, call)
-        return msgspec.structs.replace(result, instructions=_instructions(result.instructions, self.mounts))
+        return msgspec.structs.replace(result, instructions=_joined_texts(result.instructions, self.mounts, told))
 
 
-def _instructions(own: str | None, mounts: Sequence[Mount]) -> str | None:
+class _Introduced(Struct):
+    instructions: str | None = None
+
+
+def _joined_texts(own: str | None, mounts: Sequence[Mount], told: Sequence[str | None]) -> str | None:
     """Return the instructions of a server, and then those of each mounted server with the prefix of its names."""
     texts = [own] if own else []
-    for mount in mounts:
-        text, start = joined_instructions(mount.server), mount.renaming.start
+    for mount, text in zip(mounts, told, strict=True):
+        start = mount.renaming.start
         if text:
             texts.append(f"What begins with {start!r}: {text}" if start else text)
     return "\n\n".join(texts) or None
@@ -301,7 +332,8 @@ def _instructions(own: str | None, mounts: Sequence[Mount]) -> str | None:
 
 def joined_instructions(server: Server) -> str | None:
     """Return the instructions of a server and of those that are mounted in it."""
-    return _instructions(server.instructions, list(server.mounts or ()))
+    mounts = list(server.mounts or ())
+    return _joined_texts(server.instructions, mounts, [joined_instructions(mount.server) for mount in mounts])
 
 
 class FirstServer(Joined):

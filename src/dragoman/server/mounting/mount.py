@@ -6,16 +6,20 @@ servers, be mounted twice, and be served by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
+import msgspec
+
 from dragoman import types
+from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.subscriptions import RESOURCE_UPDATED
 from dragoman.server.dispatch.handlers import HANDLERS
 from dragoman.server.mounting.client_end import MountedSession
 from dragoman.server.mounting.places import with_uris
 from dragoman.server.mounting.renaming import Renaming
+from dragoman.server.request.call import ELICITATION_COMPLETE
 
 if TYPE_CHECKING:
     from dragoman.protocol.eras import Offer
@@ -70,44 +74,75 @@ class Mount:
         is_notification, method = call.is_notification, call.request.method.name
         return self.server.offer_for_notification(method) if is_notification else self.server.offer
 
+    def reached(self, change: Change) -> Iterator[tuple[Server, Change]]:
+        """Yield the servers above the mounted server, each with a change as its clients know it."""
+        parent = self.parent
+        if parent is not None:
+            change = change.renamed(self.outer_uri)
+            yield parent, change
+            for mount in list(parent.mounted_in):
+                yield from mount.reached(change)
+
     def find(self, table: str, key: str) -> Any:
         """Return the definition that has a name or URI in the parent; None if the mounted server has none."""
         inner = self.inner(table, key)
         return None if inner is None else find(self.server, table, inner)
 
 
-class MountListener:
-    """Passes the notifications of a mounted server on to the clients of its parent.
+class Change(NamedTuple):
+    """What a notification tells about, as the clients of one server know it."""
 
-    One listener passes them to the clients of this process, and the other to those of other processes.
+    method: str
+    subject: str | None = None
+    params: types.Json | None = None
+
+    def renamed(self, rename: Callable[[str], str]) -> Change:
+        """Return the change with other URIs."""
+        is_uri = self.method == RESOURCE_UPDATED and self.subject is not None
+        subject = rename(self.subject or "") if is_uri else self.subject
+        params = None if self.params is None else with_uris(msgspec.json.decode(encode(self.params)), rename)
+        return Change(self.method, subject, params)
+
+
+class MountListener:
+    """Passes the notifications of a mounted server on to the clients of the servers above it.
+
+    One listener passes them to the clients of this process, and the other to those of other processes. If a server is
+    mounted several times below the same parent, the listener of the first mount passes what clients of the parent would
+    receive several times.
     """
 
     def __init__(self, mount: Mount, *, is_elsewhere: bool) -> None:
         self._mount = mount
         self.is_elsewhere = is_elsewhere
 
-    def _members(self) -> list[NotificationListener]:
-        parent = self._mount.parent
-        every = [] if parent is None else parent.audience.members()
-        return [one for one in every if getattr(one, "is_elsewhere", False) is self.is_elsewhere]
+    def _receivers(self, change: Change) -> Iterator[tuple[NotificationListener, Change]]:
+        known: set[tuple[int, bytes]] = set()
+        for mount in list(self._mount.server.mounted_in):
+            for server, told in mount.reached(change):
+                key = id(server), encode(told)
+                if key not in known and mount is self._mount:
+                    yield from ((member, told) for member in self._clients(server))
+                known.add(key)
+
+    def _clients(self, server: Server) -> Iterator[NotificationListener]:
+        for one in server.audience.members():
+            if not isinstance(one, MountListener) and getattr(one, "is_elsewhere", False) is self.is_elsewhere:
+                yield one
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
-        """Send the notification of a change, about the URI that the parent's clients know."""
-        rename = self._mount.outer_uri
-        if method == RESOURCE_UPDATED and subject is not None:
-            subject = rename(subject)
-        given = None if params is None else with_uris({**params}, rename)
-        for member in self._members():
-            member.notify_change(method, subject, given)
+        """Send the notification of a change, about the URI that the receivers know."""
+        for member, told in self._receivers(Change(method, subject, params)):
+            member.notify_change(*told)
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
         """Send a log message."""
-        for member in self._members():
+        for member, _ in self._receivers(Change("notifications/message")):
             member.log(level, data, logger)
 
     def complete_elicitation(self, id: str) -> None:
         """Notify the client that received a url elicitation that it is complete."""
-        for member in self._members():
+        for member, _ in self._receivers(Change(ELICITATION_COMPLETE)):
             member.complete_elicitation(id)
 
 

@@ -11,13 +11,14 @@ of the mounted server.
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.errors import ResourceNotFound, RpcError
+from dragoman.errors import InvalidParams, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.server.dispatch.runner import run_detached, with_cache_hints
 from dragoman.server.dispatch.tags import TaggedServer
@@ -32,6 +33,16 @@ _STATE = "the request state of a mounted server"
 """The step in which the recording of a parent keeps the state of a mounted server."""
 _ASKS = "input_required"
 _NOT_FOUND = frozenset({"tool_not_found", "prompt_not_found", ResourceNotFound.label})
+_UNKNOWN = re.compile(
+    r"\b(?:unknown|no such) (?:tool|prompt)\b|\b(?:tool|prompt)\b.*\b(?:not found|unknown)\b", re.IGNORECASE | re.DOTALL
+)
+"""The words with which servers of several SDKs say that they have no such tool or prompt."""
+MAX_REFUSAL = 2048
+"""A result that says that there is no such tool has at most so many bytes."""
+
+
+class _PassedResult(Struct, rename="camel"):
+    is_error: Any = None
 
 
 async def pass_on(outer: Call, mount: Mount, method: str, params: Raw, channel: Channel | None = None) -> Any:
@@ -69,10 +80,27 @@ async def run_inner(
     return call, result
 
 
-def is_not_found(error: RpcError, call: Call) -> bool:
-    """Tell whether an error says that a server does not have what a request is about."""
+def is_not_found(error: RpcError, call: Call, subject: str) -> bool:
+    """Tell whether an error says that a server does not have the subject of a request."""
     version, is_read = call.request.caller.version, call.request.method.name == "resources/read"
-    return error.label in _NOT_FOUND or (is_read and error.code == version.resource_not_found)
+    is_unread = is_read and error.code == version.resource_not_found
+    is_unknown = error.code == InvalidParams.CODE and _says_unknown(error.message, subject)
+    return error.label in _NOT_FOUND or is_unread or is_unknown
+
+
+def lacks_tool(result: Any, name: str) -> bool:
+    """Tell whether a result that a proxy passed says by `isError` that there is no such tool, as some servers do."""
+    if type(result) is not Raw or len(result) > MAX_REFUSAL or b'"isError"' not in bytes(result):
+        return False
+    try:
+        is_failure = decoders[_PassedResult].decode(result).is_error is True
+    except msgspec.DecodeError:
+        return False
+    return is_failure and _says_unknown(bytes(result).decode(), name)
+
+
+def _says_unknown(text: str, name: str) -> bool:
+    return name in text and _UNKNOWN.search(text) is not None
 
 
 def _call(outer: Call, mount: Mount, method: str, params: Raw, channel: Channel | None) -> Call:
@@ -87,7 +115,7 @@ def _call(outer: Call, mount: Mount, method: str, params: Raw, channel: Channel 
     call = Call(request, cast("Session", session), cast("Channel", passing), server, context, outer.loop)
     call.scopes, call.claims, call.headers = outer.scopes, outer.claims, outer.headers
     call.task, call.handler_task, call.values = outer.task, outer.handler_task, outer.values
-    call.is_notification = outer.is_notification
+    call.is_notification, call.is_passed = outer.is_notification, True
     return call
 
 

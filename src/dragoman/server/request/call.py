@@ -285,6 +285,8 @@ class Call(Struct, eq=False):
     """Whether the result is `input_required`; set if the call is observed."""
     trace: Mapping[str, str] | None = None
     """The trace context in which a detached call runs; None for a request, whose `_meta` has it."""
+    is_passed: bool = False
+    """Whether a parent passed the request to this mounted server; the span of the parent covers it."""
 
     dependencies: DependencyRun | None = None
     """What the function of the request depends on; the code that sends the response cleans it up afterwards."""

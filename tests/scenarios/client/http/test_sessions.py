@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
-from dragoman import AsyncClient
+from dragoman import AsyncClient, Server
 from dragoman.client.connect import http as client_http
 from dragoman.errors import RpcError
+from dragoman.stores import Memory
+from scenarios.http_crew import until
 from scenarios.http_peer import DEADLINE
 from scenarios.raw_http import (
     NEWEST,
@@ -16,10 +18,12 @@ from scenarios.raw_http import (
     classic,
     event,
     fine,
+    introduction,
     refusal,
     reply,
     result,
     saying,
+    serving,
     stream,
     stream_head,
 )
@@ -42,6 +46,20 @@ def at_stream(on_get):
 
     async def script(request, writer):
         return await (on_get if request.verb == "GET" else ENDED)(request, writer)
+
+    return script
+
+
+def logging_session(on_call, on_get):
+    """Serve a session of a server that sends logs, whose standalone stream and requests are scripted."""
+
+    async def script(request, writer):
+        if request.verb == "GET":
+            return await on_get(request, writer)
+        if request.method == "initialize":
+            declared = {**introduction(), "capabilities": {"logging": {}}}
+            return reply(200, result(request, declared), mcp_session_id="s1")
+        return await classic(on_call)(request, writer)
 
     return script
 
@@ -251,6 +269,23 @@ async def test_the_stream_is_opened_again_where_it_ended(cut):
     assert [one.headers.get("last-event-id") for one in server.sent("GET")] == [None, "g-1", "g-2"]
 
 
+async def test_a_stream_that_ends_again_and_again_renews_the_log_level_once_in_a_while():
+    async def on_get(request, writer):
+        return stream(event(id="g-1", retry=0))
+
+    async def on_call(request, writer):
+        return reply(200, result(request, {}))
+
+    def levels_set():
+        return sum(one.method == "logging/setLevel" for one in server.sent("POST"))
+
+    async with answering(logging_session(on_call, on_get)) as server, client_of(server, on_log=lambda _: None):
+        await server.until(lambda _: levels_set() == 2)
+        seen = len(server.sent("GET"))
+        await server.until(lambda _: len(server.sent("GET")) > seen + 5)
+        assert levels_set() == 2
+
+
 @pytest.mark.covers("CSR-06")
 async def test_a_stream_that_cannot_go_on_after_its_last_event_begins_anew():
     async def on_get(request, writer):
@@ -337,3 +372,44 @@ async def test_closing_does_not_wait_for_a_stream_that_never_begins():
         await server.until(lambda sent: any(one.verb == "GET" for one in sent))
         await asyncio.wait_for(client.stop(), DEADLINE)
         assert len(server.sent("DELETE")) == 1
+
+
+def notes() -> Server:
+    """Return a server that adopts the sessions of any other that was made so."""
+    server = Server("notes", store=Memory(), secret="a secret of sixteen")
+
+    @server.resource("note://motto")
+    def motto() -> str:
+        return "Onwards"
+
+    @server.on_subscribe
+    def subscribed(uri: str) -> None:
+        assert uri == "note://motto"
+
+    return server
+
+
+def knows_its_client(server: Server) -> bool:
+    """Tell whether a session of a server has subscriptions and a log level."""
+    sessions = [member.data for member in server.audience.members() if hasattr(member, "data")]
+    return any(session.subscribed and session.log_level for session in sessions)
+
+
+@pytest.mark.parametrize("way", ["direct", "through a proxy"])
+async def test_subscriptions_and_log_level_are_sent_again_to_a_restarted_server_that_adopts_the_session(way):
+    first, second = notes(), notes()
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    options = {"mode": "handshake", "log_level": "info", "on_log": lambda message: heard.put_nowait(message.data)}
+    async with asyncio.timeout(8):
+        async with serving(first.asgi()) as url:
+            client = AsyncClient(url if way == "direct" else Server.proxy(url), **options)
+            await client.subscribe("note://motto", heard.put_nowait)
+            await client.set_log_level("info")
+            first.notify_resource_updated("note://motto")
+            assert await heard.get() == "note://motto"
+        async with serving(second.asgi(), int(url.split(":")[2].split("/")[0])), client:
+            await until(lambda: knows_its_client(second))
+            second.notify_resource_updated("note://motto")
+            assert await heard.get() == "note://motto"
+            second.log("info", "restarted")
+            assert await heard.get() == "restarted"

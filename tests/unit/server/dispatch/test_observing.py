@@ -205,3 +205,15 @@ async def test_a_call_apart_from_its_request_is_within_the_span_of_the_request(t
     assert is_child(telemetry.span("execute_tool add", "INTERNAL"), telemetry.span("tools/call add", "SERVER"))
     (point,) = telemetry.points("mcp.server.operation.duration")
     assert point.count == 1
+
+
+def test_a_call_of_a_mounted_tool_has_one_span_with_the_name_that_the_client_used(telemetry):
+    outer, middle = Server("outer"), Server("middle")
+    middle.mount(made(), prefix="inner")
+    outer.mount(middle, prefix="middle")
+    asked(outer, "tools/call", {"name": "middle_inner_add", "arguments": {"a": 1, "b": 2}})
+    asked(outer, "tools/list", {})
+    asked(outer, "tools/call", {"name": "middle_inner_crash"})
+    names = [span.name for span in telemetry.spans()]
+    assert names == ["tools/call middle_inner_add", "tools/list", "tools/call middle_inner_crash"]
+    assert telemetry.span(names[-1]).attributes["error.type"] == "tool_error"

@@ -95,6 +95,21 @@ def test_notifications_reach_the_listeners_of_every_server_above_once(servers):
     assert len(here.heard) == 6
 
 
+def test_a_server_that_is_mounted_twice_below_a_parent_notifies_once_unless_the_uris_differ(servers):
+    top, outer, inner = servers
+    outer.mount(inner, prefix="again")
+    top.mount(inner, prefix="beside")
+    heard = Listener()
+    top.audience.add(heard)
+    inner.notify_tools_list_changed()
+    inner.log("error", "broken")
+    assert heard.heard == [("notifications/tools/list_changed", None, None), ("error", "broken", None)]
+    heard.heard.clear()
+    inner.notify_resource_updated("data://cities")
+    known = ["data://beside/cities", "data://shop/again/cities", "data://shop/weather/cities"]
+    assert sorted(uri for _, uri, _ in heard.heard) == known
+
+
 def test_a_parent_that_nobody_keeps_is_forgotten():
     outer, inner = shop(), weather()
     outer.mount(inner, prefix="weather")

@@ -1,0 +1,137 @@
+"""`TaskOwners`: whose the tasks are that clients began through a proxy.
+
+Clients of a proxy share its connections, so the target cannot tell their principals apart and would show each of them
+the tasks of all. The proxy therefore records the principal of each task that a call began, in the store of the server,
+and serves a request about a task only for the principal of the task. A caller without a principal uses the tasks that
+have no record, and a client on stdio uses all. If the credentials of callers are forwarded, the target knows the
+callers, and nothing is recorded.
+
+Rejected: ids of tasks that name the principal. Ids stand in too many messages, and a proxy passes messages unchanged.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.compose.upstream import RawObject, raw_object
+from dragoman.errors import InvalidParams, StoreError
+from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.official.tasks import CANCEL, GET, LIST, RESULT, UPDATE
+from dragoman.types.memo import Recent
+
+if TYPE_CHECKING:
+    from dragoman.server.request.call import Call
+    from dragoman.server.server import Server
+    from dragoman.stores import State
+
+ABOUT_TASKS = frozenset({GET, RESULT, UPDATE, CANCEL})
+TASK_SECONDS = 30 * 86_400.0
+"""How long the principal of a task is kept, if the target does not say how long the task is."""
+MAX_TASKS = 100_000
+MAX_RECENT = 10_000
+_MENTIONS_TASK = re.compile(rb'"taskId"')
+_logger = logging.getLogger("dragoman.compose")
+
+
+class _BegunTask(Struct, rename="camel"):
+    task_id: str = ""
+    ttl: int | float | None = None
+    ttl_ms: int | float | None = None
+    task: _BegunTask | None = None
+    """The task itself in a result of 2025-11-25; a result of 2026-07-28 is the task."""
+
+
+_begun = msgspec.json.Decoder(_BegunTask)
+
+
+class TaskOwners:
+    """The principals of the tasks of one proxy."""
+
+    def __init__(self, server: Server, *, is_needed: bool) -> None:
+        self._server = server
+        self._is_needed = is_needed
+        self.recent: Recent[str, str | None] = Recent(MAX_RECENT)
+        """The principals of tasks that this process has looked up or recorded, by the ids of the tasks."""
+
+    @cached_property
+    def _records(self) -> State:
+        return self._server.store.state(f"tasks of a proxy\0{self._server.name}", max_values=MAX_TASKS)
+
+    async def passed(self, call: Call, raw: Raw) -> Raw:
+        """Return the result of a request; record a task that it begins, and leave the tasks of others out of a list."""
+        method = call.request.method.name
+        if self._is_needed and method == LIST:
+            return await self._shown(call, raw)
+        if self._is_needed and method == "tools/call":
+            await self._record(call, raw)
+        return raw
+
+    async def _record(self, call: Call, raw: Raw) -> None:
+        if _MENTIONS_TASK.search(raw) is None:
+            return
+        task = _task(raw)
+        if not task.task_id:
+            return
+        ttl, is_new = task.ttl_ms or task.ttl, True
+        try:
+            seconds = TASK_SECONDS if ttl is None else max(1.0, ttl / 1000)
+            recorded = await self._records.compare_and_set(_key(task.task_id), encode(call.principal), 0, ttl=seconds)
+            is_new = recorded is not None
+        except StoreError as error:
+            _logger.warning("Whose the task %s is cannot be recorded: %s", task.task_id, error)
+        if is_new and task.task_id not in self.recent:
+            self.recent[task.task_id] = call.principal
+
+    async def require(self, call: Call, params: RawObject) -> None:
+        """Refuse a request about a task of another principal.
+
+        Raises:
+            InvalidParams: the task is not one of the caller's.
+        """
+        id = msgspec.json.decode(params.get("taskId", b"null"))
+        if self._is_needed and isinstance(id, str) and not await self._is_owner(call, id):
+            raise InvalidParams("There is no such task, or it has expired")
+
+    async def _shown(self, call: Call, raw: Raw) -> Raw:
+        fields: dict[str, Any] = raw_object(raw)
+        tasks = msgspec.json.decode(fields.get("tasks", b"[]"), type=list[Raw])
+        shown = [task for task in tasks if await self._is_owner(call, _task(task).task_id)]
+        return Raw(encode({**fields, "tasks": shown}))
+
+    async def heard(self, call: Call, params: RawObject) -> RawObject:
+        """Return the parameters of `subscriptions/listen` without the tasks of other principals."""
+        wanted: dict[str, Any] = raw_object(params.get("notifications", b""))
+        if not self._is_needed or "taskIds" not in wanted:
+            return params
+        ids = msgspec.json.decode(wanted["taskIds"], type=list[str])
+        wanted["taskIds"] = [id for id in ids if await self._is_owner(call, id)]
+        return {**params, "notifications": Raw(encode(wanted))}
+
+    async def _is_owner(self, call: Call, id: str) -> bool:
+        if call.channel.carrier is not None:
+            return True  # the user of this process can reach the target without the proxy
+        if id not in self.recent:
+            found = await self._records.get(_key(id))
+            if found is None:
+                return call.principal is None
+            self.recent[id] = msgspec.json.decode(found.value)
+        return self.recent[id] == call.principal
+
+
+def _task(raw: Raw) -> _BegunTask:
+    try:
+        begun = _begun.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return _BegunTask()
+    return begun.task or begun
+
+
+def _key(id: str) -> str:
+    return sha256(id.encode()).hexdigest()

@@ -1,0 +1,140 @@
+"""A task that a client began through a proxy is listed to its principal alone, and only its principal can use it."""
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+
+from dragoman import AsyncClient, Server
+from dragoman.errors import InvalidParams, RpcError
+from dragoman.stores import Memory
+from scenarios.raw_http import serving
+from scenarios.task_peer import FIRST, SECOND
+from scenarios.task_server import make_server
+
+DEADLINE = 60
+SECRET = "a secret of sixteen"
+
+
+def by_header(request):
+    return request.headers.get("X-User")
+
+
+def client_of(url, user, version):
+    headers = {} if user is None else {"X-User": user}
+    return AsyncClient(url, headers=headers, protocol_version=version, tasks=True)
+
+
+@asynccontextmanager
+async def clients_of(version, target=None, store=None, **options):
+    """Give the clients of two users and one without a name, all of one proxy."""
+    proxy = Server.proxy(target or make_server(), store=store or Memory(), secret=SECRET, **options)
+    async with (
+        asyncio.timeout(DEADLINE),
+        serving(proxy.asgi(auth=by_header)) as url,
+        serving(proxy.asgi()) as open_url,
+        client_of(url, "a", version) as a,
+        client_of(url, "b", version) as b,
+        client_of(open_url, None, version) as nobody,
+    ):
+        yield a, b, nobody
+
+
+async def begun(client, version, tool="add", **arguments):
+    given = {"name": tool, "arguments": arguments or {"a": 1, "b": 2}}
+    result = await client.request("tools/call", {**given, "task": {}} if version == FIRST else given)
+    return (result["task"] if version == FIRST else result)["taskId"]
+
+
+@pytest.mark.parametrize("version", [FIRST, SECOND])
+async def test_a_task_is_used_by_its_principal_alone(version):
+    async with clients_of(version) as (a, b, nobody):
+        of_a, of_nobody = await begun(a, version), await begun(nobody, version)
+        assert (await a.request("tasks/get", {"taskId": of_a}))["taskId"] == of_a
+        assert (await nobody.request("tasks/get", {"taskId": of_nobody}))["taskId"] == of_nobody
+        methods = ["tasks/get", "tasks/cancel", "tasks/result" if version == FIRST else "tasks/update"]
+        for client, id in [(b, of_a), (nobody, of_a), (a, of_nobody)]:
+            for method in methods:
+                with pytest.raises(InvalidParams, match="There is no such task"):
+                    await client.request(method, {"taskId": id, "inputResponses": {}})
+
+
+async def test_a_list_has_the_tasks_of_its_principal_alone():
+    async with clients_of(FIRST) as everybody:
+        ids = [[await begun(client, FIRST), await begun(client, FIRST)] for client in everybody]
+        for client, own in zip(everybody, ids, strict=True):
+            listed = await client.request("tasks/list", {})
+            assert sorted(task["taskId"] for task in listed["tasks"]) == sorted(own)
+
+
+async def test_a_restarted_proxy_knows_whose_a_task_is():
+    target, store = make_server(), Memory()
+    async with clients_of(FIRST, target, store) as (a, *_):
+        id = await begun(a, FIRST)
+    async with clients_of(FIRST, target, store) as (a, b, _):
+        assert (await a.request("tasks/get", {"taskId": id}))["taskId"] == id
+        with pytest.raises(RpcError):
+            await b.request("tasks/get", {"taskId": id})
+
+
+async def test_the_changes_of_a_task_are_heard_by_its_principal_alone():
+    async with clients_of(SECOND) as (a, b, _):
+        id = await begun(a, SECOND)
+        for client, expected in [(a, [id]), (b, [])]:
+            honoured = await client.listen(task_ids=[id])
+            assert list(honoured.task_ids or ()) == expected
+
+
+async def test_a_target_that_gets_the_credentials_of_the_caller_decides_by_itself():
+    async with (
+        serving(make_server().asgi()) as inner,
+        clients_of(FIRST, inner, forward_credentials=True) as (a, b, _),
+    ):
+        id = await begun(a, FIRST)
+        assert (await b.request("tasks/get", {"taskId": id}))["taskId"] == id
+
+
+TELLING = """
+import json, sys
+
+def send(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if method == "initialize":
+        declared = {"capabilities": {"tools": {}, "tasks": {}}, "serverInfo": {"name": "telling", "version": "1"}}
+        send({"id": id, "result": {"protocolVersion": "2025-11-25", **declared}})
+    elif method == "tools/call" and message["params"]["name"] == "begin":
+        send({"id": id, "result": {"task": {"taskId": "of a", "status": "working"}}})
+    elif method == "tools/call":
+        for task in ("of a", "of nobody"):
+            send({"method": "notifications/tasks/status", "params": {"taskId": task, "status": "completed"}})
+        send({"id": id, "result": {"content": []}})
+    elif id is not None:
+        send({"id": id, "error": {"code": -32601, "message": "There is no such method"}})
+"""
+
+
+async def test_the_status_of_a_task_is_not_told_to_another_principal_on_the_same_connection():
+    proxy = Server.proxy([sys.executable, "-c", TELLING], store=Memory(), secret=SECRET)
+    heard = []
+
+    def client(user):
+        headers = {"X-User": user}
+        return AsyncClient(url, mode="stateless", headers=headers, on_notification=lambda one: heard.append(one.params))
+
+    async with (
+        asyncio.timeout(DEADLINE),
+        serving(proxy.asgi(auth=by_header)) as url,
+        client("a") as a,
+        client("b") as b,
+    ):
+        await a.request("tools/call", {"name": "begin", "task": {}})
+        await b.request("tools/call", {"name": "begin", "task": {}})  # names the same task, and changes nothing
+        await b.request("tools/call", {"name": "tell"})
+        assert [params["taskId"] for params in heard] == ["of nobody"]
+        await a.request("tools/call", {"name": "tell"})
+        assert [params["taskId"] for params in heard] == ["of nobody", "of a", "of nobody"]
