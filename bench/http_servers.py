@@ -2,7 +2,7 @@
 
 python http_servers.py SIDE PORT
 
-dragoman is what `server.run("http")` serves, dragoman-workers the same in two processes, and dragoman-asgi the same
+dragoman is what `server.run("http")` serves, dragoman-workers-2 the same in two processes, and dragoman-asgi the same
 server as an application among others. A side that ends with -fastapi is mounted in a FastAPI with one middleware.
 """
 
@@ -133,8 +133,8 @@ def fastmcp(**options: Any) -> Any:
 
 def main(side: str, port: str) -> None:
     """Serve one side."""
-    if side in ("dragoman", "dragoman-workers"):
-        tools.dragoman().run("http", port=int(port), workers=2 if side == "dragoman-workers" else 1)
+    if side == "dragoman" or side.startswith("dragoman-workers-"):
+        tools.dragoman().run("http", port=int(port), workers=int(side.rpartition("-")[2]) if "-" in side else 1)
         return
     import uvicorn
 
