@@ -79,9 +79,9 @@ def workers(effort: Effort, wanted: Wanted) -> Iterator[Row]:
             yield Row(name, title, "calls/s", rates, held, notes=notes)
         if wanted(f"{name}_cost"):
             costs = {"dragoman": seen.costs[some], ONE: seen.costs[ONE]}
-            held = (at_most(1.1, ONE),) if some == TWO else ()
+            limit = (at_most(1.1, ONE),) if some == TWO else ()
             title = f"{title}, on the servers' cores"
-            yield Row(f"{name}_cost", title, "us", costs, held, more_is_better=False)
+            yield Row(f"{name}_cost", title, "us", costs, limit, more_is_better=False)
 
 
 class Listened:
