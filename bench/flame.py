@@ -55,7 +55,7 @@ class Bar:
 
 def tree(stacks: list[str]) -> Bar:
     """Return what stacks come to, without the bottom that they share."""
-    root = Bar()
+    root = Bar("all threads")
     for line in stacks:
         stack, _, count = line.rpartition(" ")
         names = stack.split(";")
