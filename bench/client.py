@@ -76,14 +76,22 @@ class Side:
 
     def rate(self, seconds: float, at_once: int) -> float:
         """Return the calls per second of a round."""
+        return self._go(seconds=seconds, at_once=at_once)["rate"]
+
+    def microseconds(self, calls: int) -> float:
+        """Return how long the middle one of calls takes, of which each waits for the one before."""
+        return self._go(calls=calls)["microseconds"]
+
+    def _go(self, **asked: float) -> dict[str, float]:
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        self._child.stdin.write(json.dumps({"seconds": seconds, "at_once": at_once}) + "\n")
+        self._child.stdin.write(json.dumps(asked) + "\n")
         self._child.stdin.flush()
         printed = self._child.stdout.readline()
         if not printed:
             raise SystemExit(f"{self._child.args!r} failed")
-        return float(json.loads(printed)["rate"])
+        seen: dict[str, float] = json.loads(printed)
+        return seen
 
 
 @contextmanager

@@ -3,14 +3,15 @@
 python client_sides.py SIDE (stateless|handshake) (http URL | stdio COMMAND ... | memory)
 
 SIDE is dragoman, blocking (dragoman's blocking client), mcp, fastmcp or bare. A line of JSON on stdin asks for a round,
-as {"seconds": 1.0, "at_once": 64}, and a line on stdout tells how it went. In memory each client has a server of its
-own library, which the others could not use.
+as {"seconds": 1.0, "at_once": 64} or {"calls": 100} one at a time, and a line on stdout tells how it went. In memory
+each client has a server of its own library, which the others could not use.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import statistics
 import sys
 import threading
 import time
@@ -232,6 +233,18 @@ async def round_of_tasks(call: Call, seconds: float, at_once: int) -> float:
     return calls / (time.perf_counter() - started)
 
 
+async def middle_of_calls(call: Call, calls: int) -> float:
+    """Return how many microseconds the middle one of calls takes, of which each waits for the one before."""
+    taken = []
+    for _ in range(calls):
+        began = time.perf_counter()
+        answer = await call()
+        taken.append(time.perf_counter() - began)
+        if answer != ANSWER:
+            raise SystemExit("The answer is wrong")
+    return statistics.median(taken) * 1e6
+
+
 def round_of_threads(call: Callable[[], str], seconds: float, at_once: int) -> float:
     """Return calls per second of that many threads that call one after the other."""
     ends = time.perf_counter() + seconds
@@ -255,9 +268,9 @@ def round_of_threads(call: Callable[[], str], seconds: float, at_once: int) -> f
     return sum(counts) / (time.perf_counter() - started)
 
 
-def spoken(rate: float) -> None:
+def spoken(rate: float = 0.0, microseconds: float = 0.0) -> None:
     """Tell how a round went."""
-    sys.stdout.write(json.dumps({"rate": rate}) + "\n")
+    sys.stdout.write(json.dumps({"rate": rate, "microseconds": microseconds}) + "\n")
     sys.stdout.flush()
 
 
@@ -266,7 +279,11 @@ async def serve(side: str, era: str, *where: str) -> None:
     sides: dict[str, Any] = {"dragoman": dragoman, "mcp": mcp, "fastmcp": fastmcp, "bare": bare}
     async with sides[side](era, *where) as call:
         while line := await asyncio.to_thread(sys.stdin.readline):
-            spoken(await round_of_tasks(call, **json.loads(line)))
+            asked = json.loads(line)
+            if "calls" in asked:
+                spoken(microseconds=await middle_of_calls(call, **asked))
+            else:
+                spoken(rate=await round_of_tasks(call, **asked))
 
 
 def main(side: str, era: str, *where: str) -> None:
@@ -277,7 +294,7 @@ def main(side: str, era: str, *where: str) -> None:
         return
     with blocking(era, *where) as call:
         while line := sys.stdin.readline():
-            spoken(round_of_threads(call, **json.loads(line)))
+            spoken(rate=round_of_threads(call, **json.loads(line)))
 
 
 if __name__ == "__main__":

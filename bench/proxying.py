@@ -1,84 +1,74 @@
 """How long does a call take through a proxy, compared with the same call to the server itself?
 
-The same client, ours, calls the same server: directly, through our proxy, and through that of fastmcp. Over stdio the
-proxy is a process between two pipes. Over HTTP it listens, and keeps a connection to the server. One call at a time.
+The same client calls the same server: directly, through our proxy, through that of fastmcp, and through a relay that
+only copies bytes (`bare`, `relays.py`). Over stdio the proxy is a process between two pipes. Over HTTP it listens, and
+keeps a connection to the server. One call at a time. In the rows `proxy_stdio` and `proxy_http` client and server are
+ours. In the rows `proxy_mcp_*` both are those of `mcp`, which people put a proxy between more often.
 """
 
 from __future__ import annotations
 
-import asyncio
-import statistics
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from processes import ENVIRONMENT, HERE, free_port, python
-from rows import Effort, Row, Samples, Wanted, at_most
+import client
+from processes import HERE, free_port, python
+from rows import Effort, Row, Wanted, alternate, at_most
 from stores import listening
 
-from dragoman import AsyncClient
-
-SIDES = ("dragoman", "fastmcp", "direct")
+PROXIES = ("dragoman", "fastmcp", "bare")
 TITLES = {
     "proxy_stdio": "one call at a time through a proxy, in front of a server on stdio",
     "proxy_http": "one call at a time through a proxy, in front of a server over HTTP",
+    "proxy_mcp_stdio": "one call at a time of `mcp` through a proxy, in front of its server on stdio",
+    "proxy_mcp_http": "one call at a time of `mcp` through a proxy, in front of its server over HTTP",
 }
 LIMIT = 2.0
 """How many times as long as the direct call it may take."""
-ARGUMENTS = {"a": 1, "b": 2}
 
 
 def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
     """Measure what is wanted of proxies."""
     for name in [name for name in TITLES if wanted(name)]:
+        ends = "mcp" if "mcp" in name else "dragoman"
+        kind = name.rpartition("_")[2]
         with ExitStack() as stack:
-            targets = _stdio() if name == "proxy_stdio" else _http(stack)
-            samples = asyncio.run(_alternate(effort, targets))
-            yield Row(name, TITLES[name], "us", samples, (at_most(LIMIT, "direct"),), more_is_better=False)
+            targets = _stdio(ends) if kind == "stdio" else _http(stack, ends)
+            sides = {
+                side: stack.enter_context(client.Side(ends, "handshake", kind, *target))
+                for side, target in targets.items()
+            }
+            samples = alternate(
+                effort.rounds,
+                sides,
+                lambda side: sides[side].microseconds(effort.calls),  # noqa: B023 - is called within the turn
+            )
+        yield Row(name, TITLES[name], "us", samples, (at_most(LIMIT, "direct"),), more_is_better=False)
 
 
-def _stdio() -> dict[str, Any]:
-    server = [str(python("dragoman")), str(HERE / "stdio_servers.py"), "dragoman"]
-    proxies = {side: [str(python(side)), str(HERE / "proxy_servers.py"), side, "stdio", *server] for side in SIDES[:2]}
-    return {**proxies, "direct": server}
+def _stdio(ends: str) -> dict[str, list[str]]:
+    server = [str(python(ends)), str(HERE / "stdio_servers.py"), ends]
+    return {side: [*map(str, _proxy(side, "stdio")), *server] for side in PROXIES} | {"direct": server}
 
 
-def _http(stack: ExitStack) -> dict[str, Any]:
+def _http(stack: ExitStack, ends: str) -> dict[str, list[str]]:
     folder, port = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench")), free_port()
-    server: list[str | Path] = [python("dragoman"), HERE / "http_servers.py", "dragoman", str(port)]
+    server: list[str | Path] = [python(ends), HERE / "http_servers.py", ends, str(port)]
     stack.enter_context(listening(server, port, XDG_STATE_HOME=folder))
-    targets = {"direct": f"http://127.0.0.1:{port}/mcp"}
-    for side in SIDES[:2]:
-        at = free_port()
-        proxy: list[str | Path] = [python(side), HERE / "proxy_servers.py", side, str(at), targets["direct"]]
-        stack.enter_context(listening(proxy, at, XDG_STATE_HOME=folder))
-        targets[side] = f"http://127.0.0.1:{at}/mcp"
-    return targets
+    ports = {side: free_port() for side in PROXIES}
+    for side, at in ports.items():
+        target = str(port) if side == "bare" else _url(port)
+        stack.enter_context(listening([*_proxy(side, str(at)), target], at, XDG_STATE_HOME=folder))
+    return {side: [_url(at)] for side, at in (ports | {"direct": port}).items()}
 
 
-async def _alternate(effort: Effort, targets: dict[str, Any]) -> Samples:
-    """Call through every side in turn, to and fro, in each round after one that warms up."""
-    samples: Samples = {side: [] for side in SIDES}
-    async with AsyncExitStack() as stack:
-        clients = {
-            side: await stack.enter_async_context(AsyncClient(target, mode="handshake", env=ENVIRONMENT))
-            for side, target in targets.items()
-        }
-        for number in range(effort.rounds + 1):
-            for side in SIDES if number % 2 else reversed(SIDES):
-                value = await _microseconds(clients[side], effort.calls)
-                if number > 0:
-                    samples[side].append(value)
-    return samples
+def _proxy(side: str, where: str) -> list[str | Path]:
+    if side == "bare":
+        return [python(side), HERE / "relays.py", where]
+    return [python(side), HERE / "proxy_servers.py", side, where]
 
 
-async def _microseconds(client: AsyncClient, calls: int) -> float:
-    taken = []
-    for _ in range(calls):
-        began = time.perf_counter()
-        await client.call_tool("add", ARGUMENTS)
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken) * 1e6
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/mcp"

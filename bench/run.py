@@ -20,6 +20,7 @@ import client
 import codec
 import growth
 import proxying
+import pythons
 import report
 import scale
 import stdio
@@ -38,6 +39,7 @@ MODULES: tuple[Workloads, ...] = (
     tasks.measure,
     proxying.measure,
     codec.measure,
+    pythons.measure,
 )
 
 

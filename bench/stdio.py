@@ -86,10 +86,10 @@ def calls(tool: str, count: int) -> list[bytes]:
 class Server:
     """One server as a child process that has answered `initialize`."""
 
-    def __init__(self, side: str, more: int = 0) -> None:
+    def __init__(self, side: str, more: int = 0, interpreter: Path | None = None) -> None:
         started = time.perf_counter()
         self.child = subprocess.Popen(
-            command(side, more), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT, bufsize=0
+            command(side, more, interpreter), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT, bufsize=0
         )
         assert self.child.stdin is not None
         assert self.child.stdout is not None
@@ -154,11 +154,11 @@ def _give_up(*_: object) -> None:
 signal.signal(signal.SIGALRM, _give_up)
 
 
-def command(side: str, more: int) -> list[str | Path]:
-    """Return how to start a server."""
+def command(side: str, more: int, interpreter: Path | None = None) -> list[str | Path]:
+    """Return how to start a server, by the Python of its side or by another."""
     if side == "typescript":
         return [node(), HERE / "server.mjs", "stdio", str(more), *TYPESCRIPT_TOOLS]
-    return [python(side), HERE / "stdio_servers.py", side, str(more)]
+    return [interpreter or python(side), HERE / "stdio_servers.py", side, str(more)]
 
 
 def check_sums(side: str, answers: memoryview, count: int) -> None:

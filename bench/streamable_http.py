@@ -153,11 +153,11 @@ def http(verb: str, port: int, headers: dict[str, str], body: str = "") -> str:
 class Server:
     """One server as a child process that listens."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, interpreter: Path | None = None) -> None:
         self.port = free_port()
         self._folder = tempfile.TemporaryDirectory(prefix="bench")
         self.child = subprocess.Popen(
-            [*command(name), str(self.port), *more_of(name)],
+            [*command(name, interpreter), str(self.port), *more_of(name)],
             env=ENVIRONMENT | {"XDG_STATE_HOME": self._folder.name},
         )
         wait_until_it_listens(self.child, self.port)
@@ -223,11 +223,11 @@ class Server:
         return [http("GET", self.port, headers | {"mcp-session-id": id}) for id in ids]
 
 
-def command(name: str) -> list[str | Path]:
-    """Return how to start a server, without its port."""
+def command(name: str, interpreter: Path | None = None) -> list[str | Path]:
+    """Return how to start a server, without its port, by the Python of its side or by another."""
     if name.startswith("typescript"):
         return [node(), HERE / "server.mjs"]
-    return [python(name), HERE / "http_servers.py", name]
+    return [interpreter or python(name), HERE / "http_servers.py", name]
 
 
 def more_of(name: str) -> list[str]:

@@ -21,6 +21,11 @@ def dragoman(port: int, where: str) -> None:
         """Does nothing."""
         return "done"
 
+    @server.tool
+    async def plain() -> str:
+        """Does nothing within its request."""
+        return "done"
+
     server.run("http", port=port)
 
 

@@ -108,8 +108,8 @@ class TableTasks(ABC):
         ):
             if table.count(counted) >= limit:
                 table.sweep()
-            if table.count(counted) >= limit:
-                raise StoreFull(f"{whose} {limit} tasks already; wait until some expire")
+                if table.count(counted) >= limit:
+                    raise StoreFull(f"{whose} {limit} tasks already; wait until some expire")
 
     async def get(self, id: str) -> TaskRecord | None:
         """Return a task."""

@@ -92,6 +92,7 @@ async def _over_the_session(peer: WirePeer, user: User, method: str, params: typ
         await asyncio.wait([answered, asked], return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
             asked.cancel()
+            await asyncio.wait([asked])
             return answered.result()
         message = asked.result()
         if "id" in message:

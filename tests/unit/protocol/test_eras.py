@@ -255,8 +255,8 @@ def test_a_malformed_or_incomplete_envelope_is_invalid_whatever_the_version(meta
         b"[]",
         b"5",
         b'{"_meta":{"progressToken":"\\ud800"}}',
-        b'{"_meta":' + b"[" * 5000 + b"]" * 5000 + b"}",
-        b'{"name":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"_meta":' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+        b'{"name":' + b"[" * 20_000 + b"]" * 20_000 + b"}",
     ],
 )
 def test_parameters_whose_meta_cannot_be_read_are_invalid(params: bytes) -> None:
@@ -361,7 +361,7 @@ def test_the_headers_of_a_stateless_request_stand_between_its_version_and_its_me
         (b'{"_meta":{"io.modelcontextprotocol/protocolVersion":"2024-11-05"}}', True),
         (b'{"_meta":{"io.modelcontextprotocol/protocolVersion":""}}', True),
         (b'{"_meta":{"io.modelcontextprotocol/protocolVersion":5,"progressToken":[]}}', True),
-        (b'{"_meta":' + b"[" * 5000 + b"]" * 5000 + b"}", False),
+        (b'{"_meta":' + b"[" * 20_000 + b"]" * 20_000 + b"}", False),
     ],
 )
 def test_a_message_claims_to_be_stateless_by_naming_a_version_whatever_else_is_wrong(

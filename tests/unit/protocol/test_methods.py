@@ -229,7 +229,7 @@ def test_parameters_that_are_no_object_are_invalid_for_every_method(method: Meth
         ("tools/call", b'{"name":"\xff"}', "Invalid parameters"),
         ("tools/call", b'{"name":"\\ud800"}', "Invalid parameters"),
         ("tools/call", b'{"name":', "truncated"),
-        ("tools/call", b'{"_meta":' + b"[" * 5000 + b"]" * 5000 + b"}", "recursion"),
+        ("tools/call", b'{"_meta":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "recursion"),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused_with_the_method_and_the_place(

@@ -438,7 +438,8 @@ def caller_names() -> Mapping[str, Any]:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dragoman":
         frame = frame.f_back
-    return frame.f_locals
+    # From Python 3.13 on these are a view, which keeps the frame and all that it refers to.
+    return dict(frame.f_locals)
 
 
 def rooted(schema: Json, definitions: Json) -> Json:

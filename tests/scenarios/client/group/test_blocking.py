@@ -77,7 +77,10 @@ print(clients.status)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_blocking_group_works_on_both_sides_of_a_fork_and_needs_no_end(notes):
     finished = subprocess.run(
-        [sys.executable, "-c", FORKED, str(notes)], capture_output=True, text=True, timeout=2 * DEADLINE
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKED, str(notes)],
+        capture_output=True,
+        text=True,
+        timeout=2 * DEADLINE,
     )
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "{'notes': 'ready'}\n", "")
 

@@ -144,10 +144,15 @@ class Authority:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._run("req", "-x509", "-days", "2", "-subj", "/CN=test authority", *self._new("ca"), "-out", "ca.pem")
+        # From Python 3.13 on the use of the key and the authority must be named.
+        usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        self._run(
+            "req", "-x509", "-days", "2", "-subj", "/CN=test authority", *usage, *self._new("ca"), "-out", "ca.pem"
+        )
         for name in ("server", "client"):
             self._run("req", "-subj", f"/CN={name}", *self._new(name), "-out", f"{name}.csr")
-            (folder / "names").write_text(f"subjectAltName=IP:127.0.0.1,DNS:{HOST}\n")
+            names = f"subjectAltName=IP:127.0.0.1,DNS:{HOST}\nauthorityKeyIdentifier=keyid\n"
+            (folder / "names").write_text(names)
             signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
             self._run("x509", "-req", "-days", "2", "-in", f"{name}.csr", *signing, "-out", f"{name}.pem")
 

@@ -168,9 +168,9 @@ FORGERIES = {
     "dots": lambda issuer: "..",
     "words": lambda issuer: "garbage",
     "not ASCII": lambda issuer: "\xe9.\xe9.\xe9",
-    "deep": lambda issuer: f"{encoded(b'[' * 9000)}.e30.AAAA",
+    "deep": lambda issuer: f"{encoded(b'[' * 20_000)}.e30.AAAA",
     "deep inside": lambda issuer: (
-        f'{encoded(b"""{"alg":"ES256","kid":"first","x":""" + b"[" * 9000 + b"]" * 9000 + b"}")}.e30.AAAA'
+        f'{encoded(b"""{"alg":"ES256","kid":"first","x":""" + b"[" * 20_000 + b"]" * 20_000 + b"}")}.e30.AAAA'
     ),
     "no object": lambda issuer: f"{encoded([1])}.e30.AAAA",
     "many dots": lambda issuer: "." * 1000,

@@ -191,7 +191,8 @@ async def test_a_stream_is_cut_in_the_middle_of_the_event_that_is_named(path):
 
 
 async def test_a_server_that_hangs_up_is_a_502_that_says_so(path):
-    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")  # to close with unread bytes would reset the connection
         writer.close()
 
     with SessionWriter(path) as writer:

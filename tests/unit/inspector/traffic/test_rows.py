@@ -45,7 +45,7 @@ def test_runs_of_a_tap_do_not_share_ids():
         (b'[{"jsonrpc":"2.0"}]', "batch", None),
         (b'{"access_token": "x"}', None, None),
         (b"{broken", None, None),
-        (b'{"id":' + b"[" * 5000, None, None),
+        (b'{"id":' + b"[" * 20_000, None, None),
         (message(id={"a": 1}, method=3), None, None),
     ],
 )

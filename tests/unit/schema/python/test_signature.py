@@ -3,9 +3,11 @@
 import datetime as dt
 import enum
 import functools
+import gc
 import inspect
 import json
 import pickle
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -104,8 +106,8 @@ def test_arguments_that_are_no_object_are_refused():
         b'{"first": ',
         b'{"first": "\xff"}',
         b'{"first": 1' + b"0" * 5000 + b"}",
-        b'{"first": ' + b"[" * 5000 + b"]" * 5000 + b"}",
-        b'{"other": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"first": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+        b'{"other": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
     ],
     ids=["truncated", "no Unicode", "huge number", "deep", "deep and ignored"],
 )
@@ -496,3 +498,26 @@ def test_what_msgspec_refuses_after_all_is_refused_by_name():
         DefinitionError, match=r"^function\(\) cannot .* 'huge': list\[.*Huge\] cannot be read from JSON"
     ):
         Signature.of(function)
+
+
+def test_a_signature_does_not_keep_the_callers_alive_of_the_function_that_asks_for_it():
+    class Kept:
+        pass
+
+    def ask() -> Signature:
+        def add(a: int) -> int:
+            return a
+
+        return Signature.of(add)
+
+    def call() -> tuple[Signature, weakref.ref[Kept]]:
+        kept = Kept()
+        return ask(), weakref.ref(kept)
+
+    gc.disable()
+    try:
+        signature, kept = call()
+        assert kept() is None
+        assert signature.bind(Raw(b'{"a": 1}'))
+    finally:
+        gc.enable()

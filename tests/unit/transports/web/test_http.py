@@ -275,9 +275,12 @@ async def test_a_server_without_tls_is_no_https_server():
 @pytest.mark.covers("CHT-17")
 @scenario
 async def test_a_server_that_does_not_finish_connecting_is_not_waited_for_for_long():
+    ended = asyncio.Event()
+
     async def serve(reader, writer):
         await reader.read()
         writer.close()
+        ended.set()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
@@ -287,6 +290,7 @@ async def test_a_server_that_does_not_finish_connecting_is_not_waited_for_for_lo
         await client.delete({})
     await client.close()
     server.close()
+    await ended.wait()
 
 
 @pytest.mark.covers("CHT-17")
