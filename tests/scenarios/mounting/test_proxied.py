@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,13 +100,14 @@ async def test_a_proxy_that_is_mounted_twice_tells_each_client_of_a_changed_list
     far = Server.proxy(target)
     outer.mount(far, prefix="far")
     outer.mount(far, prefix="again")
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.timeout(DEADLINE), connected(outer, "handshake", on_list_changed=heard.put_nowait) as client:
+    heard: asyncio.Queue[Any] = asyncio.Queue()
+    async with asyncio.timeout(DEADLINE), connected(outer, "handshake", on_notification=heard.put_nowait) as client:
         await client.call_tool("far_forecast", {"city": "Rome"})
         await client.call_tool("again_forecast", {"city": "Rome"})
         target.notify_tools_list_changed()
         target.notify_prompts_list_changed()
-        assert [await heard.get(), await heard.get()] == ["tools", "prompts"]
+        methods = [(await heard.get()).method, (await heard.get()).method]
+        assert methods == ["notifications/tools/list_changed", "notifications/prompts/list_changed"]
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])

@@ -400,7 +400,7 @@ async def test_subscriptions_and_log_level_are_sent_again_to_a_restarted_server_
     first, second = notes(), notes()
     heard: asyncio.Queue[str] = asyncio.Queue()
     options = {"mode": "handshake", "log_level": "info", "on_log": lambda message: heard.put_nowait(message.data)}
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(DEADLINE):
         async with serving(first.asgi()) as url:
             client = AsyncClient(url if way == "direct" else Server.proxy(url), **options)
             await client.subscribe("note://motto", heard.put_nowait)
