@@ -33,16 +33,14 @@ sent_rows: ContextVar[list[Row] | None] = ContextVar("sent_rows", default=None)
 
 LINE_BYTES = 64 * 1024
 """A longer line of stderr is cut."""
-MESSAGES, TURNS = 200, 6
-"""After so many messages of a process, the page has so many turns of the event loop to itself."""
+MESSAGES, CHUNK_BYTES, TURNS = 200, 16 * 1024, 6
+"""After so many messages of a process, or a chunk of so many bytes over HTTP, the page has some turns of the event loop
+to itself: a server that sends without a pause would delay the answers to the page, each of which takes several turns.
+"""
 
 
 class RecordedTransport:
-    """A transport to a process that records the messages both ways; see `dragoman.transports.contract`.
-
-    A process that sends messages without a pause would delay the answers to the page, each of which takes several turns
-    of the event loop. So the process is not read for some turns now and then.
-    """
+    """A transport to a process that records the messages both ways; see `dragoman.transports.contract`."""
 
     def __init__(
         self, endpoint: Endpoint, records: TakesRecords, on_stderr: Callable[[bytes], None], on_end: Callable[[], None]
@@ -175,7 +173,10 @@ class _RecordedContent:
         return getattr(self._content, name)
 
     async def readany(self) -> bytes:
-        return self._noted(await self._content.readany())
+        chunk = self._noted(await self._content.read(CHUNK_BYTES))
+        if len(chunk) == CHUNK_BYTES:
+            await _turns_of_others()
+        return chunk
 
     async def read(self, n: int = -1) -> bytes:
         return self._noted(await self._content.read(n))
