@@ -131,7 +131,7 @@ class Toolbox:
 def _remedy(source: Any) -> str:
     if isinstance(source, list | tuple):
         return "; give several with a star: with_tools(*tools)"
-    return " of AsyncChat, for it blocks; give it to a Chat" if hasattr(source, "asynchronous") else ""
+    return " of AsyncChat, because it blocks; give it to a Chat" if hasattr(source, "asynchronous") else ""
 
 
 class ResourceLinks:

@@ -314,7 +314,7 @@ class ClientSession:
         answers = await asyncio.gather(*map(self._input_response, questions.values()), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, RpcError):
-                message = f"{method} needs an answer that this client cannot give: {answer}"
+                message = f"{method} needs input that this client cannot give: {answer}"
                 raise InputNeeded(message, questions, result.request_state) from answer
             if isinstance(answer, BaseException):
                 raise answer

@@ -109,7 +109,7 @@ async def test_closing_ends_a_login_and_tells_who_waits():
         async with asyncio.timeout(DEADLINE):
             await there.asked("/token", 1)
             await auth.close()
-            with pytest.raises(AuthError, match="given up"):
+            with pytest.raises(AuthError, match="was cancelled"):
                 await waiting
             await auth.close()
         there.slow.set()

@@ -202,9 +202,9 @@ async def test_an_answer_that_comes_too_late_or_from_nowhere_is_refused():
 
 
 async def test_a_login_of_a_web_application_needs_to_know_where_it_begins_and_ends():
-    with pytest.raises(ValueError, match="Which server"):
+    with pytest.raises(ValueError, match="URL of the server is missing"):
         await OAuth(redirect_uri=WEB, storage=MemoryStorage()).start()
     with pytest.raises(ValueError, match="redirect_uri"):
         await OAuth(storage=MemoryStorage()).start("https://mcp.example.com/mcp")
-    with pytest.raises(ValueError, match="Which server"):
+    with pytest.raises(ValueError, match="URL of the server is missing"):
         await OAuth(redirect_uri=WEB, storage=MemoryStorage()).finish("code", "state")

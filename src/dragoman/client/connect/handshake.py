@@ -374,7 +374,7 @@ class _ConnectAttempt:
     async def _probe(self) -> negotiation.Verdict:
         handshakes = handshake_versions(self._versions)
         if not self._probes and not handshakes:
-            message = "This transport is of the handshake era, but the client may use only the stateless era"
+            message = "This transport is of the handshake era, but this client speaks stateless versions only"
             return negotiation.NoCommonVersion(RpcError.of(UnsupportedVersion.CODE, message))
         if not self._probes:
             return negotiation.Handshake(handshakes[0])
