@@ -63,4 +63,6 @@ def test_a_server_loads_nothing_of_routes_until_it_has_them():
 
 
 def test_a_server_is_imported_with_at_most_150_modules_beyond_the_interpreter():
-    assert len(modules_after("from dragoman import Server") - modules_after("pass")) <= 150
+    # Python 3.12 loads a part of `tokenize` as a module of its own.
+    added = modules_after("from dragoman import Server") - modules_after("pass") - {"_tokenize"}
+    assert len(added) <= 150

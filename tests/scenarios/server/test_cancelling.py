@@ -126,7 +126,7 @@ async def test_an_asynchronous_handler_is_cancelled_and_nothing_is_answered_howe
 @ERAS
 async def test_a_cancelled_handler_whose_inner_wait_is_shielded_ends_and_the_inner_work_goes_on(era):
     server = Server()
-    started, release, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    started, ended, release, finished = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def inner() -> str:
         await release.wait()
@@ -139,12 +139,16 @@ async def test_a_cancelled_handler_whose_inner_wait_is_shielded_ends_and_the_inn
     async def work() -> str:
         tasks.append(asyncio.ensure_future(inner()))
         started.set()
-        return await asyncio.shield(tasks[0])
+        try:
+            return await asyncio.shield(tasks[0])
+        finally:
+            ended.set()
 
     async with WirePeer(server, era) as peer:
         id = peer.start("tools/call", {"name": "work"})
         await asyncio.wait_for(started.wait(), DEADLINE)
         peer.notify("notifications/cancelled", {"requestId": id})
+        await asyncio.wait_for(ended.wait(), DEADLINE)
         await nothing_was_answered(peer, id)
         release.set()
         await asyncio.wait_for(finished.wait(), DEADLINE)

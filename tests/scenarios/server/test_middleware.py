@@ -374,7 +374,7 @@ async def test_middleware_may_give_a_request_a_time_limit(era):
 @pytest.mark.parametrize("method", ["tools/call", "acme/unknown"])
 @pytest.mark.parametrize("era", VERSIONS)
 async def test_middleware_is_cancelled_with_its_request(era, method):
-    server, begun, ended = serving(), asyncio.Event(), []
+    server, begun, over, ended = serving(), asyncio.Event(), asyncio.Event(), []
 
     @server.middleware
     async def slow(ctx, call_next):
@@ -384,12 +384,14 @@ async def test_middleware_is_cancelled_with_its_request(era, method):
                 await asyncio.Event().wait()
             finally:
                 ended.append(ctx.cancelled)
+                over.set()
         return await call_next()
 
     async with WirePeer(server, era) as peer:
         id = peer.start(method, {"name": "add", "arguments": {"a": 1}})
         await begun.wait()
         peer.notify("notifications/cancelled", {"requestId": id})
+        await over.wait()
         await peer.request("tools/list")
         assert ended == [True]
         assert not peer._waiting[id].done()
