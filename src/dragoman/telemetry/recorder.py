@@ -158,14 +158,23 @@ class Recorder:
 
 def current_recorder() -> Recorder | None:
     """Return the recorder of the providers that are installed now; None if there is neither of them."""
-    global _providers, _recorder
-    providers = trace.get_tracer_provider(), metrics.get_meter_provider()
-    if providers != _providers:
-        _providers, _recorder = providers, _recorder_of(*providers)
+    global _seen, _recorder
+    # The public functions search the environment at each call while no provider is installed. This costs as much as a
+    # fifth of a request, and FastAPI loads OpenTelemetry for every application. So they are called only if a variable
+    # behind them has changed, or if there are no such variables.
+    tracers: Any = getattr(trace, "_TRACER_PROVIDER", _UNKNOWN)
+    meters: Any = getattr(_meters, "_METER_PROVIDER", _UNKNOWN)
+    if tracers is _UNKNOWN or meters is _UNKNOWN:
+        tracers, meters = trace.get_tracer_provider(), metrics.get_meter_provider()
+    if tracers is not _seen[0] or meters is not _seen[1]:
+        _seen = tracers, meters
+        _recorder = _recorder_of(trace.get_tracer_provider(), metrics.get_meter_provider())
     return _recorder
 
 
-_providers: tuple[trace.TracerProvider, metrics.MeterProvider] | None = None
+_UNKNOWN = object()
+_meters = getattr(metrics, "_internal", None)
+_seen: tuple[object, object] = (_UNKNOWN, _UNKNOWN)
 _recorder: Recorder | None = None
 
 

@@ -94,6 +94,22 @@ async def test_a_client_that_hangs_up_cancels_its_request_and_nothing_is_logged(
     assert not [record for record in caplog.records if record.name != "asyncio"]
 
 
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+async def test_a_stream_on_uvicorn_needs_no_task_beside_that_of_uvicorn(waiting, http):
+    app = serve(waiting, pace=Pace(tick=0.001, keep_alive=0.05))
+    async with running(app, http=http) as port:
+        others = asyncio.all_tasks()
+        reader, writer = await raw(port, *stateless("subscriptions/listen", {"notifications": {}}))
+        await asyncio.wait_for(reader.readuntil(b":\r\n\r\n"), DEADLINE)  # a keep-alive, which a check sends
+        async with asyncio.timeout(DEADLINE):
+            while len(started := asyncio.all_tasks() - others) > 1:  # the task that sent the keep-alive ends
+                await asyncio.sleep(0)
+        (serving,) = started
+        writer.close()
+        await asyncio.wait_for(asyncio.wait([serving]), DEADLINE)
+        await writer.wait_closed()
+
+
 @pytest.mark.covers("SHT-11", "SHT-13")
 async def test_a_stream_arrives_piece_by_piece(waiting):
     go_on = asyncio.Event()
