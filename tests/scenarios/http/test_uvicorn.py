@@ -98,16 +98,19 @@ async def test_a_client_that_hangs_up_cancels_its_request_and_nothing_is_logged(
 async def test_a_stream_on_uvicorn_needs_no_task_beside_that_of_uvicorn(waiting, http):
     app = serve(waiting, pace=Pace(tick=0.001, keep_alive=0.05))
     async with running(app, http=http) as port:
-        others = asyncio.all_tasks()
-        reader, writer = await raw(port, *stateless("subscriptions/listen", {"notifications": {}}))
-        await asyncio.wait_for(reader.readuntil(b":\r\n\r\n"), DEADLINE)  # a keep-alive, which a check sends
+        body, headers = stateless("subscriptions/listen", {"notifications": {}})
+        streams = [await raw(port, body, headers) for _ in range(3)]
+        for reader, _ in streams:
+            await asyncio.wait_for(reader.readuntil(b":\r\n\r\n"), DEADLINE)  # a keep-alive, which a check sends
+        names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]
+        assert names.count("RequestResponseCycle.run_asgi") == 3
+        assert "AsgiExchange._wait_for_disconnect" not in names
+        for _, writer in streams:
+            writer.close()
+            await writer.wait_closed()
         async with asyncio.timeout(DEADLINE):
-            while len(started := asyncio.all_tasks() - others) > 1:  # the task that sent the keep-alive ends
-                await asyncio.sleep(0)
-        (serving,) = started
-        writer.close()
-        await asyncio.wait_for(asyncio.wait([serving]), DEADLINE)
-        await writer.wait_closed()
+            while app.served._open:  # noqa: ASYNC110 - nothing tells of the end of an exchange
+                await asyncio.sleep(0.001)
 
 
 @pytest.mark.covers("SHT-11", "SHT-13")
