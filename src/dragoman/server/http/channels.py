@@ -128,6 +128,7 @@ class PostChannel(NoChannel):
         """Stop sending notifications and changes."""
         if self._subscription is not None:
             self._subscriptions.discard(self._subscription)
+            self._server.audience.discard(self._subscription)
         if self._flushing is not None and not self._flushing.done():
             self._flushing.cancel()
             await asyncio.wait([self._flushing])
@@ -136,17 +137,14 @@ class PostChannel(NoChannel):
         """Raise DragomanError: without a session the client cannot answer."""
         raise DragomanError(f"{method} cannot be asked here: the request came without a session")
 
-    async def listen(self, subscription: Subscription) -> None:
-        """Serve a subscription until the application ends."""
+    def listen(self, subscription: Subscription) -> Coroutine[Any, Any, None]:
+        """Serve a subscription until the application ends; `close` ends it too."""
         self._subscription = stream = SubscriptionStream(subscription, self._exchange)
         self.was_used = True
         self._subscriptions.add(stream)
         self._server.audience.add(stream)
         self._exchange.on_ending = stream.end
-        try:
-            await stream.run()
-        finally:
-            self._server.audience.discard(stream)
+        return stream.run()
 
     def notify_updated(self, uri: str) -> None:
         """Notify all subscribers of a resource, because the stream of this request carries no changes."""

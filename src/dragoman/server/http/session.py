@@ -108,9 +108,9 @@ class SharedSession(Session):
         """Apply a change that another process sent."""
         self.log_level = change.log_level or self.log_level
         if change.subscribed is not None:
-            self.subscribed.add(change.subscribed)
+            super().subscribe(change.subscribed)
         if change.unsubscribed is not None:
-            self.subscribed.discard(change.unsubscribed)
+            super().unsubscribe(change.unsubscribed)
 
 
 class HttpSession:

@@ -81,8 +81,8 @@ class Session(Struct, eq=False, weakref=True):
     principal: str | None = None
     """The verified identity of the client, if the server authenticates."""
     log_level: types.LoggingLevel | None = None
-    subscribed: set[str] = set()
-    """The URIs of the resources that the client subscribed to."""
+    subscribed: set[str] | frozenset[str] = frozenset()
+    """The URIs of the resources that the client subscribed to; few clients need a set of their own."""
     elicitations: Recent[str, None] | None = None
     """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
 
@@ -118,11 +118,14 @@ class Session(Struct, eq=False, weakref=True):
 
     def subscribe(self, uri: str) -> None:
         """Record that the client subscribed to a resource."""
+        if not isinstance(self.subscribed, set):
+            self.subscribed = set()
         self.subscribed.add(uri)
 
     def unsubscribe(self, uri: str) -> None:
         """Record that the client unsubscribed from a resource."""
-        self.subscribed.discard(uri)
+        if isinstance(self.subscribed, set):
+            self.subscribed.discard(uri)
 
 
 class ConnectedClient(Protocol):
