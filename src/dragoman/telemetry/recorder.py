@@ -162,9 +162,9 @@ def current_recorder() -> Recorder | None:
     # The public functions search the environment at each call while no provider is installed. This costs as much as a
     # fifth of a request, and FastAPI loads OpenTelemetry for every application. So they are called only if a variable
     # behind them has changed, or if there are no such variables.
-    tracers: Any = getattr(trace, "_TRACER_PROVIDER", _UNKNOWN)
-    meters: Any = getattr(_meters, "_METER_PROVIDER", _UNKNOWN)
-    if tracers is _UNKNOWN or meters is _UNKNOWN:
+    try:
+        tracers, meters = trace._TRACER_PROVIDER, _meters._METER_PROVIDER
+    except AttributeError:
         tracers, meters = trace.get_tracer_provider(), metrics.get_meter_provider()
     if tracers is not _seen[0] or meters is not _seen[1]:
         _seen = tracers, meters
@@ -172,9 +172,8 @@ def current_recorder() -> Recorder | None:
     return _recorder
 
 
-_UNKNOWN = object()
-_meters = getattr(metrics, "_internal", None)
-_seen: tuple[object, object] = (_UNKNOWN, _UNKNOWN)
+_meters: Any = getattr(metrics, "_internal", None)
+_seen: tuple[object, object] = (_meters, _meters)
 _recorder: Recorder | None = None
 
 

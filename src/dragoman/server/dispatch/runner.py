@@ -76,7 +76,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
     """
     server = call.server
     call.settings = server.settings
-    if (server.audit is not None or API in modules) and observes(call):
+    if server.audit is not None or (API in modules and observes(call)):
         return observed(call, lambda: _answer_later(call, noted(call, _outcome(call))))
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
