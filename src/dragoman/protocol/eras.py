@@ -288,12 +288,11 @@ has_plain_results: Memo[Version, bool] = Memo(lambda version: trim(_PLAIN, versi
 """By version: whether the version has all fields of a tool's result of text and a structured object."""
 
 
-def seal_in_place(result: types.CallToolResult, version: Version, server_info: Raw | None = None) -> None:
-    """Do what `seal` does, to a new result without `_meta` in a version that has all its fields."""
-    if version.stateless:
-        result.result_type = "complete"
-        if server_info is not None:
-            result.meta = {SERVER_INFO: server_info}
+def seal_in_place(result: types.CallToolResult, server_info: Raw | None = None) -> None:
+    """Do to a new result without `_meta` what `seal` does for a stateless version that has all fields of the result."""
+    result.result_type = "complete"
+    if server_info is not None:
+        result.meta = {SERVER_INFO: server_info}
 
 
 def _find_result_type_and_cacheable(kind: type[types.Result]) -> tuple[str, bool]:

@@ -268,7 +268,8 @@ def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Ans
             call.withdraw_cancellation()  # the handler caught it
         plain = call.plain_result
         if plain is not None and result is plain and eras.has_plain_results[version]:
-            eras.seal_in_place(plain, version, call.server.info_bytes)
+            if version.stateless:
+                eras.seal_in_place(plain, call.server.info_bytes)
         elif type(result) is CallToolResult:  # `seal` adds cache hints, which this result does not have
             if result.result_type is not None:
                 _check_result_type(call, result)
