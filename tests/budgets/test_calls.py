@@ -10,7 +10,7 @@ from dragoman import Configuration, Depends, Server
 from dragoman.stores import Memory
 
 MARGIN = 2
-MEASURED = {"handshake": 25, "stateless": 29}
+MEASURED = {"handshake": 25, "stateless": 28}
 CALLS = {
     "handshake": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}\n',
     "stateless": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2},'
@@ -164,18 +164,20 @@ HTTP_HEADERS = [
     (b"mcp-method", b"tools/call"),
     (b"mcp-name", b"add"),
 ]
-MEASURED_OVER_HTTP = 45
+MEASURED_OVER_HTTP = 41
 
 
-def test_calling_an_inline_tool_over_http_passes_few_functions_and_starts_no_task():
+def test_calling_an_inline_tool_over_http_passes_few_functions_two_sends_and_no_task():
     async def measure():
         server, sent, tasks = Server(secret="a secret of sixteen", store=Memory()), [], []
+        received = []
 
         @server.tool(inline=True)
         def add(a: int, b: int) -> str:
             return str(a + b)
 
         async def receive():
+            received.append(HTTP_BODY)
             return {"type": "http.request", "body": HTTP_BODY}
 
         async def send(message):
@@ -187,11 +189,15 @@ def test_calling_an_inline_tool_over_http_passes_few_functions_and_starts_no_tas
 
         app = server.asgi()
         await ask()
+        sent.clear()
+        received.clear()
         asyncio.get_running_loop().set_task_factory(lambda loop, work: tasks.append(work))
         work = ask()
         passed = functions_passed(lambda: next(iter(work.__await__()), None))
         asyncio.get_running_loop().set_task_factory(None)
+        assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
         assert b'"text":"3"' in sent[-1]["body"]
+        assert len(received) == 1
         return passed, tasks
 
     passed, tasks = asyncio.run(measure())

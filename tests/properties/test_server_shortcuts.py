@@ -72,7 +72,7 @@ def test_a_plain_result_is_the_one_that_is_looked_at_closely(version, kind, anno
 
     async def answers(*, is_plain: bool):
         if not is_plain:
-            server.registry.tools["give"].output._ready = frozenset()
+            server.registry.tools["give"].output._exact_types = frozenset()
         rest.extend(returned)
         async with WirePeer(server, version.name) as peer:
             return [await peer.request("tools/call", {"name": "give", "arguments": {}}) for _ in returned]

@@ -9,6 +9,7 @@ connection may carry messages of both eras, so no module stores the era of a con
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import McpHeaders, check_request, version_mismatch
 from dragoman.protocol.methods import Method, offered, require_declared
 from dragoman.protocol.versions import VERSIONS, Version, handshake_versions, stateless_versions, version_names
+from dragoman.types import SERVER_INFO
 from dragoman.types.decoding import decoders
 from dragoman.types.memo import Memo
 
@@ -134,8 +136,13 @@ _params_with_meta = msgspec.json.Decoder(_ParamsWithMeta)
 _meta_with_version = msgspec.json.Decoder(_MetaWithVersion)
 _request_meta = msgspec.json.Decoder(types.RequestMeta)
 _object = msgspec.json.Decoder(types.Json)
+_remembered_meta = lru_cache(maxsize=256)(_request_meta.decode)
+"""Decodes a `_meta` of the stateless era: most clients send the same one with each request."""
+_LEAST_REMEMBERED_BYTES, _MOST_REMEMBERED_BYTES = 64, 1024
+"""A `_meta` of the handshake era is shorter: it has a progress token at most, which differs each time."""
 _NO_META = types.RequestMeta()
 _NULL = Raw(b"null")
+_NULL_BYTES = len(_NULL)
 _DISCOVER = "server/discover"
 
 
@@ -216,8 +223,10 @@ def read_params(message: jsonrpc.Request, offer: Offer) -> ReadParams:
         params = None
     try:
         raw_meta = _params_with_meta.decode(message.params).meta if params is None else params.meta
-        if raw_meta is UNSET or raw_meta == _NULL:
+        if raw_meta is UNSET or (len(raw_meta) == _NULL_BYTES and raw_meta == _NULL):
             return _NO_META, UNSET, params
+        if _LEAST_REMEMBERED_BYTES <= len(raw_meta) <= _MOST_REMEMBERED_BYTES:
+            return _remembered_meta(bytes(raw_meta)), raw_meta, params
         return _request_meta.decode(raw_meta), raw_meta, params
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidParams(f"Invalid parameters: {error}") from None
@@ -269,16 +278,21 @@ def seal(result: types.Result, version: Version, server_info: Raw | None = None)
             sealed.ttl_ms = sealed.ttl_ms or 0
             sealed.cache_scope = sealed.cache_scope or "private"
         if server_info is not None:
-            sealed.meta = {types.SERVER_INFO: server_info, **(result.meta or {})}
+            sealed.meta = {SERVER_INFO: server_info, **(result.meta or {})}
         return sealed  # type: ignore[no-any-return]
     return trim(result, version)
 
 
 _PLAIN = types.CallToolResult([types.TextContent("")], structured_content={})
-leaves_tool_results_unchanged: Memo[Version, bool] = Memo(
-    lambda version: not version.stateless and trim(_PLAIN, version) is _PLAIN
-)
-"""By version: whether `seal` returns a tool's result of text and a structured object unchanged."""
+has_plain_results: Memo[Version, bool] = Memo(lambda version: trim(_PLAIN, version) is _PLAIN)
+"""By version: whether the version has all fields of a tool's result of text and a structured object."""
+
+
+def seal_in_place(result: types.CallToolResult, server_info: Raw | None = None) -> None:
+    """Do to a new result without `_meta` what `seal` does for a stateless version that has all fields of the result."""
+    result.result_type = "complete"
+    if server_info is not None:
+        result.meta = {SERVER_INFO: server_info}
 
 
 def _find_result_type_and_cacheable(kind: type[types.Result]) -> tuple[str, bool]:
@@ -305,7 +319,7 @@ def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> 
         sealed = _object.decode(encoded) if encoded.startswith(b"{") else {"result": Raw(encoded)}
     sealed.setdefault("resultType", "complete")
     if server_info is not None:
-        sealed["_meta"] = {types.SERVER_INFO: server_info, **(sealed.get("_meta") or {})}
+        sealed["_meta"] = {SERVER_INFO: server_info, **(sealed.get("_meta") or {})}
     return sealed
 
 

@@ -133,8 +133,10 @@ def _receive_request(
     headers: McpHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer, body: bytes
 ) -> InboundPost:
     # Quick path: if the body lacks the bytes of the key, `_meta` names no version, and only the session reads the
-    # parameters. A body with escapes may spell the key differently.
-    if _VERSION_KEY in body or b"\\" in body:
+    # parameters. A body with escapes may spell the key differently. If the header names a stateless version, the body
+    # is not searched, because `_meta` most likely names it too.
+    is_stateless = version is not None and version.stateless
+    if is_stateless or _VERSION_KEY in body or b"\\" in body:
         try:
             read = eras.read_params(message, offer)
         except InvalidParams:
@@ -145,7 +147,7 @@ def _receive_request(
                 return eras.open(message, offer, already_read=read, headers=headers)
     if message.method == "initialize":
         return SessionMessages([message], is_initialize=True)
-    if version is not None and version.stateless:
+    if is_stateless:
         return eras.open(message, offer, headers=headers)
     return _in_session(headers, version, message, offer)
 

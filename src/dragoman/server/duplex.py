@@ -96,7 +96,7 @@ class DuplexConnection:
         self._sink = sink
         self._send = sink.send
         self._peer = Peer(server.limits)
-        self._session = _DuplexSession(self._peer)
+        self._session = _DuplexSession(peer=self._peer)
         self._running: dict[Any, Call] = {}
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
         self._queued: dict[Any, bytes] = {}
@@ -397,27 +397,23 @@ class DuplexConnection:
             self._send(data)
 
 
-class _DuplexSession(Session):
+class _DuplexSession(Session, kw_only=True):
     """The session of a connection; `begin` also sets the version of the connection's `Peer`."""
 
-    __slots__ = ("_peer", "_values")
-
-    def __init__(self, peer: Peer) -> None:
-        super().__init__()
-        self._peer = peer
-        self._values: SessionValues | None = None
+    peer: Peer
+    values: SessionValues | None = None
 
     def kept_values(self, server: Server) -> SessionValues:  # noqa: ARG002
         """Return the values of this session, which end with the connection."""
-        if self._values is None:
+        if self.values is None:
             from dragoman.stores.memory import Memory
 
-            self._values = SessionValues(Memory().state("session", max_values=MAX_STATE_KEYS))
-        return self._values
+            self.values = SessionValues(Memory().state("session", max_values=MAX_STATE_KEYS))
+        return self.values
 
     def begin(self, caller: eras.Caller) -> None:
         super().begin(caller)
-        self._peer.version = caller.version
+        self.peer.version = caller.version
 
 
 def _discard(_: bytes) -> None:

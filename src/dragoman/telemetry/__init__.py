@@ -11,22 +11,25 @@ telemetry, and the providers may be installed after the server or the client was
 from __future__ import annotations
 
 from sys import modules
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.telemetry.recorder import Recorder
 
 API = "opentelemetry.trace"
 """The module that every application with OpenTelemetry has loaded."""
+_RECORDER = "dragoman.telemetry.recorder"
 
 
 def active_recorder() -> Recorder | None:
     """Return the recorder; None if the application has no provider of OpenTelemetry."""
     if API not in modules:
         return None
-    from dragoman.telemetry.recorder import current_recorder
-
-    return current_recorder()
+    loaded: Any = modules.get(_RECORDER)  # much quicker than an import statement
+    if loaded is None:
+        from dragoman.telemetry import recorder as loaded
+    found: Recorder | None = loaded.current_recorder()
+    return found
 
 
 def trace_context() -> dict[str, str]:

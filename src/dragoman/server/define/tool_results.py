@@ -25,6 +25,7 @@ from dragoman.schema.python.annotations import Codec, UnresolvedName
 from dragoman.schema.python.shapes import encode_hook, union_of
 from dragoman.server.define.content import CONTENT_CLASSES, Content, content_blocks, holds_content, is_block, is_content
 from dragoman.server.request.questions import InputRequired
+from dragoman.types import CallToolResult
 from dragoman.types.content import Block, text_block
 
 
@@ -120,7 +121,7 @@ class Output:
             return plain
         if isinstance(value, ToolResult):
             return self._full_result(value)
-        if isinstance(value, types.CallToolResult):
+        if isinstance(value, CallToolResult):
             made = structs.replace(value, content=content_blocks(value.content))
             if made.structured_content is not UNSET:
                 data = self._encode(made.structured_content, is_error=bool(made.is_error))
@@ -131,25 +132,25 @@ class Output:
         if self._schema is None and not self._fits_content(value):
             self._refuse(value, f"{_type_names(value)} is not what it names")
         if self._schema is None and (is_content(value) or self._is_text_list(value)):
-            return types.CallToolResult(content_blocks(value))
+            return CallToolResult(content_blocks(value))
         if self._schema is not None and holds_content(value):
             if self._is_compared:
                 self._refuse(value, f"{_type_names(value)} is content")
-            return types.CallToolResult(content_blocks(value))
+            return CallToolResult(content_blocks(value))
         return self._structured_result(value)
 
-    def plain_result(self, value: Any) -> types.CallToolResult | None:
+    def plain_result(self, value: Any) -> CallToolResult | None:
         """Return the result for a value of an exact plain type, or None if the value needs validation."""
         kind = type(value)
         if kind not in self._exact_types or (kind is float and not isfinite(value)):
             return None
         if self._schema is None:
-            return types.CallToolResult([text_block(value)])
+            return CallToolResult([text_block(value)])
         data = _encoder.encode(value)
         held: Any = Raw(data)
         if not self.is_bare and (self.wraps or kind is not dict):
             held = {"result": held}
-        return types.CallToolResult([text_block(data.decode())], structured_content=held)
+        return CallToolResult([text_block(data.decode())], held)
 
     def _is_text_list(self, value: Any) -> bool:
         return self._lists_content and isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
@@ -157,12 +158,12 @@ class Output:
     def _fits_content(self, value: Any) -> bool:
         return self._allows is None or self._allows(value)
 
-    def _structured_result(self, value: Any, *, is_error: bool = False) -> types.CallToolResult:
+    def _structured_result(self, value: Any, *, is_error: bool = False) -> CallToolResult:
         data = self._encode(value, is_error=is_error)
-        return types.CallToolResult([types.TextContent(data.decode())], structured_content=self._held(data))
+        return CallToolResult([types.TextContent(data.decode())], structured_content=self._held(data))
 
-    def _full_result(self, value: ToolResult) -> types.CallToolResult:
-        result = types.CallToolResult([])
+    def _full_result(self, value: ToolResult) -> CallToolResult:
+        result = CallToolResult([])
         if value.structured is not UNSET:
             result = self._structured_result(value.structured, is_error=value.is_error)
         if value.content is not UNSET:
@@ -193,7 +194,7 @@ class Output:
             path,
         )
 
-    def check(self, result: types.CallToolResult) -> None:
+    def check(self, result: CallToolResult) -> None:
         """Validate a result against the output schema.
 
         Raises:

@@ -51,6 +51,7 @@ from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
 from dragoman.telemetry import API
+from dragoman.types import CallToolResult
 
 if TYPE_CHECKING:
     from dragoman.protocol.versions import Version
@@ -75,7 +76,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
     """
     server = call.server
     call.settings = server.settings
-    if (server.audit is not None or API in modules) and observes(call):
+    if server.audit is not None or (API in modules and observes(call)):
         return observed(call, lambda: _answer_later(call, noted(call, _outcome(call))))
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
@@ -88,7 +89,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
         return value
     if type(value) in _PENDING or call.asking is not None:
         return _settle(call, value, error)
-    if type(value) is not types.CallToolResult and _asks(value, error):
+    if type(value) is not CallToolResult and _asks(value, error):
         return _settle(call, value, error)
     return _answer(call, value, error)
 
@@ -100,7 +101,7 @@ def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coro
             value = call.target.result(call, value)
         except BaseException as raised:
             value, error = None, raised
-    if error is None and call.asking is None and type(value) is types.CallToolResult:
+    if error is None and call.asking is None and type(value) is CallToolResult:
         return _answer(call, value)
     return _settle(call, value, error)  # in a task, which tells who cancelled a request
 
@@ -223,7 +224,7 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
                     value = target.result(call, value)
         except BaseException as raised:
             value, error = None, raised
-        if call.asking is not None or (type(value) is not types.CallToolResult and _asks(value, error)):
+        if call.asking is not None or (type(value) is not CallToolResult and _asks(value, error)):
             try:
                 value, error = await settle(call, value, error), None
             except BaseException as raised:
@@ -236,7 +237,7 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
             return value if error is None else _failure_result(call, error)
 
 
-def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
+def _failure_result(call: Call, error: BaseException) -> CallToolResult:
     """Return the result with `isError` for the exception of a tool; re-raise any other exception."""
     if call.request.method.name == "tools/call":
         text = str(error) if isinstance(error, ToolError) else explanation(call, error)
@@ -250,9 +251,9 @@ def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
     raise error
 
 
-def failure(message: str) -> types.CallToolResult:
+def failure(message: str) -> CallToolResult:
     """Return a result with `isError` and a message for the model."""
-    return types.CallToolResult([types.TextContent(message)], is_error=True)
+    return CallToolResult([types.TextContent(message)], is_error=True)
 
 
 def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Answer:
@@ -265,17 +266,20 @@ def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Ans
             result = _failure_result(call, failed)
         if call.cancelled:
             call.withdraw_cancellation()  # the handler caught it
-        if result is not call.plain_result or not eras.leaves_tool_results_unchanged[version]:
-            if type(result) is types.CallToolResult:  # `seal` adds cache hints, which this result does not have
-                if result.result_type is not None:
-                    _check_result_type(call, result)
-                result = eras.seal(result, version, call.server.info_bytes)
-            elif type(result) is not Raw:
+        plain = call.plain_result
+        if plain is not None and result is plain and eras.has_plain_results[version]:
+            if version.stateless:
+                eras.seal_in_place(plain, call.server.info_bytes)
+        elif type(result) is CallToolResult:  # `seal` adds cache hints, which this result does not have
+            if result.result_type is not None:
                 _check_result_type(call, result)
-                result = _seal(call.server, result, version)
-            elif len(result) >= LARGE_BYTES and call.channel.takes_parts:
-                head, tail = jsonrpc.encode_result_envelope(request.id)
-                return head, result, tail
+            result = eras.seal(result, version, call.server.info_bytes)
+        elif type(result) is not Raw:
+            _check_result_type(call, result)
+            result = _seal(call.server, result, version)
+        elif len(result) >= LARGE_BYTES and call.channel.takes_parts:
+            head, tail = jsonrpc.encode_result_envelope(request.id)
+            return head, result, tail
         return jsonrpc.encode_result(request.id, result)
     except BaseException as error:
         return _refuse(call, error) if error is failed else _answer(call, None, error)

@@ -23,7 +23,6 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from math import inf
-from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,7 +34,7 @@ from dragoman.protocol import jsonrpc, sse
 from dragoman.protocol.inbound import ACCEPTED, OK
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
-from dragoman.runtime.tasks import call_in_loop
+from dragoman.runtime.tasks import call_in_loop, is_running_here
 from dragoman.server.http.streams import EventStream, end_without_response
 from dragoman.server.request.call import ConnectedClient, NoChannel
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
@@ -61,9 +60,6 @@ STOPPED = InternalError("The server was stopped before the request was done; it 
 class PostChannel(NoChannel):
     """The channel of a request without a session: the event stream in the response of its POST."""
 
-    was_used = False
-    """Whether a notification was queued on the channel, or a subscription began."""
-
     _waiting: deque[bytes] | None = None
     _flushing: asyncio.Task[None] | None = None
     _is_flush_due = False
@@ -71,28 +67,19 @@ class PostChannel(NoChannel):
     _sent_at = -inf
     _subscription: SubscriptionStream | None = None
 
-    def __init__(
-        self,
-        server: Server,
-        subscriptions: set[SubscriptionStream],
-        exchange: Exchange,
-        *,
-        can_stream: bool,
-        lacks_standalone_stream: bool,
-    ) -> None:
-        self.lacks_standalone_stream = lacks_standalone_stream
+    def __init__(self, server: Server, subscriptions: set[SubscriptionStream], exchange: Exchange) -> None:
         self._server = server
         self._subscriptions = subscriptions
         self._exchange = exchange
-        self._can_stream = can_stream
-        self._thread = get_ident()
+        self.was_used = False
+        """Whether a notification was queued on the channel, or a subscription began."""
 
     def notify(self, method: str, params: Any) -> None:
         """Queue a notification, from any thread; `wait_for_room`, the end of the turn or the response sends it.
 
         A client that does not accept a stream receives none. If the queue is full, the oldest notification is dropped.
         """
-        if not self._can_stream:
+        if not self._exchange.may_stream:
             return
         if self._waiting is None:
             self._waiting = deque(maxlen=MAX_WAITING)
@@ -101,7 +88,7 @@ class PostChannel(NoChannel):
         if not self._is_flush_due:
             self._is_flush_due = True
             loop = self._exchange.loop
-            (loop.call_soon if get_ident() == self._thread else loop.call_soon_threadsafe)(self._flush_soon)
+            (loop.call_soon if is_running_here(loop) else loop.call_soon_threadsafe)(self._flush_soon)
 
     notify_session = notify
 
@@ -141,6 +128,7 @@ class PostChannel(NoChannel):
         """Stop sending notifications and changes."""
         if self._subscription is not None:
             self._subscriptions.discard(self._subscription)
+            self._server.audience.discard(self._subscription)
         if self._flushing is not None and not self._flushing.done():
             self._flushing.cancel()
             await asyncio.wait([self._flushing])
@@ -149,17 +137,14 @@ class PostChannel(NoChannel):
         """Raise DragomanError: without a session the client cannot answer."""
         raise DragomanError(f"The client cannot be asked ({method}), because its request came without a session")
 
-    async def listen(self, subscription: Subscription) -> None:
-        """Serve a subscription until the application ends."""
+    def listen(self, subscription: Subscription) -> Coroutine[Any, Any, None]:
+        """Serve a subscription until the application ends; `close` ends it too."""
         self._subscription = stream = SubscriptionStream(subscription, self._exchange)
         self.was_used = True
         self._subscriptions.add(stream)
         self._server.audience.add(stream)
         self._exchange.on_ending = stream.end
-        try:
-            await stream.run()
-        finally:
-            self._server.audience.discard(stream)
+        return stream.run()
 
     def notify_updated(self, uri: str) -> None:
         """Notify all subscribers of a resource, because the stream of this request carries no changes."""

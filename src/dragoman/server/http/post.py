@@ -250,19 +250,13 @@ class PostService:
         version = call.request.caller.version
         if not self._can_stream:
             acceptable = _require_no_stream(call, acceptable)
-        can_stream = acceptable.sse and (version.stateless or not self._json_response)
+        exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self._json_response)
         if call.request.method.name == "subscriptions/listen":
             self._require_listening(call, can_stream=can_stream)
-        lacks_standalone_stream = not (self._can_stream and version.listens)
-        call.channel = channel = PostChannel(
-            self._server,
-            self.subscriptions,
-            exchange,
-            can_stream=can_stream,
-            lacks_standalone_stream=lacks_standalone_stream,
-        )
+        call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
+        if not (self._can_stream and version.listens):
+            channel.lacks_standalone_stream = True
         call.task = exchange.task
-        exchange.may_stream = can_stream
         if version.cancels_by_closing:
             exchange.on_gone = call.cancel
         self.in_flight.add(call)

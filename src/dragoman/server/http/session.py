@@ -26,11 +26,11 @@ from http import HTTPStatus
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Raw
+from msgspec import Raw, field
 
 from dragoman import types
 from dragoman.errors import InternalError, TransportError
-from dragoman.protocol import eras, jsonrpc, sse
+from dragoman.protocol import jsonrpc, sse
 from dragoman.protocol.peer import Answered, Event, Peer, RequestCancelled, Unmatched
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.tasks import call_in_loop
@@ -72,15 +72,11 @@ SESSION_LIFE: Transitions[SessionLife, Literal["use", "end"]] = Transitions(
 class SharedSession(Session):
     """The data of a session, and the changes that the other processes have not received yet."""
 
-    __slots__ = ("expires_at", "origin", "unshared")
-
-    def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
-        super().__init__(caller, id, principal)
-        self.origin = b""
-        """The digest of the origin of the page that began the session; empty if the client is not a web page."""
-        self.unshared: list[SessionStateChanged] = []
-        self.expires_at = 0
-        """The time at which the session expires even if it is in use, in seconds since the epoch."""
+    origin: bytes = b""
+    """The digest of the origin of the page that began the session; empty if the client is not a web page."""
+    unshared: list[SessionStateChanged] = field(default_factory=list)
+    expires_at: int = 0
+    """The time at which the session expires even if it is in use, in seconds since the epoch."""
 
     def kept_values(self, server: Server) -> SessionValues | None:
         """Return the values of this session in the store, which expire with the session."""
@@ -112,9 +108,9 @@ class SharedSession(Session):
         """Apply a change that another process sent."""
         self.log_level = change.log_level or self.log_level
         if change.subscribed is not None:
-            self.subscribed.add(change.subscribed)
+            super().subscribe(change.subscribed)
         if change.unsubscribed is not None:
-            self.subscribed.discard(change.unsubscribed)
+            super().unsubscribe(change.unsubscribed)
 
 
 class HttpSession:

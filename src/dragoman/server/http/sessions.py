@@ -212,7 +212,7 @@ class Sessions:
         data.origin = opened.origin
         for state in living:
             data.log_level = state.log_level or data.log_level
-            data.subscribed.update(state.subscribed)
+            data.subscribed = {*data.subscribed, *state.subscribed}
         for change in changes:
             data.apply(change)
         self._add(id, data, address, opened.expires_at)
@@ -299,7 +299,7 @@ class Sessions:
         assert data.id is not None
         self._end(data.id)
         if sum(map(len, data.subscribed)) > MAX_EVICTED_CHARACTERS:
-            data.subscribed.clear()
+            data.subscribed = frozenset()
         _remember(self._evicted, data.id, data, MAX_EVICTED)
 
     def _end(self, id: str) -> None:

@@ -73,21 +73,18 @@ def server_notifications(server: Server, method: str) -> list[Method]:
     ]
 
 
-class Session:
+class Session(Struct, eq=False, weakref=True):
     """What the server knows about the client of a connection or of an HTTP session."""
 
-    __slots__ = ("__weakref__", "caller", "elicitations", "id", "log_level", "principal", "subscribed")
-
-    def __init__(self, caller: eras.Caller | None = None, id: str | None = None, principal: str | None = None) -> None:
-        self.caller = caller
-        self.id = id
-        self.principal = principal
-        """The verified identity of the client, if the server authenticates."""
-        self.log_level: types.LoggingLevel | None = None
-        self.subscribed: set[str] = set()
-        """The URIs of the resources that the client subscribed to."""
-        self.elicitations: Recent[str, None] | None = None
-        """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
+    caller: eras.Caller | None = None
+    id: str | None = None
+    principal: str | None = None
+    """The verified identity of the client, if the server authenticates."""
+    log_level: types.LoggingLevel | None = None
+    subscribed: set[str] | frozenset[str] = frozenset()
+    """The URIs of the resources that the client subscribed to; few clients need a set of their own."""
+    elicitations: Recent[str, None] | None = None
+    """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
 
     def kept_values(self, server: Server) -> SessionValues | None:  # noqa: ARG002
         """Return the values that handlers keep in this session; None if the client has no session."""
@@ -121,11 +118,14 @@ class Session:
 
     def subscribe(self, uri: str) -> None:
         """Record that the client subscribed to a resource."""
+        if not isinstance(self.subscribed, set):
+            self.subscribed = set()
         self.subscribed.add(uri)
 
     def unsubscribe(self, uri: str) -> None:
         """Record that the client unsubscribed from a resource."""
-        self.subscribed.discard(uri)
+        if isinstance(self.subscribed, set):
+            self.subscribed.discard(uri)
 
 
 class ConnectedClient(Protocol):

@@ -1,7 +1,8 @@
 """HTTP exchanges over ASGI, for any ASGI server.
 
 ASGI reports a disconnect only to a task that waits for it. So an exchange that lasts longer than a tick of `Pace` has a
-task that waits for the disconnect.
+task that waits for the disconnect. An exchange of uvicorn needs no such task, which takes two kilobytes: its `receive`
+and `send` are methods of an object for the request, which says whether the client has disconnected.
 """
 
 from __future__ import annotations
@@ -41,28 +42,27 @@ Send = Callable[[Message], Awaitable[None]]
 class AsgiExchange(Exchange):
     """An exchange over the callables of ASGI."""
 
-    disconnect_watcher: asyncio.Task[None] | None = None
-    """The task that waits for the disconnect, if there is one; `close` ends it."""
-    _reading: asyncio.Task[Any] | None = None
     _is_late = False
-    _replying: asyncio.Task[Any] | None = None
     _reply_until: float | None = None
     _is_stuck = False
     """Whether the exchange was given up because the client does not read the response."""
+    _request: Any = None
+    """The request object of uvicorn, once it was looked for."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, pace: Pace = DEFAULT_PACE) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.started = self._last_sent = self.loop.time()
-        self._pace = pace
+        method = scope["method"]
+        bound_to = (scope.get("server") or (None,))[0]
+        version = scope.get("http_version")
+        Exchange.__init__(self, asyncio.get_running_loop(), pace, method, scope["headers"], bound_to, version)
         self.scope = scope
-        self.method = scope["method"]
-        self.given_headers = scope["headers"]
-        self.bound_to = (scope.get("server") or (None,))[0]
-        self.http_version = scope.get("http_version")
         self._receive = receive
         self._send = send
-        self._is_read = self.method in _WITHOUT_BODY
+        self.disconnect_watcher: asyncio.Task[None] | None = None
+        """The task that waits for the disconnect, if there is one; `close` ends it."""
+        self._is_read = method in _WITHOUT_BODY
         """Whether the body is read. Before that, a watching task could receive a part of the body."""
+        self._reading: asyncio.Task[Any] | None = None
+        self._replying: asyncio.Task[Any] | None = None
 
     @property
     def headers(self) -> Iterable[Header]:  # type: ignore[override]
@@ -150,13 +150,13 @@ class AsgiExchange(Exchange):
         """Give up a client that does not read, and abort its connection where the server allows it.
 
         ASGI has no message that aborts, and uvicorn would keep the connection until the client has read the output. The
-        `send` of uvicorn is a method of its request object, which refers to the connection. This method marks the
-        request object as disconnected, because uvicorn marks only its newest request.
+        request object of uvicorn refers to the connection. This method marks the request object as disconnected,
+        because uvicorn marks only its newest request.
         """
         self._is_stuck = True
         self.lose()
-        request: Any = getattr(self._send, "__self__", None)
-        if hasattr(request, "transport") and hasattr(request, "disconnected"):
+        request = _uvicorn_request(self._send)
+        if request is not None:
             request.disconnected = True
             request.transport.abort()
 
@@ -181,8 +181,14 @@ class AsgiExchange(Exchange):
             self._reading.cancel()
 
     def _watch_disconnect(self) -> None:
-        if self.disconnect_watcher is None and (self._is_read or self.streaming):
+        if self.disconnect_watcher is not None or not (self._is_read or self.streaming):
+            return
+        if self._request is None:
+            self._request = _uvicorn_request(self._receive)
+        if self._request is None:
             self.disconnect_watcher = asyncio.ensure_future(self._wait_for_disconnect())
+        elif self._request.disconnected and not self.ended:
+            self.lose()
 
     async def _wait_for_disconnect(self) -> None:
         while not self.ended:
@@ -226,6 +232,12 @@ class AsgiExchange(Exchange):
             with suppress(OSError, RuntimeError):
                 await self._send({"type": "http.response.start", "status": CLIENT_CLOSED, "headers": []})
                 await self._send({"type": "http.response.body", "body": b""})
+
+
+def _uvicorn_request(method: Callable[..., Any]) -> Any:
+    """Return the request object of uvicorn that `receive` or `send` is a method of; None for any other function."""
+    request: Any = getattr(method, "__self__", None)
+    return request if hasattr(request, "disconnected") and hasattr(request, "transport") else None
 
 
 class AsgiApp:

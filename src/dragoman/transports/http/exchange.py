@@ -98,56 +98,86 @@ class ExchangeRecord(Struct):
 class Exchange(ABC):
     """One HTTP request and its response.
 
-    An attribute with a default is set only if it differs: an object with more than 20 attributes has a dict of its own,
-    and each of many thousand open streams would have one.
+    What every request reads are slots. An attribute with a default in the class takes longer to read, but no time to
+    set and no memory: most exchanges do not set it, and a server may have many thousand open streams.
     """
 
-    record: ExchangeRecord | None = None
-    """What the access log says of this exchange; None without an access log."""
+    __slots__ = (
+        "__dict__",
+        "_pace",
+        "bound_to",
+        "ended",
+        "extra_headers",
+        "given_headers",
+        "gone",
+        "http_version",
+        "identity",
+        "loop",
+        "may_stream",
+        "method",
+        "on_gone",
+        "principal",
+        "record",
+        "server_context",
+        "started",
+        "streaming",
+        "task",
+    )
+
     is_raw = False
     """Whether the response comes in parts that are no event stream, so that no keep-alive may be sent."""
-    principal: str | None = None
-    """The authenticated user, once known."""
-    identity: Any = None
-    """The verified identity with its scopes and claims, None without authorization."""
-    server_context: Any = None
-    """The author's object that a view gives to the handler of this request."""
-    gone = False
-    may_stream = False
-    """Whether the response becomes an event stream when the outcome takes long."""
     opening: Callable[[], bytes] | None = None
     """Returns the first bytes of an event stream."""
-    extra_headers: tuple[Header, ...] = ()
-    streaming = False
-    ended = False
-    on_gone: Callable[[], None] | None = None
     is_ending = False
     """Whether the server shuts down, so that endless streams must be ended."""
     on_ending: Callable[[], None] | None = None
     """Ends an endless stream gracefully."""
     lasts = False
     """Whether the serving task continues when the client is gone."""
-    task: asyncio.Task[Any] | None = None
-    """The serving task; set at the latest when the body is read."""
 
-    method: str
     headers: Iterable[Header]
     """The headers, with lower-case names."""
-    given_headers: Iterable[Header]
-    """The headers as received: names in any case; may be iterable only once."""
-    bound_to: str | None
-    """The address that the server listens on."""
-    http_version: str | None
-    """The HTTP version as in an ASGI scope; None without a connection."""
     scope: Mapping[str, Any]
     """The request as an ASGI scope."""
-    loop: asyncio.AbstractEventLoop
-    started: float
 
-    _pace: Pace
-    _last_sent: float
+    _last_sent = 0.0
     _writing: asyncio.Lock | None = None
     _read_until: float | None = None
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pace: Pace,
+        method: str,
+        given_headers: Iterable[Header],
+        bound_to: str | None,
+        http_version: str | None,
+    ) -> None:
+        self.loop = loop
+        self.started = loop.time()
+        self._pace = pace
+        self.method = method
+        self.given_headers = given_headers
+        """The headers as received: names in any case; may be iterable only once."""
+        self.bound_to = bound_to
+        """The address that the server listens on."""
+        self.http_version = http_version
+        """The HTTP version as in an ASGI scope; None without a connection."""
+        self.gone = self.streaming = self.ended = False
+        self.may_stream = False
+        """Whether the response becomes an event stream when the outcome takes long."""
+        self.extra_headers: tuple[Header, ...] = ()
+        self.record: ExchangeRecord | None = None
+        """What the access log says of this exchange; None without an access log."""
+        self.principal: str | None = None
+        """The authenticated user, once known."""
+        self.identity: Any = None
+        """The verified identity with its scopes and claims, None without authorization."""
+        self.server_context: Any = None
+        """The author's object that a view gives to the handler of this request."""
+        self.task: asyncio.Task[Any] | None = None
+        """The serving task; set at the latest when the body is read."""
+        self.on_gone: Callable[[], None] | None = None
 
     @property
     def address(self) -> str | None:
@@ -291,8 +321,6 @@ class ServedPath:
     """
 
     beside: PathsBeside | None = None
-    log: Callable[[Exchange, ExchangeRecord, str], None] | None = None
-    """Called with each exchange that has ended, its record and its path."""
     is_draining = False
     """Whether the application ends: it answers the requests that it has, and should get no others."""
     listens_while_draining = False
@@ -308,6 +336,8 @@ class ServedPath:
     ) -> None:
         self.path = "/" + path.strip("/")
         self.pace = pace
+        self.log: Callable[[Exchange, ExchangeRecord, str], None] | None = None
+        """Called with each exchange that has ended, its record and its path."""
         self._service = service
         self._documents = documents or {}
         self._open: set[Exchange] = set()

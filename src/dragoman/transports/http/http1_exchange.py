@@ -27,7 +27,6 @@ class Http1Exchange(Exchange):
     is_late = False
     """Whether the body did not arrive in time."""
     keeps_alive = False
-    http_version = "1.1"
     size = 0
     """How many bytes of the body arrived."""
     framed_size = 0
@@ -37,13 +36,8 @@ class Http1Exchange(Exchange):
     _arrived: asyncio.Future[None] | None = None
 
     def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: list[Header]) -> None:
-        self.loop = connection.loop
-        self.started = self._last_sent = connection.loop.time()
-        self._pace = connection.served.pace
-        self.method = method
+        Exchange.__init__(self, connection.loop, connection.served.pace, method, headers, connection.bound_to, "1.1")
         self.path = connection.served.path
-        self.given_headers = headers
-        self.bound_to = connection.bound_to
         self._connection = connection
         self._url = url
 
