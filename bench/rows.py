@@ -82,9 +82,8 @@ class Row:
 
     def others(self) -> list[str]:
         """Return every side but ours, the known ones first."""
-        return sorted(
-            set(self.samples) - {OURS}, key=lambda side: (side not in SIDES, SIDES.index(side) if side in SIDES else 0)
-        )
+        others = [side for side in self.samples if side != OURS]
+        return sorted(others, key=lambda side: SIDES.index(side) if side in SIDES else len(SIDES))
 
 
 def alternate(rounds: int, sides: Iterable[str], measure: Callable[[str], float]) -> Samples:

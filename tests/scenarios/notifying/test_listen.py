@@ -177,12 +177,14 @@ async def test_listening_does_not_exist_before_the_stateless_era(era):
 async def test_a_cancelled_subscription_is_told_nothing_more_from_that_moment_on(id):
     server = Server()
     async with WirePeer(server, "stateless") as peer:
+        others = asyncio.all_tasks()
         await listen(peer, EVERYTHING, id)
+        cancelled = asyncio.all_tasks() - others
         kept, _ = await listen(peer, {"toolsListChanged": True}, "kept")
         peer.notify("notifications/cancelled", {"requestId": id})
         notify_everything(server)
         assert taken(peer) == [("notifications/tools/list_changed", kept)]
-        await peer.request("tools/list")
+        await asyncio.wait(cancelled)
         notify_everything(server)
         assert taken(peer) == [("notifications/tools/list_changed", kept)]
         # The id is free again.
