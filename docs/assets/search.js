@@ -6,8 +6,9 @@
 //
 // A section is ranked by BM25 over its title, the titles above it, and its text; the page that it is on counts too. A word
 // is also found as the beginning of a longer word, and, if it is nowhere, with one or two letters changed. The rank of
-// a section falls with each word of the query that it lacks. The reference comes after guides that are as good, unless the query
-// is written as a name in Python.
+// a section falls with each word of the query that it lacks. The reference comes after guides that are as good, unless
+// the query is written as a name in Python.
+"use strict";
 {
   // A title of the reference ends with labels such as `async`.
   const bare = (title) => title.replace(/<small>.*/, "");
@@ -25,7 +26,8 @@
   const PAGE_SIZE = 10;
   const NOTHING = { items: [], pagination: { total: 0 } };
   const COMMON = new Set(
-    "a an and are as at be by can do does for from get how i if in into is it my of on or so that the this to use using what when where with you your".split(" "),
+    ("a an and are as at be by can do does for from get how i if in into is it my of on or so that the this to use " +
+      "using what when where with you your").split(" "),
   );
 
   const stem = (word) => word.replace(/(?<=.{4})(ies|ing|ed|es|e|y)$|(?<=..[^s])s$/, "");
@@ -81,8 +83,9 @@
 
     #alike(word) {
       const known = [...this.terms.keys()];
-      const share = (one) => (one === word ? 1 : stem(one) === stem(word) ? STEM_SHARE : PREFIX_SHARE * word.length / one.length);
-      const alike = known.filter((one) => one.startsWith(word) || stem(one) === stem(word));
+      const same = (one) => stem(one) === stem(word);
+      const share = (one) => (one === word ? 1 : same(one) ? STEM_SHARE : (PREFIX_SHARE * word.length) / one.length);
+      const alike = known.filter((one) => one.startsWith(word) || same(one));
       if (alike.length || word.length < 4) return alike.map((one) => [one, share(one)]);
       const distance = word.length < 7 ? 1 : 2;
       return known.filter((one) => within(distance, one, word)).map((one) => [one, 0.5]);
@@ -140,8 +143,9 @@
 
     #matches(id, terms) {
       return ["title", "text"].map((field) => {
-        const found = [...words(this.sections[id][field])].filter(({ word }) => terms.has(word));
-        const ranges = found.map(({ start, end }) => ({ start, end, value: end - start }));
+        const ranges = [];
+        for (const { word, start, end } of words(this.sections[id][field]))
+          if (terms.has(word) && start >= (ranges.at(-1)?.end ?? 0)) ranges.push({ start, end, value: end - start });
         return { field, value: { highlight: { ranges } } };
       });
     }
