@@ -71,10 +71,10 @@ def _replace(folder: Path, source: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Put the built documentation into a site with a folder for each release.")
+    parser = argparse.ArgumentParser(description="Put the built pages into a site with a folder for each release.")
     parser.add_argument("built", type=Path, help="the folder with the built pages")
     parser.add_argument("site", type=Path, help="the folder of the site, with the releases before this one")
-    parser.add_argument("--version", default=present_version(), help="the release; the version of the package if not given")
+    parser.add_argument("--version", default=present_version(), help="the release; by default the package's version")
     given = parser.parse_args()
     publish(given.built, given.site, given.version)
     print(f"{given.site} has {', '.join(releases(given.site))}; open {given.site / 'index.html'}")

@@ -19,8 +19,9 @@ def release(site: Path, *pages: str, version: str | None = None) -> str:
     for page in [*pages, "assets/releases.js"]:
         (built / page).parent.mkdir(parents=True, exist_ok=True)
         (built / page).write_text(f"{page} of {version}", encoding="utf-8")
-    command = [sys.executable, ROOT / "tools/docs_release.py", built, site, *(["--version", version] if version else [])]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    command = [sys.executable, ROOT / "tools/docs_release.py", built, site]
+    named = ["--version", version] if version else []
+    ended = subprocess.run([*command, *named], capture_output=True, text=True, timeout=60, check=True)
     shutil.rmtree(built)
     return ended.stdout
 

@@ -68,7 +68,8 @@ QUERIES = {
     "server does not start": "troubleshooting",
 }
 ASK = """async ([query, milliseconds]) => {
-    const { shadowRoot: root } = [...document.querySelectorAll("*")].find((one) => one.shadowRoot?.querySelector("input"));
+    const roots = [...document.querySelectorAll("*")].map(({ shadowRoot }) => shadowRoot);
+    const root = roots.find((one) => one?.querySelector("input"));
     const input = root.querySelector("input");
     const until = performance.now() + milliseconds;
     async function says(wanted) {

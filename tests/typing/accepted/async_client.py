@@ -43,7 +43,7 @@ async def order(client: AsyncClient, isbn: str) -> Receipt | None:
     try:
         result = await client.call_tool("order", {"isbns": [isbn]}, result_type=Receipt, on_progress=show, timeout=30)
     except ToolError as error:
-        log.error("The shop refused %s: %s", isbn, error)
+        log.warning("The shop refused %s: %s", isbn, error)
         return None
     for block in result.content:
         match block:

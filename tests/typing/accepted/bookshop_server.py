@@ -103,5 +103,6 @@ def recommend(taste: Literal["short", "long"] = "short") -> str:
 
 
 if __name__ == "__main__":
-    tokens = Bearer(Jwt(issuer=os.environ["ISSUER"]), resource="https://books.example.com/mcp", required_scopes=["books"])
+    verifier = Jwt(issuer=os.environ["ISSUER"])
+    tokens = Bearer(verifier, resource="https://books.example.com/mcp", required_scopes=["books"])
     server.run("http", port=8000, auth=tokens)
