@@ -7,13 +7,14 @@ DOCS := .venv/docs-ready
 SUITE := .venv/suite
 CHECKER := .venv/checker
 COVERED := types protocol
+SITE ?= build/site
 # Half as many again as there are cores: a test that waits for a process or for time leaves its core to others.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * os.cpu_count() + 1) // 2)')
 
 # What was compiled is kept, or each of a thousand programs that the tests start would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test e2e check lint types layering coverage conformance soak bench docs release-check clean
+.PHONY: demo test e2e check lint types layering coverage conformance soak bench docs docs-release release-check clean
 
 demo: $(READY)
 	$(BIN)/python examples/tour.py
@@ -25,7 +26,7 @@ test: $(READY) $(PEERS) $(CHECKER)
 	$(MAKE) --no-print-directory --jobs=2 --output-sync coverage conformance
 
 # What needs programs of others, each in an environment of its own.
-e2e: $(READY) $(PEERS)
+e2e: $(READY) $(PEERS) $(DOCS)
 	$(BIN)/python tests/interop/wild/environments.py
 	$(BIN)/python -m pytest -n auto -m e2e
 
@@ -63,6 +64,10 @@ docs: $(DOCS)
 	$(BIN)/zensical build --strict
 	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' build/docs --include='*.html'
 	@echo "Open build/docs/index.html"
+
+# The same pages as a release in $(SITE), beside those of earlier releases, with a selector of releases.
+docs-release: docs
+	$(BIN)/python tools/docs_release.py build/docs $(SITE)
 
 # Builds the sdist and the wheel, and tries both in fresh environments, for every Python that is here.
 release-check: $(READY)

@@ -4,7 +4,7 @@ PORT=8000 python examples/http/fastapi_mount.py
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import uvicorn
@@ -23,7 +23,7 @@ async def price(fruit: str) -> float:
 
 
 @asynccontextmanager
-async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
     """Load what the application needs."""
     prices.update(apple=0.5, pear=0.75)
     yield
