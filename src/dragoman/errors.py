@@ -374,6 +374,10 @@ class RoundLimit(DragomanError):
     """A language model called tools in too many rounds of one turn."""
 
 
+WITHHELD = "Internal error occurred"
+"""What a client reads of a tool whose exception is not meant for it."""
+
+
 class ToolError(DragomanError):
     """A failure of a tool, described for the model: raise it in a tool, and the result has `isError`.
 

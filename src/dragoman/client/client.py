@@ -284,7 +284,9 @@ class AsyncClient(ClientProperties):
         if types.ResourceLink in map(type, outcome.content):
             session.catalog.add_links(outcome.content)
         if outcome.is_error and raise_on_error:
-            raise ToolError(session.with_advice(outcome.failure), outcome)
+            error = ToolError(session.with_advice(outcome.failure), outcome)
+            session.explain(error)
+            raise error
         return outcome
 
     async def _approved(self, handler: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -276,8 +276,8 @@ class ServerConnection:
             if not clock.caused_cancellation():
                 raise
             if pending.outcome is None:
-                late = f"{message.method} timed out: nothing was heard of it for {clock.seconds:g} seconds"
-                raise Timeout(late, message.id) from None
+                late = f"{message.method} timed out: nothing was heard of it for {clock.seconds:g} seconds."
+                raise Timeout(late, message.id, "timeout") from None
         except Exception:
             if clock.has_expired:
                 await clock.absorb_cancellation()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from enum import Enum
 from itertools import islice
 from typing import Annotated, Any, NoReturn, Protocol, cast, get_args, get_origin, get_type_hints
@@ -312,7 +313,11 @@ class _Inspection:
     def _read(self, parameter: inspect.Parameter) -> None:
         annotation = self.hints.get(parameter.name, parameter.annotation)
         if parameter.kind is parameter.VAR_POSITIONAL:
-            self._refuse(parameter, "arguments of a client have names: take a list, or name each of them")
+            self._refuse(
+                parameter,
+                "arguments of a client have names: take a list, or name each of them. If the function belongs to a"
+                " decorator, write @functools.wraps(function) above it",
+            )
         if parameter.name in self._hidden or _is_private(parameter):
             self._by_keyword = True
         elif parameter.kind is parameter.VAR_KEYWORD:
@@ -419,10 +424,13 @@ def _unreadable_arguments(error: Exception) -> ArgumentsRejected:
 
 
 def _struct_default(default: Any) -> tuple[Any, ...]:
-    """Return the default of a Struct field: the object itself, even if it is mutable; empty without a default."""
+    """Return the default of a Struct field: a copy for each call of a list, dict or set; empty without a default."""
     if default is _EMPTY:
         return ()
-    return (default,) if isinstance(default, _SHAREABLE) else (msgspec.field(default_factory=lambda: default),)
+    if isinstance(default, _SHAREABLE):
+        return (default,)
+    is_copied = isinstance(default, list | dict | set)
+    return (msgspec.field(default_factory=(lambda: deepcopy(default)) if is_copied else lambda: default),)
 
 
 def _input_schema(parameters: Sequence[Parameter], extra: Shape | None, definitions: Json) -> Json:

@@ -277,8 +277,9 @@ def resource(
 
 def _without_uri(given: Any) -> DefinitionError:
     name = snake_case(getattr(given, "__name__", "app"))
+    shown = f"{given.__name__}()" if callable(given) and hasattr(given, "__name__") else repr(given)
     return DefinitionError(
-        f'A resource needs its URI, and {given!r} was given: write @resource("config://{name}") above the function'
+        f'A resource needs its URI, and {shown} was given: write @resource("config://{name}") above the function'
     )
 
 

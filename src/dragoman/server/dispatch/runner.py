@@ -34,6 +34,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import (
+    WITHHELD,
     InternalError,
     RpcError,
     StoreUnavailable,
@@ -61,7 +62,6 @@ Answer = bytes | tuple[bytes, Raw, bytes]
 """A response to write: one piece, or parts if the channel takes parts and the result is large. Empty: no response."""
 LARGE_BYTES = 64 * 1024
 """An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
-INTERNAL_ERROR = "Internal error occurred"
 _PENDING = frozenset({CoroutineType, ThreadCall})
 """The types of a value that must be awaited."""
 STORE_AWAY = "The store of this server cannot be reached; try again later"
@@ -246,7 +246,7 @@ def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
         if not isinstance(error, RpcError) and not call.is_cancelled_by(error):
             call.server.report(error, call)
             call.failure_label = label_of(error)
-            return failure(_withheld(call.server, error, INTERNAL_ERROR))
+            return failure(_withheld(call.server, error, WITHHELD))
     raise error
 
 
