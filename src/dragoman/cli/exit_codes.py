@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dragoman import errors
 
 OK = 0
@@ -27,8 +29,8 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
-_OTHERS = "site-packages"
-"""A part of the paths of files that are not the user's."""
+_OTHERS = re.compile(r"site-packages|<frozen|[/\\]lib[/\\]python3")
+"""Parts of the names of files that are not the user's."""
 _LOG_HINT = "; the server's log says why, and --verbose shows it if this command started the server"
 _WORDS_OF_PROGRAMS = {
     "give auth= or headers=": "give --token or --header",
@@ -63,7 +65,7 @@ def one_line(error: BaseException) -> str:
     text = for_person(str(error)) or type(error).__name__
     if isinstance(error, errors.ServerCrashed):
         lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
-        place = next((line for line in reversed(lines) if line.startswith('File "') and _OTHERS not in line), None)
+        place = next((line for line in reversed(lines) if line.startswith('File "') and not _OTHERS.search(line)), None)
         where = f"{place.partition(', in ')[0]}; " if place else ""
         return f"{error.summary} It wrote: {lines[-1]} ({where}--verbose shows all of it)" if lines else text
     if isinstance(error, errors.Timeout):
