@@ -168,8 +168,9 @@ class ResourceNotFound(RpcError):
 
     label = "resource_not_found"
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(InvalidParams.CODE, f"Resource not found: {uri}", {"uri": uri})
+    def __init__(self, uri: str, reason: str | None = None) -> None:
+        message = f"Resource not found: {uri}" if reason is None else f"Resource not found: {uri} ({reason})"
+        super().__init__(InvalidParams.CODE, message, {"uri": uri})
 
 
 class UrlElicitationRequired(RpcError):

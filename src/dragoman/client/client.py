@@ -284,9 +284,7 @@ class AsyncClient(ClientProperties):
         if types.ResourceLink in map(type, outcome.content):
             session.catalog.add_links(outcome.content)
         if outcome.is_error and raise_on_error:
-            error = ToolError(session.with_advice(outcome.failure), outcome)
-            session.explain(error)
-            raise error
+            raise session.explained(ToolError(session.with_advice(outcome.failure), outcome))
         return outcome
 
     async def _approved(self, handler: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from dragoman.client.extensions.installed import Extensions
 
 R = TypeVar("R")
+E = TypeVar("E", RpcError, ToolError)
 
 MAX_ROUNDS = 10
 PARTING_SECONDS = 1.0
@@ -273,7 +274,7 @@ class ClientSession:
             except RpcError as error:
                 message = self.with_advice(error.message)
                 if message == error.message:
-                    self.explain(error)
+                    self.explained(error)
                     raise
                 raise RpcError.of(error.code, message, error.data) from error
             if self.notifications.deliveries.queues:
@@ -358,8 +359,8 @@ class ClientSession:
             ' mode="handshake")'
         )
 
-    def explain(self, error: RpcError | ToolError) -> None:
-        """Add a note to an error that names no cause or no remedy; a traceback shows the note.
+    def explained(self, error: E) -> E:
+        """Return an error, with a note if it names no cause or no remedy; a traceback shows the note.
 
         The message stays as it is: it may be passed on to others, who must not read the stderr of this server.
         """
@@ -373,6 +374,7 @@ class ClientSession:
             written = "" if connection is None else connection.link.stderr_tail[-_QUOTED_CHARACTERS:].strip()
             where = f"It wrote to stderr:\n{written}" if written else "Read the log of the server."
             error.add_note(f"The server does not tell the cause. {where}")
+        return error
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification."""

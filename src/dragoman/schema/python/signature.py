@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from enum import Enum
 from itertools import islice
 from typing import Annotated, Any, NoReturn, Protocol, cast, get_args, get_origin, get_type_hints
@@ -429,8 +428,11 @@ def _struct_default(default: Any) -> tuple[Any, ...]:
         return ()
     if isinstance(default, _SHAREABLE):
         return (default,)
-    is_copied = isinstance(default, list | dict | set)
-    return (msgspec.field(default_factory=(lambda: deepcopy(default)) if is_copied else lambda: default),)
+    if not isinstance(default, list | dict | set):
+        return (msgspec.field(default_factory=lambda: default),)
+    from copy import deepcopy
+
+    return (msgspec.field(default_factory=lambda: deepcopy(default)),)
 
 
 def _input_schema(parameters: Sequence[Parameter], extra: Shape | None, definitions: Json) -> Json:

@@ -180,9 +180,9 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
             return "/" not in value and value not in {"..", "."}
         return not value.startswith("/") and not re.match(_DRIVE, value) and ".." not in value.split("/")
 
-    def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
+    def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:
         # A variable does not fit the type of its parameter, so there is no resource at this URI.
-        return ResourceNotFound(call.request.params.uri)
+        return ResourceNotFound(call.request.params.uri, str(rejected))
 
 
 def resource_result(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:

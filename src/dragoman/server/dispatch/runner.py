@@ -217,7 +217,10 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
         try:
             # A `def` may return the coroutine of an `async def`, and a result the coroutine that reads its files.
             while type(value) in _PENDING:
-                value = await (value.result() if type(value) is ThreadCall else value)
+                if type(value) is ThreadCall:
+                    value = await value.result()
+                else:
+                    value = await (_watched(call, value) if call.server.debug else value)
                 target = call.target
                 if target is not None and type(value) not in _PENDING:
                     value = target.result(call, value)
@@ -234,6 +237,12 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
             return _answer(call, value, error)
         else:
             return value if error is None else _failure_result(call, error)
+
+
+def _watched(call: Call, handler: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+    from dragoman.server.dispatch.reporting import watched
+
+    return watched(call, handler)
 
 
 def _failure_result(call: Call, error: BaseException) -> types.CallToolResult:
