@@ -1,10 +1,12 @@
 """What people get wrong at the command line when they begin, and what the command says."""
 
 import socket
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
-from scenarios.command_line import dragoman, written
+from scenarios.command_line import DEADLINE, dragoman, serving, written
 
 FIRST = """
     import sys
@@ -118,3 +120,11 @@ def test_a_port_that_is_taken_is_named_with_the_remedy(first, workers):
         said = dragoman("run", "--http", "--port", port, "--workers", workers, first)
     assert said.code != 0
     assert f"Another program listens at port {port}: end it, or choose another port (port=, or --port)" in said.err
+
+
+def test_a_browser_is_told_how_to_look_at_a_server(first, tmp_path):
+    with serving(first, home=tmp_path) as url, pytest.raises(HTTPError) as refused:
+        urlopen(Request(url, headers={"Accept": "text/html,application/xml;q=0.9,*/*;q=0.8"}), timeout=DEADLINE)
+    with refused.value as response:
+        assert response.status == 400
+        assert "to try it in a browser, run: dragoman inspect URL" in response.read().decode()
