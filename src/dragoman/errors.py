@@ -168,8 +168,9 @@ class ResourceNotFound(RpcError):
 
     label = "resource_not_found"
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(InvalidParams.CODE, f"Resource not found: {uri}", {"uri": uri})
+    def __init__(self, uri: str, reason: str | None = None) -> None:
+        message = f"Resource not found: {uri}" if reason is None else f"Resource not found: {uri} ({reason})"
+        super().__init__(InvalidParams.CODE, message, {"uri": uri})
 
 
 class UrlElicitationRequired(RpcError):
@@ -372,6 +373,10 @@ class ModelError(DragomanError):
 
 class RoundLimit(DragomanError):
     """A language model called tools in too many rounds of one turn."""
+
+
+WITHHELD = "Internal error occurred"
+"""What a client reads of a tool whose exception is not meant for it."""
 
 
 class ToolError(DragomanError):

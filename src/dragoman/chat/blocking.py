@@ -339,6 +339,7 @@ class _BlockingSource:
     def __init__(self, given: Any) -> None:
         if not isinstance(given, BoundTool) and not callable(getattr(given, "tools", None)):
             remedy = "; give several with a star: with_tools(*tools)" if isinstance(given, list | tuple) else ""
+            remedy = f"; give a client: Client({given!r})" if isinstance(given, str) else remedy
             raise TypeError(f"{given!r} is neither a tool nor a client{remedy}")
         _twin(given)
         self._given = given

@@ -131,6 +131,8 @@ class Toolbox:
 def _remedy(source: Any) -> str:
     if isinstance(source, list | tuple):
         return "; give several with a star: with_tools(*tools)"
+    if isinstance(source, str):
+        return f"; give a client: AsyncClient({source!r})"
     return " of AsyncChat, because it blocks; give it to a Chat" if hasattr(source, "asynchronous") else ""
 
 

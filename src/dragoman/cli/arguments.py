@@ -55,6 +55,8 @@ class Arguments:
     def __init__(self, words: Sequence[str], json_text: str | None = None) -> None:
         self._whole: Json = {} if json_text is None else _object(json_text, "--json-args")
         self._pairs: list[tuple[str, str]] = []
+        self.remarks: list[str] = []
+        """What a person should know of the arguments that `typed` returned."""
         for word in words:
             if "=" in word and not word.startswith("@"):
                 key, _, value = word.partition("=")
@@ -84,6 +86,9 @@ class Arguments:
             is_more = key in seen and "array" in _types(field)
             given[key] = [*given[key], *value] if is_more and isinstance(value, list) else value
             seen.add(key)
+            if not _types(field) and _is_other_json(text):
+                self.remarks.append(f"{key} has no type, so it is sent as text; to send JSON, write {key}:={text}")
+        self.remarks += [f"the tool has no parameter {key!r}, and may ignore it" for key in given if key not in fields]
         return given
 
     def texts(self) -> dict[str, Any]:
@@ -167,6 +172,14 @@ def _of_kind(kind: str, text: str, tree: Json, *, is_sure: bool) -> tuple[bool, 
     if isinstance(value, expected):
         return True, value
     return (True, [_value("item", text, tree.get("items", {}))]) if kind == "array" and is_sure else (False, None)
+
+
+def _is_other_json(text: str) -> bool:
+    """Tell whether a text is also a JSON value that is no text."""
+    try:
+        return not isinstance(msgspec.json.decode(text), str)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
 
 
 def _number(kind: type[int] | type[float], text: str) -> tuple[bool, Any]:

@@ -21,12 +21,15 @@ import click
 from dragoman.cli.exit_codes import INTERRUPTED, OK, USAGE, error_json, exit_code, one_line
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
+from dragoman.runtime.callables import did_you_mean
 from dragoman.runtime.terminal import printable_line
 
 VERBS = (
     *("run", "worker", "list", "call", "tasks", "read", "prompt", "complete", "skill", "chat", "doctor", "init"),
     *("install", "bundle", "auth", "inspect", "tap", "bridge", "version"),
 )
+MAX_INDENT = 40
+"""The most spaces that are kept at the start of a server's line."""
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,11 +42,14 @@ class Verbs(click.Group):
         """Return the verbs in the order in which they are shown."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a verb."""
         if cmd_name == "run":
             return _run
         if cmd_name not in VERBS:
+            remedy = did_you_mean(cmd_name, VERBS)
+            if remedy:
+                raise click.UsageError(f"No such command {cmd_name!r}{remedy}", ctx)
             return None
         found: click.Command = import_module(f"dragoman.cli.verbs.{cmd_name}").command
         return found
@@ -232,7 +238,12 @@ def quoted(text: str) -> str:
 def server_line(server: str, text: str) -> str:
     """Return a server's log or stderr text; every line begins with the server's name in brackets."""
     before = f"[{printable_line(server)}]"
-    return "\n".join(f"{before} {' '.join(line.split())}" for line in text.splitlines()) or before
+    return "\n".join(f"{before} {_indent(line)}{' '.join(line.split())}" for line in text.splitlines()) or before
+
+
+def _indent(line: str) -> str:
+    """Return the spaces at the start of a line, which order a traceback."""
+    return " " * min(len(line) - len(line.lstrip(" ")), MAX_INDENT)
 
 
 class _Lines(logging.Handler):
@@ -245,8 +256,12 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text, is_verbose = record.getMessage().rstrip(), self._terminal.settings.verbose
+        if record.name == _STDERR_LOGGER:
+            text = str(record.args[1]).rstrip() if isinstance(record.args, tuple) else text  # without the command
+            self._terminal.hidden_lines += not is_verbose
         if record.name in _SERVER_LOGGERS:
-            self._terminal.report(server_line(self._server, text), "dim")
+            if is_verbose or record.name != _STDERR_LOGGER:
+                self._terminal.report(server_line(self._server, text), "dim")
             return
         line = "dragoman: " + " ".join(text.split())
         if is_verbose and record.exc_info:
@@ -254,16 +269,20 @@ class _Lines(logging.Handler):
         self._terminal.report(line, "dim")
 
 
-_SERVER_LOGGERS = frozenset({"dragoman.client.server", "dragoman.client.stderr"})
+_STDERR_LOGGER = "dragoman.client.stderr"
+_SERVER_LOGGERS = frozenset({"dragoman.client.server", _STDERR_LOGGER})
 """The loggers of the log messages and the stderr of servers."""
 
 
-def show_logs(terminal: Terminal, server: str = "server") -> None:
+def show_logs(terminal: Terminal, server: str = "server", *, counts_stderr: bool = False) -> None:
     """Report the warnings in dragoman's log, and all records with --verbose.
 
-    `server` is the name before the lines of a server.
+    `server` is the name before the lines of a server. With `counts_stderr`, the terminal counts the lines that the
+    server writes to stderr and that are not shown.
     """
     logger = logging.getLogger("dragoman")
     logger.handlers = [_Lines(terminal, server)]
     logger.propagate = False
     logger.setLevel(logging.DEBUG if terminal.settings.verbose else logging.WARNING)
+    if counts_stderr:
+        logging.getLogger(_STDERR_LOGGER).setLevel(logging.DEBUG)

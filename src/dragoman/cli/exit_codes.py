@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dragoman import errors
 
 OK = 0
@@ -28,6 +30,9 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
+_OTHERS = re.compile(r"site-packages|<frozen|[/\\]lib[/\\]python3")
+"""Parts of the names of files that are not the user's."""
+_LOG_HINT = "; the server's log says why, and --verbose shows it if this command started the server"
 _WORDS_OF_PROGRAMS = {
     "give auth= or headers=": "give --token or --header",
     "is what auth= or headers= gives right?": "is what --token or --header gives right?",
@@ -35,6 +40,9 @@ _WORDS_OF_PROGRAMS = {
     "protocol_version '": "--protocol-version '",
     "with mode '": "with --mode '",
     "; raise max_pages": "",
+    "; let it send less at a time, or raise max_message_bytes": "; let it send less at a time",
+    "give api_key=..., or set": "set",
+    "give base_url=...": "give --base-url",
 }
 """What errors say to programs about keyword arguments, and what the command says to a person instead."""
 
@@ -58,11 +66,14 @@ def one_line(error: BaseException) -> str:
     text = for_person(str(error)) or type(error).__name__
     if isinstance(error, errors.ServerCrashed):
         lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
-        return f"{error.summary} It wrote: {lines[-1]} (--verbose shows all of it)" if lines else text
+        place = next((line for line in reversed(lines) if line.startswith('File "') and not _OTHERS.search(line)), None)
+        where = f"{place.partition(', in ')[0]}; " if place else ""
+        return f"{error.summary} It wrote: {lines[-1]} ({where}--verbose shows all of it)" if lines else text
     if isinstance(error, errors.Timeout):
         return text if error.option is None else f"{error.summary} If the server needs longer, raise --timeout"
     if isinstance(error, errors.RpcError):
-        return f"the server refused ({error.code}): {text}"
+        hint = _LOG_HINT if isinstance(error, errors.InternalError) else ""
+        return f"the server refused ({error.code}): {text}{hint}"
     return text if isinstance(error, errors.DragomanError) else f"{type(error).__name__}: {text}; --verbose shows where"
 
 

@@ -141,8 +141,12 @@ def _kind(value: object) -> str:
 
 def _found(names: dict[str, Any]) -> str:
     """Return what a file has instead of a server, for an error."""
+    from dragoman.server.server import Server
+
     functions = _functions(names)
-    found = [f"{key} is of {_kind(names[key])}" for key in _USUAL_NAMES if key in names and key not in functions]
+    servers = [key for key, value in names.items() if isinstance(value, Server)]
+    found = [f"it has {', '.join(servers)}"] if servers else []
+    found += [f"{key} is of {_kind(names[key])}" for key in _USUAL_NAMES if key in names and key not in functions]
     listed = ", ".join(f"{key}({', '.join(_required(made))})" for key, made in list(functions.items())[:5])
     found += [f"it has the functions {listed}"] if listed else []
     return f": {'; '.join(found)}" if found else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 SILENT_SECONDS = 3.0
 """Seconds after which the command reports to a person at a terminal that it still waits for a connection."""
+_ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+)(:\d+)?/|[\w.-]+:\d+$")
+"""A host with a path or a port: a URL without its scheme."""
 _SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs"})
 
 
@@ -101,6 +104,8 @@ def read_configuration(
 
     path = Path(settings.config) if settings.config else find()
     if path is None:
+        if word is not None and _ADDRESS.match(word):
+            raise usage_error(f"{word!r} is no URL; write http://{word} or https://{word}.")
         which = "The target is missing." if word is None else f"{word!r} is no URL, no script and no known server."
         files = f"{', '.join(FILES)} or --config FILE"
         raise usage_error(f"{which} Give a URL, a script, or a command after --; or name servers in {files}.")
@@ -198,7 +203,7 @@ async def connected(terminal: Terminal, resolved: ResolvedTarget, **handlers: An
     """Connect to a target for the block."""
     from dragoman.client.client import AsyncClient
 
-    show_logs(terminal, resolved.label)
+    show_logs(terminal, resolved.label, counts_stderr=resolved.is_own)
     if terminal.settings.header and resolved.url is None:
         terminal.report(f"dragoman: --header has no effect, because {resolved.label} is a program and not a URL", "dim")
     client = make_client(AsyncClient, resolved, {**await client_options(terminal.settings, resolved), **handlers})

@@ -42,6 +42,8 @@ class Terminal:
         self._deferred: deque[tuple[str, str | None]] = deque(maxlen=MAX_DEFERRED)
         self.is_asking = False
         """Whether a dialog is open."""
+        self.hidden_lines = 0
+        """How many lines of the server's stderr were not shown."""
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")

@@ -284,7 +284,7 @@ class AsyncClient(ClientProperties):
         if types.ResourceLink in map(type, outcome.content):
             session.catalog.add_links(outcome.content)
         if outcome.is_error and raise_on_error:
-            raise ToolError(session.with_advice(outcome.failure), outcome)
+            raise session.explained(ToolError(session.with_advice(outcome.failure), outcome))
         return outcome
 
     async def _approved(self, handler: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,17 @@ from dragoman.client.hear.notifications import ClientCallbacks, NotificationRece
 from dragoman.client.hear.subscriptions import LASTING_SECONDS, MAX_PAUSE, Subscriptions
 from dragoman.client.options import CONNECT_SECONDS, TIMEOUT_SECONDS, RequestOptions, seconds
 from dragoman.client.results import FurtherResult, read
-from dragoman.errors import DragomanError, InputNeeded, RpcError, Timeout, TransportError
+from dragoman.errors import (
+    WITHHELD,
+    DragomanError,
+    InputNeeded,
+    InternalError,
+    MissingCapability,
+    RpcError,
+    Timeout,
+    ToolError,
+    TransportError,
+)
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.methods import declares
@@ -51,11 +61,15 @@ if TYPE_CHECKING:
     from dragoman.client.extensions.installed import Extensions
 
 R = TypeVar("R")
+E = TypeVar("E", RpcError, ToolError)
 
 MAX_ROUNDS = 10
 PARTING_SECONDS = 1.0
 _CANNOT_ASK = re.compile(r"server-(?:initiated|to-client) requests?\b", re.IGNORECASE)
 """The words that SDKs use in the error of a handler that cannot send its request to the client."""
+_OPTIONS = {"elicitation": "on_elicitation=", "sampling": "on_sampling=", "roots": "roots="}
+"""The options of a client that declare a capability."""
+_QUOTED_CHARACTERS = 2000
 _logger = logging.getLogger("dragoman.client")
 
 
@@ -265,6 +279,7 @@ class ClientSession:
             except RpcError as error:
                 message = self.with_advice(error.message)
                 if message == error.message:
+                    self.explained(error)
                     raise
                 raise RpcError.of(error.code, message, error.data) from error
             if self.notifications.deliveries.queues:
@@ -348,6 +363,23 @@ class ClientSession:
             f"{failure} (the server wanted to ask this client, and cannot in {connection.version.name}: connect with"
             ' mode="handshake")'
         )
+
+    def explained(self, error: E) -> E:
+        """Return an error, with a note if it names no cause or no remedy; a traceback shows the note.
+
+        The message stays as it is: it may be passed on to others, who must not read the stderr of this server.
+        """
+        connection = self.connections.latest
+        if isinstance(error, MissingCapability):
+            required = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
+            options = [option for name, option in _OPTIONS.items() if name in (required or ())]
+            if options:
+                error.add_note(f"The server has a question for this client: give the client {', '.join(options)}.")
+        elif isinstance(error, InternalError) or str(error) == WITHHELD:
+            written = "" if connection is None else connection.link.stderr_tail[-_QUOTED_CHARACTERS:].strip()
+            where = f"It wrote to stderr:\n{written}" if written else "Read the log of the server."
+            error.add_note(f"The server does not tell the cause. {where}")
+        return error
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification."""

@@ -116,7 +116,7 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     """Return "; did you mean ...?" with the known name that is most similar to `name`, or an empty string."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, known, 1)
+    close = get_close_matches(name, known, 1) or sorted(each for each in known if name and each.startswith(name))
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

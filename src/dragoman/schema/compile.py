@@ -24,6 +24,7 @@ MAX_VIOLATIONS = 100
 MAX_VIOLATION_LENGTH = 500
 MASK = "the value"
 """Replaces a value in a message that must not show it."""
+_TYPES = "string, integer, number, boolean, array, object or null"
 _TYPE_KEYWORDS = COMPOSED - {"$dynamicRef", "dependentSchemas"} | {"type"}
 """Keywords that may say of which type a value is."""
 
@@ -58,7 +59,10 @@ def compile_schema(
     try:
         return make(schema, offline=True, validate_formats=formats, mask=mask)
     except jsonschema_rs.ValidationError as error:
-        raise ValueError(str(Violation(error.instance_path, error.message))) from None
+        message = error.message
+        if error.instance_path and error.instance_path[-1] == "type":
+            message = f"{shortened(repr(error.instance), 50, '...')} is no type; use {_TYPES}"
+        raise ValueError(str(Violation(error.instance_path, message))) from None
 
 
 def violations(validator: Any, value: Any, most: int = MAX_VIOLATIONS) -> list[Violation]:

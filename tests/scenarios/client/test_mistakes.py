@@ -5,10 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import AsyncClient, AsyncClients, Client, Clients, Server
+from dragoman import AsyncClient, AsyncClients, Client, Clients, Context, Server
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
-from dragoman.errors import ConnectError, HttpError, ServerCrashed, TransportError
+from dragoman.errors import (
+    ConnectError,
+    HttpError,
+    InternalError,
+    MissingCapability,
+    ServerCrashed,
+    Timeout,
+    ToolError,
+    TransportError,
+)
 from scenarios.raw_http import answering, reply
 
 server = Server("sums")
@@ -157,3 +166,82 @@ async def test_a_message_that_is_too_large_names_the_option(tmp_path):
     error = await failure(path, max_message_bytes=5_000)
     assert isinstance(error, TransportError)
     assert "raise max_message_bytes" in str(error)
+
+
+SILENT = """
+from dragoman import Server
+
+server = Server("silent")
+
+
+@server.tool
+def crash() -> str:
+    return {}["the cup"]
+
+
+@server.prompt
+def broken() -> str:
+    return {}["the plate"]
+
+
+server.run()
+"""
+
+
+def test_an_error_without_a_cause_has_the_stderr_of_the_program_as_a_note(tmp_path):
+    path = tmp_path / "silent.py"
+    path.write_text(SILENT)
+    with Client(path) as client:
+        with pytest.raises(ToolError) as failed:
+            client.call_tool("crash")
+        assert str(failed.value) == "Internal error occurred"
+        assert "It wrote to stderr:" in failed.value.__notes__[0]
+        assert failed.value.__notes__[0].endswith("KeyError: 'the cup'")
+        with pytest.raises(InternalError) as refused:
+            client.get_prompt("broken")
+        assert refused.value.__notes__[0].endswith("KeyError: 'the plate'")
+
+
+def test_an_error_without_a_cause_names_the_log_where_there_is_no_program(caplog):
+    failing = Server("failing")
+    failing.tool(name="crash")(lambda: {}["the cup"])
+    with Client(failing) as client, pytest.raises(ToolError) as failed:
+        client.call_tool("crash")
+    assert failed.value.__notes__ == ["The server does not tell the cause. Read the log of the server."]
+    assert "the cup" in caplog.text
+
+
+def test_a_client_that_cannot_answer_is_told_which_option_it_lacks():
+    asking = Server("asking")
+
+    @asking.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Name?", str)).content
+
+    with Client(asking) as client, pytest.raises(MissingCapability) as failed:
+        client.call_tool("ask")
+    assert failed.value.__notes__ == ["The server has a question for this client: give the client on_elicitation=."]
+
+
+async def test_a_time_out_names_the_option():
+    slow = Server("slow")
+
+    @slow.tool
+    async def wait() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with AsyncClient(slow, timeout=0.05) as client:
+        with pytest.raises(Timeout, match=r"for 0.05 seconds. If it needs longer, raise timeout$"):
+            await client.call_tool("wait")
+
+
+async def test_a_command_in_one_word_is_split_by_its_author():
+    error = await failure(["python3 server.py"])
+    assert isinstance(error, ConnectError)
+    assert "the program is 'python3', and the rest are its arguments (args)" in str(error)
+
+
+async def test_a_token_may_have_the_word_bearer():
+    for token in ("k-17", "Bearer k-17"):
+        assert await Credentials.of(None, token).own_headers() == {"Authorization": "Bearer k-17"}

@@ -1,6 +1,8 @@
 """Development: exceptions that reach the caller, and files that define a server in every way."""
 
+import asyncio
 import json
+import time
 
 import pytest
 
@@ -139,3 +141,22 @@ def test_a_file_without_a_server_is_told_what_was_found(tmp_path):
 def test_a_wrong_option_of_run_is_named_with_the_way_to_help(tmp_path, wrong, fault):
     finished = dragoman("run", *wrong, written(tmp_path, DEFINED), home=tmp_path)
     assert (finished.code, finished.out, finished.err) == (2, "", f"dragoman: {fault}. See: dragoman run --help\n")
+
+
+@pytest.mark.parametrize("is_debugged", [True, False])
+async def test_a_server_for_development_warns_of_a_handler_that_blocks_the_event_loop(is_debugged, caplog, monkeypatch):
+    monkeypatch.setattr("dragoman.server.dispatch.reporting.BLOCKED_SECONDS", 0.2)
+    monkeypatch.setattr("dragoman.server.dispatch.reporting.BEAT_SECONDS", 0.01)
+    server = Server("one", debug=is_debugged)
+
+    @server.tool
+    async def block(seconds: float) -> str:
+        await asyncio.sleep(0.05)
+        time.sleep(seconds)  # noqa: ASYNC251
+        return "done"
+
+    async with AsyncClient(server) as client:
+        assert (await client.call_tool("block", {"seconds": 0.25})).text == "done"
+    warned = [record.getMessage() for record in caplog.records if "stood still" in record.getMessage()]
+    assert len(warned) == is_debugged
+    assert all("seconds during tools/call of 'block' (request" in line and "write `def`" in line for line in warned)

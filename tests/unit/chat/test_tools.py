@@ -131,6 +131,13 @@ def test_what_has_no_tools_is_refused(chat, given):
         chat(ScriptedModel()).with_tools(given)
 
 
+def test_a_target_is_refused_with_the_client_to_make_of_it():
+    with pytest.raises(TypeError, match=r"is no tool and no client; give a client: Client\('sums.py'\)"):
+        Chat(ScriptedModel()).with_tools("sums.py")
+    with pytest.raises(TypeError, match=r"give a client: AsyncClient\('sums.py'\)"):
+        AsyncChat(ScriptedModel()).with_tools("sums.py")
+
+
 def test_a_list_of_tools_is_refused_with_the_remedy():
     for chat in (AsyncChat, Chat):
         with pytest.raises(TypeError, match=r"with_tools\(\*tools\)"):

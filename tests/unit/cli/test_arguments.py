@@ -94,3 +94,17 @@ def test_arguments_are_found_where_the_schema_is_one_of_several():
 )
 def test_names_come_before_arguments(words, names, rest):
     assert split_words(words) == (names, rest)
+
+
+def test_a_person_is_told_of_values_without_a_type_and_of_keys_without_a_parameter():
+    arguments = Arguments(["a=1", "b=word", "c=true", "d=[]"])
+    assert arguments.typed({"properties": {"a": {}, "b": {}, "c": {"type": "boolean"}}}) == {
+        "a": "1",
+        "b": "word",
+        "c": True,
+        "d": "[]",
+    }
+    assert arguments.remarks == [
+        "a has no type, so it is sent as text; to send JSON, write a:=1",
+        "the tool has no parameter 'd', and may ignore it",
+    ]

@@ -37,6 +37,9 @@ def test_an_error_has_the_documented_code(error, code):
             "--protocol-version '1' is not available with --mode",
         ),
         ("There are more than 3 pages of tools; raise max_pages", "more than 3 pages of tools"),
+        ("ended; let it send less at a time, or raise max_message_bytes", "ended; let it send less at a time"),
+        ("needs a key: give api_key=..., or set OPENAI_API_KEY", "needs a key: set OPENAI_API_KEY"),
+        ("speaks as OpenAI's does, give base_url=...", "give --base-url"),
         ("private; give it as issuer=", "name it as `issuer` of `oauth` in a configuration file"),
     ],
 )
@@ -53,3 +56,13 @@ def test_an_error_is_one_line_with_its_cause():
     assert one_line(LookupError("x\ny")) == "LookupError: x y; --verbose shows where"
     assert one_line(errors.InvalidParams("what?")) == "the server refused (-32602): what?"
     assert one_line(errors.ServerCrashed("It ended.", exit_code=1, stderr_tail="")) == "It ended."
+    assert one_line(errors.InternalError("no")).startswith("the server refused (-32603): no; the server's log says why")
+
+
+def test_a_crash_is_one_line_with_the_place_in_the_users_file():
+    ours = '  File "/venv/lib/site-packages/dragoman/server.py", line 7, in tool'
+    tail = f'  File "/home/a.py", line 3, in <module>\n    x\n{ours}\n    y\nKeyError: 1\n'
+    crash = errors.ServerCrashed("It ended. All of it", 1, tail, "It ended.")
+    assert one_line(crash) == 'It ended. It wrote: KeyError: 1 (File "/home/a.py", line 3; --verbose shows all of it)'
+    crash = errors.ServerCrashed("It ended. All of it", 1, "no traceback\n", "It ended.")
+    assert one_line(crash) == "It ended. It wrote: no traceback (--verbose shows all of it)"

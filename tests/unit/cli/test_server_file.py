@@ -69,6 +69,7 @@ def test_a_server_that_a_file_runs_is_served_in_its_place(tmp_path):
         ),
         ("def serve(port): ...", None, r"no Server: it has the functions serve\(port\); make one"),
         ("", None, r"defines no Server; make one, for example server = Server\('name'\)"),
+        ("mine = Server('a')", "server", "has no Server called 'server': it has mine"),
         ("app = 3", "other", "has no Server called 'other': app is of the class int"),
         ("def create_server(): return 3", None, r"create_server\(\) of .* did not return a Server, but an object"),
         ("def create(port): ...", "create", r"create\(\) of .* needs arguments: port"),

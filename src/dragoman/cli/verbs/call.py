@@ -13,6 +13,7 @@ from dragoman.cli.completion import complete_words
 from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import ResolvedTarget, connected, resolve_target
 from dragoman.cli.terminal import Terminal
+from dragoman.errors import WITHHELD
 from dragoman.runtime.terminal import is_terminal, printable_line
 
 if TYPE_CHECKING:
@@ -58,10 +59,15 @@ async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | N
     async with connected(terminal, resolved, **handlers) as client:
         tool = await client.tool(name)
         typed = arguments.typed(tool.input_schema)
+        for remark in arguments.remarks:
+            terminal.report(f"dragoman: {remark}", "dim")
         try:
             result = await tool.call(typed, on_progress=progress.report, raise_on_error=False)
         finally:
             progress.close()
+    if terminal.hidden_lines and not (result.is_error or settings.json):
+        lines = "a line" if terminal.hidden_lines == 1 else f"{terminal.hidden_lines} lines"
+        terminal.report(f"dragoman: the server wrote {lines} to stderr; --verbose shows what", "dim")
     return show_result(terminal, resolved, name, result, save_to)
 
 
@@ -72,10 +78,8 @@ def show_result(
     from dragoman.cli.display import Display
 
     if result.is_error and not terminal.settings.json:
-        from dragoman.server.dispatch.runner import INTERNAL_ERROR  # the protocol has no other mark of a crash
-
         text = " ".join(result.text.split()) or "it did not say why"
-        hint = f"; {_log_hint(resolved)}" if text == INTERNAL_ERROR else ""
+        hint = f"; {_log_hint(resolved)}" if text == WITHHELD else ""
         terminal.report(f"dragoman: the tool failed: {text}{hint}")
         return FAILED
     Display(terminal, name, save_to).result(result)

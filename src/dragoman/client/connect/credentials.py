@@ -44,7 +44,7 @@ class Credentials:
         if auth is None or isinstance(auth, Authorization):
             return cls(headers, auth)
         if isinstance(auth, str) and (headers is None or isinstance(headers, Mapping)):
-            return cls({**(headers or {}), "Authorization": f"Bearer {auth}"})
+            return cls({**(headers or {}), "Authorization": f"Bearer {auth.removeprefix('Bearer ')}"})
         if not isinstance(auth, str) and not callable(auth):
             raise TypeError(
                 f"auth must be a bearer token, a function that returns one, or an object of dragoman.auth such as"

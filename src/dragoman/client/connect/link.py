@@ -61,6 +61,11 @@ class Link(Protocol):
     on_reopened: Callable[[], None] | None = None
     """Called when the standalone stream is open again, perhaps because the server was restarted."""
 
+    @property
+    def stderr_tail(self) -> str:
+        """The end of what the program of the server wrote to stderr, if the link has started one."""
+        return ""
+
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the link; `closed` is called once if the link ends by itself."""
 
@@ -89,6 +94,11 @@ class DuplexLink(Link):
     def __init__(self, transport: Transport, carrier: Literal["stdio", "http"] | None = None) -> None:
         self.transport = transport
         self.carrier = carrier
+
+    @property
+    def stderr_tail(self) -> str:
+        """The end of what the program wrote to stderr; empty for a transport without a program."""
+        return getattr(self.transport, "stderr_tail", "")
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the transport."""

@@ -155,7 +155,8 @@ def _from_json(text: str, file: str) -> Any:
         return json.loads(text) if text.strip() else None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise ConfigError(f"the file is not valid JSON: {error.msg} in {where}", file) from None
+        remedy = "; write each backslash twice" if "escape" in error.msg else ""
+        raise ConfigError(f"the file is not valid JSON: {error.msg} in {where}{remedy}", file) from None
 
 
 def _from_toml(text: str, file: str) -> Any:

@@ -68,6 +68,8 @@ _IGNORED_KEYS = frozenset(
 """Keys that hosts write, and that do not affect the connection."""
 _FILES_IN_SECONDS = frozenset({"cline_mcp_settings.json", "mcp_settings.json"})
 """Files of Cline and its derivatives, whose `timeout` is in seconds."""
+_FULL_WORDS = {"cmd": "command"}
+"""Abbreviations whose full word is not the most similar key."""
 _AUTH_KEYS = ("client_id", "client_secret", "scope", "redirect_uri", "callback_port", "issuer", "grant_type", "enabled")
 _AUTH_SPELLINGS = {
     **{name.replace("_", ""): name for name in (*_AUTH_KEYS, "client_id_metadata_document_url", "client_name")},
@@ -331,7 +333,7 @@ class _EntryReader(Struct):
     def _warn_of_unknown(self, keys: Iterable[str], known: Sequence[str]) -> None:
         for key in keys:
             if key not in _IGNORED_KEYS and key not in _KNOWN_KEYS and not key.startswith(("_", "$", "/", "x-")):
-                self._warn(f"the key {key!r} is not known{did_you_mean(key, known)}")
+                self._warn(f"the key {key!r} is not known{did_you_mean(_FULL_WORDS.get(key, key), known)}")
 
 
 def _take_names(unread: Json, keys: tuple[str, ...]) -> list[str] | None:

@@ -21,6 +21,8 @@ from msgspec import Struct
 from dragoman.schema.walk import TYPES, kinds_of, type_of
 from dragoman.types import Json
 
+MAX_CHOICES = 20
+"""The greatest number of choices that a problem lists."""
 _AT = r" - at `(?:key` in `)?\$([^`]*)`$"
 
 
@@ -92,8 +94,15 @@ class Shape(Struct, kw_only=True, eq=False):
             self.convert(value)
         except msgspec.ValidationError as error:
             within = self.problems_within(value, path)
-            yield next(within, None) or problem_of(str(error), path)
+            yield next(within, None) or self._with_choices(problem_of(str(error), path))
             yield from within
+
+    def _with_choices(self, problem: Problem) -> Problem:
+        """Add the values to choose from to a problem, if there are a few."""
+        choices = self.schema.get("enum", ())
+        if not 0 < len(choices) <= MAX_CHOICES:
+            return problem
+        return Problem(problem.path, f"{problem.reason}; use {' or '.join(map(repr, choices))}")
 
     def accepts(self, value: Any) -> bool:
         """Tell whether plain JSON fits."""

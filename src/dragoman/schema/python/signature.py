@@ -312,7 +312,11 @@ class _Inspection:
     def _read(self, parameter: inspect.Parameter) -> None:
         annotation = self.hints.get(parameter.name, parameter.annotation)
         if parameter.kind is parameter.VAR_POSITIONAL:
-            self._refuse(parameter, "arguments of a client have names: take a list, or name each of them")
+            self._refuse(
+                parameter,
+                "arguments of a client have names: take a list, or name each of them. If the function belongs to a"
+                " decorator, write @functools.wraps(function) above it",
+            )
         if parameter.name in self._hidden or _is_private(parameter):
             self._by_keyword = True
         elif parameter.kind is parameter.VAR_KEYWORD:
@@ -419,10 +423,16 @@ def _unreadable_arguments(error: Exception) -> ArgumentsRejected:
 
 
 def _struct_default(default: Any) -> tuple[Any, ...]:
-    """Return the default of a Struct field: the object itself, even if it is mutable; empty without a default."""
+    """Return the default of a Struct field: a copy for each call of a list, dict or set; empty without a default."""
     if default is _EMPTY:
         return ()
-    return (default,) if isinstance(default, _SHAREABLE) else (msgspec.field(default_factory=lambda: default),)
+    if isinstance(default, _SHAREABLE):
+        return (default,)
+    if not isinstance(default, list | dict | set):
+        return (msgspec.field(default_factory=lambda: default),)
+    from copy import deepcopy
+
+    return (msgspec.field(default_factory=lambda: deepcopy(default)),)
 
 
 def _input_schema(parameters: Sequence[Parameter], extra: Shape | None, definitions: Json) -> Json:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypedDict, TypeVar
 
@@ -19,6 +20,7 @@ from msgspec import Struct
 from dragoman import types
 from dragoman.errors import DefinitionError, RpcError, ValidationError
 from dragoman.protocol.jsonrpc import encode
+from dragoman.runtime.callables import did_you_mean
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.binding import signature_of, starter_of
@@ -113,7 +115,8 @@ class Definition(Generic[Parameters, Returned]):
     def _set(self, options: dict[str, Any]) -> None:
         for option, value in options.items():
             if not self._takes(option):
-                raise DefinitionError(f"{type(self).__name__} has no option {option!r}")
+                known = {name for name in {*dir(type(self)), *self.further_options} if self._takes(name)}
+                raise DefinitionError(f"{type(self).__name__} has no option {option!r}{did_you_mean(option, known)}")
             if value is not None:
                 setattr(self, option, value)
 
@@ -165,6 +168,16 @@ class Definition(Generic[Parameters, Returned]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+    @property
+    def is_decorated(self) -> bool:
+        """Whether a decorator above `@server.tool` and its like has wrapped the definition, and clients bypass it."""
+        module = sys.modules.get(getattr(self._function, "__module__", ""))
+        wrapper = getattr(module, getattr(self._function, "__name__", ""), None)
+        try:
+            return any(cell.cell_contents is self for cell in getattr(wrapper, "__closure__", None) or ())
+        except ValueError:  # a cell is empty
+            return False
 
     def _adopt(self, function: Callable[..., Any], source: str, documentation: str | None) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -180,9 +180,9 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
             return "/" not in value and value not in {"..", "."}
         return not value.startswith("/") and not re.match(_DRIVE, value) and ".." not in value.split("/")
 
-    def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:  # noqa: ARG002
+    def _refusal(self, call: Call, rejected: ArgumentsRejected) -> RpcError:
         # A variable does not fit the type of its parameter, so there is no resource at this URI.
-        return ResourceNotFound(call.request.params.uri)
+        return ResourceNotFound(call.request.params.uri, str(rejected))
 
 
 def resource_result(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
@@ -277,8 +277,9 @@ def resource(
 
 def _without_uri(given: Any) -> DefinitionError:
     name = snake_case(getattr(given, "__name__", "app"))
+    shown = f"{given.__name__}()" if callable(given) and hasattr(given, "__name__") else repr(given)
     return DefinitionError(
-        f'A resource needs its URI, and {given!r} was given: write @resource("config://{name}") above the function'
+        f'A resource needs its URI, and {shown} was given: write @resource("config://{name}") above the function'
     )
 
 

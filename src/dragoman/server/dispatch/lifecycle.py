@@ -42,6 +42,7 @@ Managers = Callable[[], Iterable[AbstractAsyncContextManager[object]]]
 LifespanFunction = Callable[..., AbstractAsyncContextManager[object] | AsyncIterator[object]]
 """A function of the server, or of nothing, that is an async generator or returns an async context manager."""
 OwnLifespan = TypeVar("OwnLifespan", bound=LifespanFunction)
+_REMEDY = "write an `async def` that yields once, with or without @asynccontextmanager"
 
 
 class WithLifecycle:
@@ -248,12 +249,9 @@ def _checked(function: Any) -> LifespanFunction:
     is_entered_once = hasattr(function, "__aenter__") and not isinstance(function, type)
     is_blocking = inspect.isgeneratorfunction(inspect.unwrap(function))
     if not callable(function) or is_async(function) or is_entered_once or is_blocking:
-        raise DefinitionError(
-            f"{function!r} cannot be a lifespan: write an `async def` that yields once, with or without"
-            " @asynccontextmanager, and give the function itself"
-        )
+        raise DefinitionError(f"{_called(function)} cannot be a lifespan: {_REMEDY}, and give the function itself")
     if len(_required_parameters(function)) > 1:
-        raise DefinitionError(f"{function!r} cannot be a lifespan: it takes the server, or nothing")
+        raise DefinitionError(f"{_called(function)} cannot be a lifespan: it takes the server, or nothing")
     return function  # type: ignore[no-any-return]
 
 
@@ -264,6 +262,19 @@ def _required_parameters(function: Callable[..., object]) -> list[inspect.Parame
 
 
 def _manager(function: Callable[..., Any], server: Server) -> AbstractAsyncContextManager[object]:
-    """Call the function of a lifespan."""
+    """Call the function of a lifespan.
+
+    Raises:
+        DefinitionError: the function returned no async context manager.
+    """
     made = function(server) if _required_parameters(function) else function()
-    return asynccontextmanager(lambda: made)() if inspect.isasyncgen(made) else made
+    if inspect.isasyncgen(made):
+        return asynccontextmanager(lambda: made)()
+    if not isinstance(made, AbstractAsyncContextManager):
+        kind = type(made).__name__
+        raise DefinitionError(f"{_called(function)} returned {kind}, and cannot be a lifespan: {_REMEDY}")
+    return made
+
+
+def _called(function: Any) -> str:
+    return f"{function.__name__}()" if hasattr(function, "__name__") else repr(function)

@@ -34,6 +34,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import (
+    WITHHELD,
     InternalError,
     RpcError,
     StoreUnavailable,
@@ -62,7 +63,6 @@ Answer = bytes | tuple[bytes, Raw, bytes]
 """A response to write: one piece, or parts if the channel takes parts and the result is large. Empty: no response."""
 LARGE_BYTES = 64 * 1024
 """An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
-INTERNAL_ERROR = "Internal error occurred"
 _PENDING = frozenset({CoroutineType, ThreadCall})
 """The types of a value that must be awaited."""
 STORE_AWAY = "The store of this server cannot be reached; try again later"
@@ -218,7 +218,10 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
         try:
             # A `def` may return the coroutine of an `async def`, and a result the coroutine that reads its files.
             while type(value) in _PENDING:
-                value = await (value.result() if type(value) is ThreadCall else value)
+                if type(value) is ThreadCall:
+                    value = await value.result()
+                else:
+                    value = await (_watched(call, value) if call.server.debug else value)
                 target = call.target
                 if target is not None and type(value) not in _PENDING:
                     value = target.result(call, value)
@@ -237,6 +240,12 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
             return value if error is None else _failure_result(call, error)
 
 
+def _watched(call: Call, handler: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+    from dragoman.server.dispatch.reporting import watched
+
+    return watched(call, handler)
+
+
 def _failure_result(call: Call, error: BaseException) -> CallToolResult:
     """Return the result with `isError` for the exception of a tool; re-raise any other exception."""
     if call.request.method.name == "tools/call":
@@ -247,7 +256,7 @@ def _failure_result(call: Call, error: BaseException) -> CallToolResult:
         if not isinstance(error, RpcError) and not call.is_cancelled_by(error):
             call.server.report(error, call)
             call.failure_label = label_of(error)
-            return failure(_withheld(call.server, error, INTERNAL_ERROR))
+            return failure(_withheld(call.server, error, WITHHELD))
     raise error
 
 

@@ -8,6 +8,7 @@ signal kills the workers that have not ended. A worker ends itself if the parent
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -55,6 +56,19 @@ def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterato
             signal.signal(number, previous)
 
 
+@contextmanager
+def _explaining_taken_port(port: int) -> Iterator[None]:
+    """Log the remedy if uvicorn ends the process because another program listens at the port."""
+    try:
+        yield
+    except SystemExit as end:
+        if isinstance(end.__context__, OSError) and end.__context__.errno == errno.EADDRINUSE:
+            _logger.error(  # noqa: TRY400
+                "Another program listens at port %d: end it, or choose another port (port=, or --port)", port
+            )
+        raise
+
+
 class _Uvicorn(uvicorn.Server):
     """A uvicorn server that ends without losing a request.
 
@@ -81,7 +95,8 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Get the application ready, and listen."""
         await self._app.start()
-        await super().startup(sockets)
+        with _explaining_taken_port(self.config.port):
+            await super().startup(sockets)
         if self._announce is not None and self.started:
             self._announce(self.servers[0].sockets[0].getsockname())
 
@@ -207,7 +222,9 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1, announce: 
     elif not hasattr(os, "fork"):
         raise DragomanError("Several workers need fork, which this system lacks; start several processes instead")
     else:
-        with config.bind_socket() as shared:
+        with _explaining_taken_port(port):
+            bound = config.bind_socket()
+        with bound as shared:
             # asyncio sets TCP_NODELAY only for sockets with an explicit protocol number, and uvicorn's has none.
             shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _WorkerProcesses(config, app, shared, workers, announce).run()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 CLOSE_SECONDS = 5.0
+_NO_PAGE = "This address serves MCP to programs, and no pages; to try it in a browser, run: dragoman inspect URL"
 
 
 class HttpService:
@@ -147,6 +148,8 @@ class HttpService:
         if headers.protocol_version is not None and find_version(headers.protocol_version) not in versions:
             error = UnsupportedVersion(headers.protocol_version, version_names(versions))
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, error)
+        if headers.session_id is None and "text/html" in (headers.accept or ""):
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, _NO_PAGE)
         session = await sessions.find(headers.session_id, exchange.principal, exchange.address)
         session.require_origin(head.origin)
         return session

@@ -110,6 +110,9 @@ def _reason_found(program: str, variables: Mapping[str, str]) -> str:
     path = os.pathsep.join(os.get_exec_path(dict(variables)))
     if shutil.which(program, path=path):
         return "the interpreter in its first line (#!) does not exist; install it, or correct the line"
+    words = program.split()
+    if len(words) > 1 and shutil.which(words[0], path=path):
+        return f"it is no name of a program; the program is {words[0]!r}, and the rest are its arguments (args)"
     if os.path.dirname(program):  # noqa: PTH120
         return "there is no such file; correct the path, and give a list if it holds spaces"
     return f"it is not in PATH, which is {path!r}; install it, give its full path, or set PATH in env"

@@ -450,7 +450,10 @@ def _command_words(command: str | Sequence[str], args: Sequence[str]) -> list[st
 def _server_name(command: Sequence[str]) -> str:
     """Return the program and its first argument, which is the server if the program is an interpreter or launcher."""
     program = Path(command[0]).name
-    first = next((word for word in command[1:] if not word.startswith("-")), "")
+    words = [word for word in command[1:] if not word.startswith("-")]
+    if words[:2] == ["dragoman", "run"]:
+        return " ".join(words[:3])
+    first = words[0] if words else ""
     return f"{program} {first}" if first and len(first.split()) == 1 else program
 
 

@@ -1,0 +1,140 @@
+"""What authors of a first server get wrong, and what they are told."""
+
+import functools
+import subprocess
+import sys
+from typing import Literal
+
+import pytest
+
+from dragoman import Client, DefinitionError, Server
+from dragoman.errors import ConnectError
+from scenarios.wire import DEADLINE
+
+
+def test_a_default_that_a_call_changes_is_new_in_the_next_call():
+    server = Server("shop")
+
+    @server.tool
+    def put(item: str, basket: list[str] = [], prices: dict[str, list[int]] = {"a": [1]}) -> str:  # noqa: B006
+        basket.append(item)
+        prices["a"].append(2)
+        return f"{basket} {prices}"
+
+    with Client(server) as client:
+        for _ in range(2):
+            assert client.call_tool("put", {"item": "bread"}).text == "['bread'] {'a': [1, 2]}"
+
+
+def test_the_wrapper_of_a_decorator_is_told_to_use_wraps():
+    server = Server("sums")
+
+    def timed(function):
+        def inner(*args, **kwargs):
+            return function(*args, **kwargs)
+
+        return inner
+
+    with pytest.raises(DefinitionError, match=r"belongs to a decorator, write @functools.wraps\(function\) above it"):
+        server.tool(timed(lambda a: a))
+    wrapped = functools.wraps(test_the_wrapper_of_a_decorator_is_told_to_use_wraps)(timed(lambda: None))
+    assert server.tool(wrapped).name == "test_the_wrapper_of_a_decorator_is_told_to_use_wraps"
+
+
+DECORATED = """
+import functools
+from dragoman import Server
+
+server = Server("sums")
+
+
+def timed(function):
+    {wraps}
+    def inner(*args, **kwargs):
+        return function(*args, **kwargs)
+    return inner
+
+
+@timed
+@server.tool
+def above(a: int) -> int:
+    return a
+
+
+@server.tool
+@functools.cache
+def below(a: int) -> int:
+    return a
+
+
+server.run()
+"""
+
+
+@pytest.mark.parametrize("wraps", ["@functools.wraps(function)", ""])
+def test_a_decorator_that_clients_bypass_is_warned_of_when_the_server_starts(tmp_path, wraps):
+    path = tmp_path / "decorated.py"
+    path.write_text(DECORATED.format(wraps=wraps))
+    ended = subprocess.run([sys.executable, path], input=b"", capture_output=True, timeout=DEADLINE, check=True)
+    assert ended.stderr.decode().splitlines() == [
+        "The decorator above 'above' does not run for clients: write the decorator of the server above it"
+    ]
+
+
+def test_a_lifespan_that_returns_a_value_is_named_with_the_remedy():
+    def connect(server: Server) -> int:
+        return 3
+
+    with pytest.raises(ConnectError) as failed, Client(Server("x", lifespan=connect)):  # type: ignore[arg-type]
+        pass
+    assert isinstance(failed.value.__cause__, DefinitionError)
+    assert str(failed.value.__cause__).startswith(
+        "connect() returned int, and cannot be a lifespan: write an `async def`"
+    )
+
+
+def test_what_cannot_be_a_lifespan_is_named_as_it_is_written():
+    async def connect(server: Server) -> int:
+        return 3
+
+    with pytest.raises(
+        DefinitionError, match=r"^connect\(\) cannot be a lifespan: write an `async def` that yields once"
+    ):
+        Server("x", lifespan=connect)  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match=r"^3 cannot be a lifespan"):
+        Server("x", lifespan=3)  # type: ignore[arg-type]
+
+
+def test_a_resource_without_its_uri_is_named_as_it_is_written():
+    with pytest.raises(DefinitionError, match=r"A resource needs its URI, and status\(\) was given: write @resource"):
+
+        @Server("x").resource  # type: ignore[arg-type]
+        def status() -> str:
+            return ""
+
+
+@pytest.mark.parametrize(("option", "meant"), [("desc", "description"), ("anotations", "annotations")])
+def test_an_option_that_no_tool_has_names_the_closest(option, meant):
+    with pytest.raises(DefinitionError, match=f"Tool has no option {option!r}; did you mean {meant!r}"):
+        Server("x").tool(**{option: "y"})(lambda: None)
+
+
+def test_a_type_that_json_schema_does_not_have_is_named_with_those_that_it_has():
+    schema = {"type": "object", "properties": {"a": {"type": "int"}}}
+    with pytest.raises(DefinitionError, match=r"properties.a.type: 'int' is no type; use string, integer, number,"):
+        Server("x").tool(name="f", input_schema=schema)(lambda a: None)
+
+
+def test_a_value_that_is_no_choice_is_answered_with_the_choices():
+    server = Server("x")
+
+    @server.tool
+    def paint(colour: Literal["red", "blue"], coats: list[Literal[1, 2]] = [1]) -> str:  # noqa: B006
+        return colour
+
+    with Client(server) as client:
+        said = client.call_tool("paint", {"colour": "pink", "coats": [3]}, raise_on_error=False).text
+    assert said == (
+        "Invalid arguments: colour: Invalid enum value 'pink'; use 'red' or 'blue';"
+        " coats[0]: Invalid enum value 3; use 1 or 2"
+    )
