@@ -3,7 +3,8 @@
 // The theme has a selector of its own, which fetches a list; a browser fetches nothing for a page that was opened as a file.
 {
   const { site, page } = document.currentScript.dataset;
-  const folder = new URL(`${site}/`, location.href).pathname.split("/").at(-2);
+  const top = new URL(site.replace(/\/?$/, "/"), location.href);
+  const folder = top.pathname.split("/").at(-2);
   const shown = RELEASES.find(({ version }) => version === folder) ?? (folder === "latest" && RELEASES[0]);
   if (shown) {
     const made = (name, properties, ...children) => {
@@ -12,7 +13,7 @@
       return element;
     };
     const items = RELEASES.map(({ version, pages }) => {
-      const href = `${site}/../${version}/${pages.includes(page) ? page : "index.html"}`;
+      const href = new URL(`../${version}/${pages.includes(page) ? page : "index.html"}`, top).href;
       const link = made("a", { className: "md-version__link", href }, version);
       if (version === shown.version) link.ariaCurrent = "true";
       return made("li", { className: "md-version__item" }, link);
