@@ -283,9 +283,20 @@ def test_headers_that_mirror_a_request_otherwise_than_its_body_are_refused(
         headers.check_request(sent, Request(1, "tools/call", Raw(params)), CALL, None)
 
 
-def test_the_name_is_taken_from_the_parameters_where_they_were_decoded() -> None:
-    sent, params = McpHeaders(method="tools/call", name="forecast"), CallToolRequestParams("forecast")
-    headers.check_request(sent, Request(1, "tools/call", Raw(b"not read")), CALL, params)
+@pytest.mark.parametrize("name", ["forecast", "=?base64?Zm9yZWNhc3Q=?="])
+def test_the_name_is_taken_from_the_parameters_where_they_were_decoded(name: str) -> None:
+    sent, message = McpHeaders(method="tools/call", name=name), Request(1, "tools/call", Raw(b"not read"))
+    headers.check_request(sent, message, CALL, CallToolRequestParams("forecast"))
+    with pytest.raises(HeaderMismatch, match="Mcp-Name does not match"):
+        headers.check_request(sent, message, CALL, CallToolRequestParams("other"))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_plain"),
+    [("forecast", True), ("", True), ("=?base64?Zm9yZWNhc3Q=?=", False), ("é", False), ("\t", False), (None, False)],
+)
+def test_a_name_is_plain_unless_it_is_encoded_or_must_be(name: str | None, is_plain: bool) -> None:
+    assert McpHeaders(name=name).has_plain_name is is_plain
 
 
 @pytest.mark.parametrize(
