@@ -138,3 +138,10 @@ def test_a_value_that_is_no_choice_is_answered_with_the_choices():
         "Invalid arguments: colour: Invalid enum value 'pink'; use 'red' or 'blue';"
         " coats[0]: Invalid enum value 3; use 1 or 2"
     )
+
+
+def test_an_empty_name_is_refused_with_the_remedy():
+    server = Server("x")
+    for decorate in (server.tool, server.prompt):
+        with pytest.raises(DefinitionError, match="leave `name` out to use the name of the function"):
+            decorate(name="")(lambda: None)
