@@ -16,14 +16,14 @@ def test_a_default_that_a_call_changes_is_new_in_the_next_call():
     server = Server("shop")
 
     @server.tool
-    def put(item: str, basket: list[str] = [], prices: dict[str, list[int]] = {"a": [1]}) -> str:  # noqa: B006
+    def put(item: str, basket: list[str] = [], prices: dict[str, int] = {"a": 1}) -> str:  # noqa: B006
         basket.append(item)
-        prices["a"].append(2)
+        prices["a"] += 1
         return f"{basket} {prices}"
 
     with Client(server) as client:
         for _ in range(2):
-            assert client.call_tool("put", {"item": "bread"}).text == "['bread'] {'a': [1, 2]}"
+            assert client.call_tool("put", {"item": "bread"}).text == "['bread'] {'a': 2}"
 
 
 def test_the_wrapper_of_a_decorator_is_told_to_use_wraps():
