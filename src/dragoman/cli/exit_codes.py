@@ -32,6 +32,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 _OTHERS = re.compile(r"site-packages|<frozen|[/\\]lib[/\\]python3")
 """Parts of the names of files that are not the user's."""
+_HIDING_FILE = "your file dragoman.py hides the package, so give it another name; "
 _LOG_HINT = "; the server's log says why, and --verbose shows it if this command started the server"
 _WORDS_OF_PROGRAMS = {
     "give auth= or headers=": "give --token or --header",
@@ -68,6 +69,7 @@ def one_line(error: BaseException) -> str:
         lines = [line.strip() for line in error.stderr_tail.splitlines() if line.strip()]
         place = next((line for line in reversed(lines) if line.startswith('File "') and not _OTHERS.search(line)), None)
         where = f"{place.partition(', in ')[0]}; " if place else ""
+        where += _HIDING_FILE if lines and "initialized module 'dragoman'" in lines[-1] else ""
         return f"{error.summary} It wrote: {lines[-1]} ({where}--verbose shows all of it)" if lines else text
     if isinstance(error, errors.Timeout):
         return text if error.option is None else f"{error.summary} If the server needs longer, raise --timeout"

@@ -16,14 +16,14 @@ def test_a_default_that_a_call_changes_is_new_in_the_next_call():
     server = Server("shop")
 
     @server.tool
-    def put(item: str, basket: list[str] = [], prices: dict[str, list[int]] = {"a": [1]}) -> str:  # noqa: B006
+    def put(item: str, basket: list[str] = [], prices: dict[str, int] = {"a": 1}) -> str:  # noqa: B006
         basket.append(item)
-        prices["a"].append(2)
+        prices["a"] += 1
         return f"{basket} {prices}"
 
     with Client(server) as client:
         for _ in range(2):
-            assert client.call_tool("put", {"item": "bread"}).text == "['bread'] {'a': [1, 2]}"
+            assert client.call_tool("put", {"item": "bread"}).text == "['bread'] {'a': 2}"
 
 
 def test_the_wrapper_of_a_decorator_is_told_to_use_wraps():
@@ -138,3 +138,10 @@ def test_a_value_that_is_no_choice_is_answered_with_the_choices():
         "Invalid arguments: colour: Invalid enum value 'pink'; use 'red' or 'blue';"
         " coats[0]: Invalid enum value 3; use 1 or 2"
     )
+
+
+def test_an_empty_name_is_refused_with_the_remedy():
+    server = Server("x")
+    for decorate in (server.tool, server.prompt):
+        with pytest.raises(DefinitionError, match="leave `name` out to use the name of the function"):
+            decorate(name="")(lambda: None)

@@ -64,5 +64,10 @@ def test_a_crash_is_one_line_with_the_place_in_the_users_file():
     tail = f'  File "/home/a.py", line 3, in <module>\n    x\n{ours}\n    y\nKeyError: 1\n'
     crash = errors.ServerCrashed("It ended. All of it", 1, tail, "It ended.")
     assert one_line(crash) == 'It ended. It wrote: KeyError: 1 (File "/home/a.py", line 3; --verbose shows all of it)'
+    tail = "ImportError: cannot import name 'Server' from partially initialized module 'dragoman'"
+    hidden = one_line(errors.ServerCrashed("It ended. All of it", 1, tail, "It ended."))
+    assert hidden.endswith(
+        "(your file dragoman.py hides the package, so give it another name; --verbose shows all of it)"
+    )
     crash = errors.ServerCrashed("It ended. All of it", 1, "no traceback\n", "It ended.")
     assert one_line(crash) == "It ended. It wrote: no traceback (--verbose shows all of it)"

@@ -428,11 +428,8 @@ def _struct_default(default: Any) -> tuple[Any, ...]:
         return ()
     if isinstance(default, _SHAREABLE):
         return (default,)
-    if not isinstance(default, list | dict | set):
-        return (msgspec.field(default_factory=lambda: default),)
-    from copy import deepcopy
-
-    return (msgspec.field(default_factory=lambda: deepcopy(default)),)
+    is_copied = isinstance(default, list | dict | set)
+    return (msgspec.field(default_factory=default.copy if is_copied else lambda: default),)
 
 
 def _input_schema(parameters: Sequence[Parameter], extra: Shape | None, definitions: Json) -> Json:

@@ -117,6 +117,8 @@ class Definition(Generic[Parameters, Returned]):
             if not self._takes(option):
                 known = {name for name in {*dir(type(self)), *self.further_options} if self._takes(name)}
                 raise DefinitionError(f"{type(self).__name__} has no option {option!r}{did_you_mean(option, known)}")
+            if option == "name" and value == "":
+                raise DefinitionError("The name '' is not allowed: leave `name` out to use the name of the function")
             if value is not None:
                 setattr(self, option, value)
 

@@ -59,14 +59,15 @@ def test_no_arguments_and_null_are_an_empty_object():
         assert signature.bind(arguments, None) == ((1,), {})
 
 
-def test_defaults_are_the_very_objects():
+def test_defaults_are_the_very_objects_and_lists_of_them_are_copied():
     default = [Point(1)]
 
     def function(points: list[Point] = default, where: Path = Path("x"), *, sentinel: Any = UNSET):
         return points, sentinel
 
     (points, where), keywords = Signature.of(function).bind(None)
-    assert points is default
+    assert points is not default
+    assert points[0] is default[0]
     assert where == Path("x")
     assert keywords == {"sentinel": UNSET}
     assert Signature.of(function).input_schema["properties"]["sentinel"] == {}
