@@ -254,7 +254,7 @@ class Traffic:
             self._drop(self.first)
             self._find_first()
             self.dropped += 1
-        if len(self._pending) > self._max_records:
+        if len(self._pending) > 2 * self._max_records:  # seldom, because it looks at all of them
             self._pending = {key: row for key, row in self._pending.items() if row.number in self._records}
 
     def _find_first(self) -> None:

@@ -38,9 +38,7 @@ _UNKNOWN = (
     r"|\b{kind}(?: is)? (?:not found|unknown)\W{{1,6}}{name}(?!\w)"
     r"|\b{kind}\W{{1,6}}{name}\W{{1,6}}(?:is |was )?(?:not found|unknown)\b"
 )
-"""The sentences with which servers of several SDKs say that they have no such tool or prompt. Words in another order may
-be the failure of a tool that ran.
-"""
+"""How servers of several SDKs say that they have no such tool or prompt; other words may be of a tool that failed."""
 MAX_REFUSAL = 2048
 """A result that says that there is no such tool has at most so many bytes."""
 

@@ -140,3 +140,16 @@ def test_the_first_number_is_that_of_the_oldest_record():
     assert ([record.number for record in traffic.matching(Filter())], traffic.first) == ([5, 6, 7], 5)
     traffic.clear()
     assert traffic.first == 8
+
+
+def test_a_flood_of_requests_that_nobody_answers_costs_as_much_with_each_of_them():
+    traffic = Traffic(max_records=5_000)
+
+    def seconds(first):
+        began = time.process_time()
+        for id in range(first, first + 5_000):
+            traffic.add("s1", "server", "message", b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % id)
+        return time.process_time() - began
+
+    unhindered = seconds(0)
+    assert max(seconds(first) for first in (5_000, 10_000)) < 5 * unhindered
