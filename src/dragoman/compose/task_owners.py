@@ -76,9 +76,9 @@ class TaskOwners:
     async def passed(self, call: Call, raw: Raw) -> Raw:
         """Return the result of a request; record a task that it begins, and leave the tasks of others out of a list."""
         method = call.request.method.name
-        if self._is_needed(call) and method == LIST:
+        if method == LIST and self._is_needed(call):
             return await self._shown(call, raw)
-        if self._is_needed(call) and method == "tools/call":
+        if method == "tools/call" and self._is_needed(call):
             await self._record(call, raw)
         return raw
 
@@ -103,7 +103,7 @@ class TaskOwners:
         Raises:
             InvalidParams: the task is not one of the caller's, or the id is not a string.
         """
-        if self._is_needed(call) and call.request.method.name in ABOUT_TASKS:
+        if call.request.method.name in ABOUT_TASKS and self._is_needed(call):
             _require_one_spelling(params, "taskId")
             if not await self._is_owner(call, msgspec.json.decode(params.get("taskId", b"null"))):
                 raise InvalidParams("There is no such task, or it has expired")

@@ -3,6 +3,7 @@
 import json
 import time
 
+import msgspec
 import pytest
 
 from dragoman.errors import InspectorError
@@ -153,3 +154,16 @@ def test_a_flood_of_requests_that_nobody_answers_costs_as_much_with_each_of_them
 
     unhindered = seconds(0)
     assert max(seconds(first) for first in (5_000, 10_000)) < 5 * unhindered
+
+
+def test_neither_rows_nor_spans_have_a_secret_or_a_long_text():
+    traffic, secret = Traffic(), "Bearer abcdefghijklmnop"
+    traffic.add("s1", "client", "message", message(id=1, method="tools/call", params={"name": f"a {secret}"}))
+    error = {"code": 1, "message": f"refused {secret} " + "x" * 100_000}
+    traffic.add("s1", "server", "message", message(id=1, error=error))
+    rows, spans = [traffic[number].shown() for number in (1, 2)], traffic.spans.all()
+    shown = msgspec.json.encode([rows, spans])
+    assert b"abcdefgh" not in shown
+    assert len(shown) < 3_000
+    assert rows[1].error.startswith("refused Bearer *** xx")
+    assert spans[0].label == "a Bearer ***"
