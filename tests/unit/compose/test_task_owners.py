@@ -269,3 +269,27 @@ async def test_the_status_of_a_task_is_not_told_to_another_principal_on_the_same
         assert [params["taskId"] for params in heard] == ["of nobody"]
         await a.request("tools/call", {"name": "tell"})
         assert [params["taskId"] for params in heard] == ["of nobody", "of a", "of nobody"]
+
+
+async def test_the_status_of_a_task_reaches_its_principal_while_others_are_connected():
+    proxy = Server.proxy([sys.executable, "-c", TELLING], store=Memory(), secret=SECRET)
+    heard = {"a": asyncio.Queue(), "b": asyncio.Queue()}
+
+    def client(user):
+        def hear(one):
+            heard[user].put_nowait(one.params["taskId"])
+
+        return AsyncClient(url, protocol_version=FIRST, headers={"X-User": user}, on_notification=hear)
+
+    async with (
+        asyncio.timeout(DEADLINE),
+        serving(proxy.asgi(auth=by_header)) as url,
+        client("a") as a,
+        client("b") as b,
+    ):
+        await a.request("tools/call", {"name": "begin", "task": {}})
+        await b.request("tools/call", {"name": "tell"})
+        assert await heard["a"].get() == "of a"
+        await b.request("tools/call", {"name": "tell"})
+        assert await heard["a"].get() == "of a"
+        assert heard["b"].empty()
