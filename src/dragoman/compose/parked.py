@@ -157,6 +157,11 @@ class ParkedCall:
         await asyncio.sleep(0)  # questions that are asked together belong to one round
         return {key: {"method": one.method, "params": one.params} for key, (one, _) in self._questions.items()}
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the call was cancelled, and has not ended yet."""
+        return self._task is not None and self._task.cancelling() > 0
+
     def cancel(self) -> None:
         """End the call to the target."""
         if self._task is not None:
@@ -205,9 +210,12 @@ class ParkedCalls:
         return Raw(jsonrpc.encode(required))
 
     def give_way(self) -> None:
-        """End the call that has been parked longest, if there is one, so that another call can use its connection."""
+        """End the call that has been parked longest, if there is one, so that another call can use its connection.
+
+        Calls end one after the other: a call that waits may ask again before the connection of the last one is free.
+        """
         oldest = next(iter(self._timers), None)
-        if oldest is not None:
+        if oldest is not None and not any(call.is_ending for call in self._calls.values()):
             self._stop_timer(oldest)
             self._calls[oldest].cancel()
 

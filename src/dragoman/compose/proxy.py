@@ -46,7 +46,7 @@ from dragoman.compose.raw_results import (
     with_subscription,
     with_versions,
 )
-from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
+from dragoman.compose.task_owners import TaskOwners
 from dragoman.compose.upstream import (
     UNREACHABLE,
     RawObject,
@@ -158,7 +158,7 @@ class ProxyServer(Server):
         self._credentials = partial(Credentials.of, auth=auth)
         self._headers = dict(headers or {})
         self._forward_credentials = forward_credentials
-        self._task_owners = TaskOwners(self, is_needed=forward_credentials is False)
+        self._task_owners = TaskOwners(self, lambda call: self._credential(call) is None)
         self._env, self._cwd, self._connect_timeout = env, cwd, connect_timeout
         self._id = uuid4().hex[:12]
         self._hops = [hop for hop in os.environ.get(HOPS_VARIABLE, "").split(",") if hop]
@@ -356,8 +356,7 @@ class ProxyServer(Server):
                 return await upstream.unsubscribe(call, params), call.request.caller.version
             case "logging/setLevel":
                 return await upstream.set_level(call, params), call.request.caller.version
-            case method if method in ABOUT_TASKS:
-                await self._task_owners.require(call, params)
+        await self._task_owners.require(call, params)
         for _ in range(MAX_ROUNDS + 1):
             raw, version = await self._send(upstream, call, params, meta)
             if not version.asks_in_results or call.request.caller.version.asks_in_results:
@@ -443,6 +442,7 @@ class ProxyServer(Server):
         """Pass a notification of a client."""
         pool = self._pool_of(call)
         params, meta = split_meta(call.request.raw_params)
+        await self._task_owners.require(call, params)
         upstream = await pool.upstream(call, call.request.caller)
         try:
             given = {**params, "_meta": Raw(encode(meta))} if meta else params

@@ -3,8 +3,8 @@
 Clients of a proxy share its connections, so the target cannot tell their principals apart and would show each of them
 the tasks of all. The proxy therefore records the principal of each task that a call began, in the store of the server,
 and serves a request about a task only for the principal of the task. A caller without a principal uses the tasks that
-have no record, and a client on stdio uses all. If the credentials of callers are forwarded, the target knows the
-callers, and nothing is recorded.
+have no record, and a client on stdio uses all. If the credentials of a caller are forwarded, the target knows the
+caller, and nothing is recorded.
 
 Rejected: ids of tasks that name the principal. Ids stand in too many messages, and a proxy passes messages unchanged.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 ABOUT_TASKS = frozenset({GET, RESULT, UPDATE, CANCEL})
 TASK_SECONDS = 30 * 86_400.0
 """How long the principal of a task is kept, if the target does not say how long the task is."""
+MAX_SECONDS = 3_650 * 86_400.0
 MAX_TASKS = 100_000
 MAX_RECENT = 10_000
 _MENTIONS_TASK = re.compile(rb'"taskId"')
@@ -42,10 +44,16 @@ _logger = logging.getLogger("dragoman.compose")
 
 class _BegunTask(Struct, rename="camel"):
     task_id: str = ""
-    ttl: int | float | None = None
-    ttl_ms: int | float | None = None
+    ttl: Any = None
+    ttl_ms: Any = None
     task: _BegunTask | None = None
     """The task itself in a result of 2025-11-25; a result of 2026-07-28 is the task."""
+
+    @property
+    def seconds(self) -> float:
+        """How long the task is kept."""
+        given = self.ttl if self.ttl_ms is None else self.ttl_ms
+        return max(1.0, min(given, MAX_SECONDS * 1000) / 1000) if isinstance(given, int | float) else TASK_SECONDS
 
 
 _begun = msgspec.json.Decoder(_BegunTask)
@@ -54,9 +62,10 @@ _begun = msgspec.json.Decoder(_BegunTask)
 class TaskOwners:
     """The principals of the tasks of one proxy."""
 
-    def __init__(self, server: Server, *, is_needed: bool) -> None:
+    def __init__(self, server: Server, is_needed: Callable[[Call], bool]) -> None:
         self._server = server
         self._is_needed = is_needed
+        """Tells whether the target does not know the caller of a call."""
         self.recent: Recent[str, str | None] = Recent(MAX_RECENT)
         """The principals of tasks that this process has looked up or recorded, by the ids of the tasks."""
 
@@ -67,9 +76,9 @@ class TaskOwners:
     async def passed(self, call: Call, raw: Raw) -> Raw:
         """Return the result of a request; record a task that it begins, and leave the tasks of others out of a list."""
         method = call.request.method.name
-        if self._is_needed and method == LIST:
+        if method == LIST and self._is_needed(call):
             return await self._shown(call, raw)
-        if self._is_needed and method == "tools/call":
+        if method == "tools/call" and self._is_needed(call):
             await self._record(call, raw)
         return raw
 
@@ -79,25 +88,25 @@ class TaskOwners:
         task = _task(raw)
         if not task.task_id:
             return
-        ttl, is_new = task.ttl_ms or task.ttl, True
+        key, principal = _key(task.task_id), encode(call.principal)
         try:
-            seconds = TASK_SECONDS if ttl is None else max(1.0, ttl / 1000)
-            recorded = await self._records.compare_and_set(_key(task.task_id), encode(call.principal), 0, ttl=seconds)
-            is_new = recorded is not None
+            is_new = await self._records.compare_and_set(key, principal, 0, ttl=task.seconds) is not None
         except StoreError as error:
             _logger.warning("Whose the task %s is cannot be recorded: %s", task.task_id, error)
-        if is_new and task.task_id not in self.recent:
+            is_new = task.task_id not in self.recent
+        if is_new:
             self.recent[task.task_id] = call.principal
 
     async def require(self, call: Call, params: RawObject) -> None:
         """Refuse a request about a task of another principal.
 
         Raises:
-            InvalidParams: the task is not one of the caller's.
+            InvalidParams: the task is not one of the caller's, or the id is not a string.
         """
-        id = msgspec.json.decode(params.get("taskId", b"null"))
-        if self._is_needed and isinstance(id, str) and not await self._is_owner(call, id):
-            raise InvalidParams("There is no such task, or it has expired")
+        if call.request.method.name in ABOUT_TASKS and self._is_needed(call):
+            _require_one_spelling(params, "taskId")
+            if not await self._is_owner(call, msgspec.json.decode(params.get("taskId", b"null"))):
+                raise InvalidParams("There is no such task, or it has expired")
 
     async def _shown(self, call: Call, raw: Raw) -> Raw:
         fields: dict[str, Any] = raw_object(raw)
@@ -108,15 +117,21 @@ class TaskOwners:
     async def heard(self, call: Call, params: RawObject) -> RawObject:
         """Return the parameters of `subscriptions/listen` without the tasks of other principals."""
         wanted: dict[str, Any] = raw_object(params.get("notifications", b""))
-        if not self._is_needed or "taskIds" not in wanted:
+        if not self._is_needed(call):
+            return params
+        _require_one_spelling(params, "notifications")
+        _require_one_spelling(wanted, "taskIds")
+        if "taskIds" not in wanted:
             return params
         ids = msgspec.json.decode(wanted["taskIds"], type=list[str])
         wanted["taskIds"] = [id for id in ids if await self._is_owner(call, id)]
         return {**params, "notifications": Raw(encode(wanted))}
 
-    async def _is_owner(self, call: Call, id: str) -> bool:
+    async def _is_owner(self, call: Call, id: Any) -> bool:
         if call.channel.carrier is not None:
             return True  # the user of this process can reach the target without the proxy
+        if not isinstance(id, str):
+            return False  # the target may take ["a"] for "a"
         if id not in self.recent:
             found = await self._records.get(_key(id))
             if found is None:
@@ -131,6 +146,12 @@ def _task(raw: Raw) -> _BegunTask:
     except (msgspec.DecodeError, RecursionError):
         return _BegunTask()
     return begun.task or begun
+
+
+def _require_one_spelling(fields: Mapping[str, Any], name: str) -> None:
+    """Refuse other spellings of a name: some targets read `TASKID` as `taskId`, and the proxy checks only `taskId`."""
+    if any(key != name and key.casefold() == name.casefold() for key in fields):
+        raise InvalidParams(f"Spell {name} exactly so")
 
 
 def _key(id: str) -> str:

@@ -9,7 +9,8 @@ them what the target sends. What it brings belongs to
     the clients  everything else: changes of lists go to each session, an updated resource to those that subscribed
 
 A message that belongs to no request goes to every client with a session or a call here. If these clients have different
-principals, logs and other messages without a request are dropped, because they may be about one of them.
+principals, logs and other messages without a request are dropped, because they may be about one of them. What is said
+of a task whose principal is known goes to the clients of that principal.
 
 A question of the target goes to the client of the request that it arrived with. On a duplex connection the wire does
 not tell, so a connection over which a server may ask serves one session, or one call at a time (`pool`).
@@ -465,11 +466,12 @@ class Upstream:
         call = PROXIED.get()
         calls = {one.session: one for one in ([call] if call in self.calls else self.calls)}
         sessions = [] if call in self.calls else [one for one in self._sessions if one not in calls]
-        principals = {one.principal for one in (*sessions, *calls)}
         id = msgspec.json.decode(params.get("taskId", b"null"))
         if isinstance(id, str) and id in self.task_principals:
-            principals.add(self.task_principals[id])
-        if len(principals) > 1:
+            owner = self.task_principals[id]
+            calls = {session: one for session, one in calls.items() if session.principal == owner}
+            sessions = [one for one in sessions if one.principal == owner]
+        elif len({one.principal for one in (*sessions, *calls)}) > 1:
             return
         for session, one in calls.items():
             if _wants(method, params, session, one):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import DefinitionError, InvalidParams, Server
+from dragoman.server.mounting import joined
 from dragoman.testing import connected
 from scenarios import mounted_servers
 from scenarios.forwarding_server import forwarding
@@ -132,3 +133,43 @@ async def test_a_notification_for_a_target_that_is_away_is_no_unexpected_error(t
         await client.ping()
     assert "The target of the proxy 'absent' failed" in caplog.text
     assert "Unexpected error" not in caplog.text
+
+
+ODD = """
+import json, sys
+
+count = 0
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {"jsonrpc": "2.0", "id": message.get("id")}
+    if message.get("method") == "server/discover":
+        count += 1
+        result = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultType": "complete"}
+        result |= {"ttlMs": 0, "cacheScope": "private"}
+        answer["result"] = result | ({"instructions": ["read", "me"]} if count > 1 else {})
+    else:
+        answer["error"] = {"code": -32601, "message": "There is no such method"}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_a_target_with_odd_instructions_does_not_keep_others_from_introducing_themselves(era):
+    outer = shop()
+    outer.mount(Server.proxy([sys.executable, "-c", ODD]), prefix="odd")
+    outer.mount(Server("kind", instructions="Be kind."), prefix="kind")
+    async with asyncio.timeout(DEADLINE), connected(outer, era) as client:
+        assert "What begins with 'kind_': Be kind." in client.instructions
+        assert "odd" not in client.instructions
+
+
+async def test_targets_that_hang_are_waited_for_together(monkeypatch):
+    monkeypatch.setattr(joined, "INTRODUCTION_SECONDS", 1.0)
+    outer = shop()
+    for number in range(5):
+        hanging = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        outer.mount(Server.proxy(hanging, name=f"hanging{number}"), prefix=f"hanging{number}")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with asyncio.timeout(DEADLINE), connected(outer, "handshake"):
+        assert loop.time() - began < 4.0

@@ -5,6 +5,8 @@ import contextlib
 import os
 import re
 import signal
+from functools import partial
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -145,6 +147,29 @@ async def test_the_call_that_is_parked_longest_gives_way_when_every_connection_i
             await client.request("tools/call", {**again, "requestState": oldest["requestState"]})
         result = await client.request("tools/call", {**again, "requestState": newer["requestState"]})
         assert result["content"][0]["text"] == "yes"
+
+
+async def test_one_call_at_a_time_gives_way_however_often_a_connection_is_wanted():
+    calls, ended = parked.ParkedCalls(Server("proxy")), asyncio.Queue()
+
+    async def waiting():
+        await asyncio.get_running_loop().create_future()
+
+    for number in range(3):
+        call = calls.begin(
+            SimpleNamespace(request=SimpleNamespace(progress_token=None)), partial(ended.put_nowait, number)
+        )
+        call.start(waiting())
+        calls._timers[call.id] = asyncio.get_running_loop().call_later(DEADLINE, call.cancel)
+    async with asyncio.timeout(DEADLINE):
+        for _ in range(3):
+            calls.give_way()
+        assert await ended.get() == 0
+        assert ended.empty()
+        calls.give_way()
+        assert await ended.get() == 1
+        assert ended.empty()
+    await calls.close()
 
 
 async def test_a_call_may_take_longer_than_the_time_for_answers_once_it_has_them(monkeypatch):

@@ -432,7 +432,8 @@ class ServerConnection:
                 self._is_flooded = False
 
     def _stream_reopened(self) -> None:
-        self._owner.stream_reopened(self)
+        if self.state == "alive":
+            self._owner.stream_reopened(self)
 
     def _lost(self, error: Exception | None) -> None:
         if self.state != "alive":

@@ -1,22 +1,21 @@
 """`MatchingRecords`: the records that match a filter, in their order, while records come and go.
 
 A page asks for the same rows again and again while messages come. So each record is compared with a filter once. Many
-records are compared in slices, between which the event loop does other work.
+records are compared in slices, between which the event loop does other work. The numbers of the records are kept and
+not the records, so that a record which the traffic drops is freed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dragoman.inspector.traffic.filter import Filter
-    from dragoman.inspector.traffic.rows import Traffic, TrafficRecord
+    from dragoman.inspector.traffic.rows import Traffic
 
 SLICE = 5_000
-_number = attrgetter("number")
 
 
 class MatchingRecords:
@@ -25,17 +24,17 @@ class MatchingRecords:
     Example:
         found = MatchingRecords(traffic, Filter("method:tools/*"))
         await found.update()
-        newest = found.records[-200:]
+        newest = found.numbers[-200:]
     """
 
     def __init__(self, traffic: Traffic, wanted: Filter, server: str | None = None) -> None:
         self._traffic, self._wanted, self._server = traffic, wanted, server
         self._next = self._cleared = 0
-        self.records: list[TrafficRecord] = []
+        self.numbers: list[int] = []
 
     def place(self, number: int) -> int:
         """Return how many of the records have a smaller number."""
-        return bisect_left(self.records, number, key=_number)
+        return bisect_left(self.numbers, number)
 
     async def update(self) -> None:
         """Add the records that came, and forget those that the traffic dropped."""
@@ -49,10 +48,10 @@ class MatchingRecords:
 
     def _forget(self) -> None:
         if self._cleared != self._traffic.cleared:
-            self._cleared, self._next, self.records = self._traffic.cleared, 0, []
+            self._cleared, self._next, self.numbers = self._traffic.cleared, 0, []
         first = self._traffic.first
         self._next = max(self._next, first)
-        del self.records[: self.place(first)]
+        del self.numbers[: self.place(first)]
 
     def _compare(self, end: int) -> None:
         matches = None if self._wanted.is_empty else self._wanted.matches
@@ -61,5 +60,5 @@ class MatchingRecords:
             if record is None or self._server not in (None, record.row.server):
                 continue
             if matches is None or matches(record):
-                self.records.append(record)
+                self.numbers.append(number)
         self._next = end

@@ -231,6 +231,8 @@ class Traffic:
             row.what = "batch" if record.data.lstrip()[:1] == b"[" else None
             return
         facts = MessageFacts.of(envelope.params, envelope.result, envelope.error)
+        # Rows and spans leave this process as they are.
+        facts.label, facts.error = (_text(part, record.masks) for part in (facts.label, facts.error))
         id = envelope.id if isinstance(envelope.id, int | str) else None
         row.id, row.error = id, facts.error
         belongs_to: Row | None = None
@@ -254,7 +256,7 @@ class Traffic:
             self._drop(self.first)
             self._find_first()
             self.dropped += 1
-        if len(self._pending) > self._max_records:
+        if len(self._pending) > 2 * self._max_records:  # seldom, because it looks at all of them
             self._pending = {key: row for key, row in self._pending.items() if row.number in self._records}
 
     def _find_first(self) -> None:
@@ -281,8 +283,7 @@ def _summary(record: TrafficRecord) -> str:
         return "a batch of messages" if row.what == "batch" else _shortened(record.data, record.masks)
     label = MessageFacts.of(envelope.params, UNSET, UNSET).label
     parts = [row.method or row.what, row.id, label, row.error and f"error: {row.error}"]
-    text = " ".join(str(part) for part in parts if part is not None)
-    return _shortened(text.encode("utf-8", "replace"), record.masks)
+    return _text(" ".join(str(part) for part in parts if part is not None), record.masks) or ""
 
 
 def _read_other(record: TrafficRecord) -> None:
@@ -298,6 +299,10 @@ def _read_other(record: TrafficRecord) -> None:
         case "note":
             row.summary = str(head.get("note", ""))
             row.error = row.summary if head.get("failed") else None
+
+
+def _text(text: str | None, masks: Masks) -> str | None:
+    return None if text is None else _shortened(text.encode("utf-8", "replace"), masks)
 
 
 def _shortened(data: bytes, masks: Masks) -> str:

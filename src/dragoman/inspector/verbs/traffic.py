@@ -60,13 +60,13 @@ class TrafficVerbs:
             counts = {"kept": len(traffic), "dropped": traffic.dropped}
             return {"rows": [], "matched": 0, "newer": 0, **counts, "error": str(error)}
         await found.update()
-        records = found.records
+        numbers = found.numbers
         begin = 0 if after is None else found.place(after + 1)
-        end = len(records) if before is None else found.place(before)
+        end = len(numbers) if before is None else found.place(before)
         return {
-            "rows": [record.shown() for record in records[max(begin, end - limit) : end]],
-            "matched": len(records),
-            "newer": len(records) - begin,
+            "rows": [traffic[number].shown() for number in numbers[max(begin, end - limit) : end]],
+            "matched": len(numbers),
+            "newer": len(numbers) - begin,
             "kept": len(traffic),
             "dropped": traffic.dropped,
             "error": None,

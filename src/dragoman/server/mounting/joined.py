@@ -304,10 +304,10 @@ class Introduction(Joined):
         try:
             async with timeout(INTRODUCTION_SECONDS):
                 found = await run_inner(call, mount, self.method, call.request.raw_params)
-        except (RpcError, TimeoutError) as error:
+            introduced: _Introduced = decoders[_Introduced].decode(encoded_result(*found))
+        except (RpcError, TimeoutError, msgspec.DecodeError) as error:
             _logger.info("The mounted server %r does not introduce itself: %s", mount.server.name, error)
             return None
-        introduced: _Introduced = decoders[_Introduced].decode(encoded_result(*found))
         return introduced.instructions
 
     def _joined(self, server: Server, call: Call, told: Sequence[str | None]) -> Any:

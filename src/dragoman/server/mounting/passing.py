@@ -33,10 +33,12 @@ _STATE = "the request state of a mounted server"
 """The step in which the recording of a parent keeps the state of a mounted server."""
 _ASKS = "input_required"
 _NOT_FOUND = frozenset({"tool_not_found", "prompt_not_found", ResourceNotFound.label})
-_UNKNOWN = re.compile(
-    r"\b(?:unknown|no such) (?:tool|prompt)\b|\b(?:tool|prompt)\b.*\b(?:not found|unknown)\b", re.IGNORECASE | re.DOTALL
+_UNKNOWN = (
+    r"\b(?:unknown|no such) {kind}\W{{1,6}}{name}(?!\w)"
+    r"|\b{kind}(?: is)? (?:not found|unknown)\W{{1,6}}{name}(?!\w)"
+    r"|\b{kind}\W{{1,6}}{name}\W{{1,6}}(?:is |was )?(?:not found|unknown)\b"
 )
-"""The words with which servers of several SDKs say that they have no such tool or prompt."""
+"""How servers of several SDKs say that they have no such tool or prompt; other words may be of a tool that failed."""
 MAX_REFUSAL = 2048
 """A result that says that there is no such tool has at most so many bytes."""
 
@@ -100,7 +102,8 @@ def lacks_tool(result: Any, name: str) -> bool:
 
 
 def _says_unknown(text: str, name: str) -> bool:
-    return name in text and _UNKNOWN.search(text) is not None
+    pattern = _UNKNOWN.format(kind="(?:tool|prompt)", name=re.escape(name))
+    return name in text and re.search(pattern, text, re.IGNORECASE) is not None
 
 
 def _call(outer: Call, mount: Mount, method: str, params: Raw, channel: Channel | None) -> Call:

@@ -68,7 +68,7 @@ class Owner:
     max_server_requests = 100
 
     def __init__(self):
-        self.progress, self.notes, self.losses = [], [], []
+        self.progress, self.notes, self.losses, self.reopened = [], [], [], []
         self.answers = {}
 
     def capabilities_for(self, version):
@@ -88,6 +88,9 @@ class Owner:
 
     def connection_lost(self, connection, error):
         self.losses.append(error)
+
+    def stream_reopened(self, connection):
+        self.reopened.append(connection)
 
 
 async def opened(**options):
@@ -561,4 +564,18 @@ async def test_a_link_may_let_the_clocks_stand_still_while_it_waits_for_somebody
     link.send = send
     await connection.request("tools/call", {}, RequestOptions(timeout=60))
     assert seen == [None, True]
+    await connection.close()
+
+
+@pytest.mark.parametrize("end", ["lost", "closed"])
+async def test_a_stream_that_was_reopened_renews_nothing_after_the_connection_has_ended(end):
+    connection, link, owner = await opened(is_http=True)
+    link.on_reopened()
+    assert owner.reopened == [connection]
+    if end == "lost":
+        link.lose(SessionExpired("gone"))
+    else:
+        await connection.close()
+    link.on_reopened()
+    assert owner.reopened == [connection]
     await connection.close()

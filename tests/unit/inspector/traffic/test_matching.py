@@ -1,20 +1,21 @@
 """The records that match, kept up to date."""
 
 import asyncio
+import gc
 
 from dragoman.inspector.traffic.filter import Filter
 from dragoman.inspector.traffic.matching import SLICE, MatchingRecords
-from dragoman.inspector.traffic.rows import Traffic
+from dragoman.inspector.traffic.rows import Traffic, TrafficRecord
 
 
 def add(traffic, *names, server="s1"):
     for name in names:
-        traffic.add(server, "client", "text", str(name).encode())
+        traffic.add(server, "client", "text", str(name).encode(), {"a": []}, name="matched")
 
 
 async def numbers(found):
     await found.update()
-    return [record.number for record in found.records]
+    return found.numbers
 
 
 async def test_records_are_added_as_they_come_and_compared_once():
@@ -56,6 +57,18 @@ async def test_records_that_the_traffic_drops_are_forgotten():
     assert await numbers(found) == [6]
 
 
+async def test_a_query_that_nobody_asks_again_keeps_no_dropped_record():
+    traffic = Traffic(max_records=3)
+    found = MatchingRecords(traffic, Filter())
+    add(traffic, *"abc")
+    await found.update()
+    add(traffic, *"defg")
+    gc.collect()
+    ours = [one for one in gc.get_objects() if isinstance(one, TrafficRecord) and one.name == "matched"]
+    assert sorted(record.number for record in ours) == [5, 6, 7]
+    assert found.numbers == [1, 2, 3]
+
+
 async def test_the_records_of_one_server_that_are_cleared_are_forgotten():
     traffic = Traffic()
     found = MatchingRecords(traffic, Filter())
@@ -72,10 +85,10 @@ async def test_many_records_let_other_work_go_on_and_two_pages_may_ask_at_once()
     add(traffic, *("a" * (3 * SLICE)))
 
     async def other():
-        while len(found.records) < 3 * SLICE:
-            turns.append(len(found.records))
+        while len(found.numbers) < 3 * SLICE:
+            turns.append(len(found.numbers))
             await asyncio.sleep(0)
 
     await asyncio.gather(found.update(), other(), found.update())
-    assert [record.number for record in found.records] == list(range(1, 3 * SLICE + 1))
+    assert found.numbers == list(range(1, 3 * SLICE + 1))
     assert turns

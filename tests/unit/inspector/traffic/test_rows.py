@@ -3,6 +3,7 @@
 import json
 import time
 
+import msgspec
 import pytest
 
 from dragoman.errors import InspectorError
@@ -140,3 +141,29 @@ def test_the_first_number_is_that_of_the_oldest_record():
     assert ([record.number for record in traffic.matching(Filter())], traffic.first) == ([5, 6, 7], 5)
     traffic.clear()
     assert traffic.first == 8
+
+
+def test_a_flood_of_requests_that_nobody_answers_costs_as_much_with_each_of_them():
+    traffic = Traffic(max_records=5_000)
+
+    def seconds(first):
+        began = time.process_time()
+        for id in range(first, first + 5_000):
+            traffic.add("s1", "server", "message", b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % id)
+        return time.process_time() - began
+
+    unhindered = seconds(0)
+    assert max(seconds(first) for first in (5_000, 10_000)) < 5 * unhindered
+
+
+def test_neither_rows_nor_spans_have_a_secret_or_a_long_text():
+    traffic, secret = Traffic(), "Bearer abcdefghijklmnop"
+    traffic.add("s1", "client", "message", message(id=1, method="tools/call", params={"name": f"a {secret}"}))
+    error = {"code": 1, "message": f"refused {secret} " + "x" * 100_000}
+    traffic.add("s1", "server", "message", message(id=1, error=error))
+    rows, spans = [traffic[number].shown() for number in (1, 2)], traffic.spans.all()
+    shown = msgspec.json.encode([rows, spans])
+    assert b"abcdefgh" not in shown
+    assert len(shown) < 3_000
+    assert rows[1].error.startswith("refused Bearer *** xx")
+    assert spans[0].label == "a Bearer ***"

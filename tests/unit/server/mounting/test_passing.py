@@ -125,3 +125,28 @@ async def test_an_unknown_completion_is_refused_like_one_of_the_parent():
                 assert answer["result"]["completion"]["values"] == ["Ann"]
             else:
                 assert answer["error"]["message"] == "Unknown prompt: inner_nothing"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_unknown"),
+    [
+        ("Unknown tool: x", True),
+        ('unknown tool "x"', True),
+        ("MCP error -32602: Tool x not found", True),
+        ("tool 'x' not found: tool not found", True),
+        ("Tool not found: x", True),
+        ("The tool x failed: the file was not found", False),
+        ("Tool x2 not found", False),
+        ("unknown tool in the box; x marks it", False),
+    ],
+)
+async def test_a_tool_that_fails_with_words_about_something_else_is_not_unknown(words, is_unknown):
+    outer = shop()
+    failed = {"content": [{"type": "text", "text": words}], "isError": True}
+    outer.mount(forwarding("far", lambda method, params: failed), prefix="far")
+    async with WirePeer(outer, "handshake") as peer:
+        answer = await peer.request("tools/call", {"name": "far_x"})
+    if is_unknown:
+        assert answer["error"]["message"] == "Unknown tool: far_x"
+    else:
+        assert answer["result"]["content"][0]["text"] == words
