@@ -57,20 +57,22 @@ def relay_connections(port: int, target: int) -> None:
                     epoll.register(end, select.EPOLLIN)
             elif source in others:
                 end, other = others[source]
-                if data := received(end):
-                    other.sendall(data)
-                    continue
-                for closed in (end, other):
-                    del others[closed.fileno()]
-                    closed.close()
+                if not passed_on(end, other):
+                    for closed in (end, other):
+                        del others[closed.fileno()]
+                        closed.close()
 
 
-def received(end: socket.socket) -> bytes:
-    """Return what has come, and nothing at the end of a connection or when it broke."""
+def passed_on(end: socket.socket, other: socket.socket) -> bool:
+    """Copy what has come, and return False at the end of a connection or when it broke."""
     try:
-        return end.recv(SIZE)
+        data = end.recv(SIZE, socket.MSG_DONTWAIT)
+        other.sendall(data)
+    except BlockingIOError:  # the event was one of a connection that had the same number before
+        return True
     except ConnectionError:
-        return b""
+        return False
+    return bool(data)
 
 
 if __name__ == "__main__":
