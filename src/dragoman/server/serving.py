@@ -107,7 +107,7 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
         LOADING.serve(server)
         raise SystemExit
     server.require_shared_secret()
-    _warn_of_decorators(server)
+    _warn_of_mistakes(server)
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
@@ -119,17 +119,13 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
     run_http(app, **listening, announce=_announce(server, options))
 
 
-def _warn_of_decorators(server: Server) -> None:
+def _warn_of_mistakes(server: Server) -> None:
     registry = server.registry
     for served in (registry.tools, registry.prompts, registry.resources, registry.templates):
-        for definition in served.values():
-            if definition.is_decorated:
-                import logging
+        for doubt in (doubt for definition in served.values() for doubt in definition.doubts()):
+            import logging
 
-                logging.getLogger("dragoman.server").warning(
-                    "The decorator above %r does not run for clients: write the decorator of the server above it",
-                    definition.name,
-                )
+            logging.getLogger("dragoman.server").warning("%s", doubt)
 
 
 async def run_async(server: Server, transport: str, options: HttpOptions, *, handle_signals: bool) -> None:

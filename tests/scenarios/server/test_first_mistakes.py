@@ -81,6 +81,55 @@ def test_a_decorator_that_clients_bypass_is_warned_of_when_the_server_starts(tmp
     ]
 
 
+BLOCKING = """
+import asyncio, subprocess, time
+from time import sleep
+from dragoman import Server
+
+server = Server("x")
+
+
+@server.tool
+async def waits() -> None:
+    time.sleep(1)
+
+
+@server.tool
+async def imported() -> None:
+    sleep(1)
+
+
+@server.tool
+async def runs() -> None:
+    subprocess.run(["true"])
+
+
+@server.tool
+async def innocent() -> float:
+    await asyncio.sleep(1)
+    return time.time()
+
+
+@server.tool
+def plain() -> None:
+    time.sleep(1)
+
+
+server.run()
+"""
+
+
+def test_an_async_def_that_calls_what_blocks_is_warned_of_when_the_server_starts(tmp_path):
+    path = tmp_path / "blocking.py"
+    path.write_text(BLOCKING)
+    ended = subprocess.run([sys.executable, path], input=b"", capture_output=True, timeout=DEADLINE, check=True)
+    assert ended.stderr.decode().splitlines() == [
+        f"The `async def` of {name!r} calls {called}, which stops the server for all clients meanwhile:"
+        " write `def`, or await what takes long"
+        for name, called in [("waits", "time.sleep"), ("imported", "time.sleep"), ("runs", "subprocess.run")]
+    ]
+
+
 def test_a_lifespan_that_returns_a_value_is_named_with_the_remedy():
     def connect(server: Server) -> int:
         return 3

@@ -12,7 +12,8 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypedDict, TypeVar
 
 from msgspec import Struct
@@ -46,6 +47,13 @@ Visible = Callable[[Context], bool | Awaitable[bool]]
 """Tells whether the caller of a request sees a definition; a plain function runs in the loop, so it must be quick."""
 Function = TypeVar("Function", bound=Callable[..., object])
 _OURS = "dragoman.server."
+_BLOCKING = {
+    "time": {"sleep"},
+    "requests": {"get", "post", "put", "patch", "delete", "head", "request"},
+    "subprocess": {"run", "call", "check_call", "check_output"},
+}
+"""Functions that block, by module, of which authors call some in an `async def`."""
+_BLOCKING_NAMES = frozenset().union(*_BLOCKING.values())
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -171,9 +179,21 @@ class Definition(Generic[Parameters, Returned]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
-    @property
-    def is_decorated(self) -> bool:
-        """Whether a decorator above `@server.tool` and its like has wrapped the definition, and clients bypass it."""
+    def doubts(self) -> Iterator[str]:
+        """Yield what is probably a mistake of the author, with its remedy."""
+        if self._is_decorated():
+            yield (
+                f"The decorator above {self.name!r} does not run for clients: write the decorator of the server above"
+                " it"
+            )
+        if (blocking := _blocking_call(self._function)) is not None:
+            yield (
+                f"The `async def` of {self.name!r} calls {blocking}, which stops the server for all clients meanwhile:"
+                " write `def`, or await what takes long"
+            )
+
+    def _is_decorated(self) -> bool:
+        """Tell whether a decorator above `@server.tool` and its like has wrapped the definition; clients bypass it."""
         module = sys.modules.get(getattr(self._function, "__module__", ""))
         wrapper = getattr(module, getattr(self._function, "__name__", ""), None)
         try:
@@ -324,3 +344,23 @@ def _refuse_class(function: Any, kind: type[Any]) -> None:
 def _is_option(kind: type[Any], name: str) -> bool:
     value = getattr(kind, name, _is_option)
     return not callable(value) and not isinstance(value, property)
+
+
+def _blocking_call(function: Callable[..., Any]) -> str | None:
+    """Return the name of a function that blocks, if an `async def` calls it."""
+    code = getattr(function, "__code__", None)
+    if code is None or not inspect.iscoroutinefunction(function) or _BLOCKING_NAMES.isdisjoint(code.co_names):
+        return None
+    import dis
+
+    loaded: Any = None
+    for step in dis.get_instructions(code):
+        scope = function.__globals__
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            scope = vars(loaded) if issubclass(type(loaded), ModuleType) else {}
+        loaded = scope.get(step.argval) if isinstance(step.argval, str) else None
+        if type(loaded) in (FunctionType, BuiltinFunctionType):  # `isinstance` would evaluate a lazy object
+            module = str(loaded.__module__).partition(".")[0]
+            if loaded.__name__ in _BLOCKING.get(module, ()):
+                return f"{module}.{loaded.__name__}"
+    return None
