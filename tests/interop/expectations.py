@@ -50,9 +50,9 @@ def wrapped(value: Any, text: str) -> dict[str, Any]:
     return text_result(text, structuredContent={"result": value})
 
 
-def resource_not_found(uri: str) -> By:
+def resource_not_found(uri: str, reason: str = "") -> By:
     # The TypeScript client itself turns the code of the handshake era into that of the stateless era.
-    seen = [refusal(code, f"Resource not found: {uri}", uri=uri) for code in (-32002, -32602)]
+    seen = [refusal(code, f"Resource not found: {uri}{reason}", uri=uri) for code in (-32002, -32602)]
     return by_peer(python=by_era(*seen), typescript=seen[1])
 
 
@@ -323,7 +323,9 @@ EXPECTED: dict[str, Any] = {
     "crashed_resource": refusal(-32603, "Internal error"),
     "templated_resource": contents("users://1007/profile", "application/json", text='{"id":1007}'),
     "templated_path": contents("book://chapter/one", "text/plain", text="page chapter/one"),
-    "template_of_other_type": resource_not_found("users://me/profile"),
+    "template_of_other_type": resource_not_found(
+        "users://me/profile", " (Invalid arguments: user_id: Expected `int`, got `str`)"
+    ),
     "unsafe_path": resource_not_found("book://../secret"),
     "unknown_resource": resource_not_found("nowhere://1"),
     "complete_prompt": {"completion": {"values": ["kind", "keen"], "hasMore": False}},

@@ -174,7 +174,7 @@ def test_two_tools_of_one_name_are_refused():
 def test_what_is_no_definition_is_refused(given):
     server = Server()
     for add in (server.add_tool, server.add_prompt, server.add_resource):
-        with pytest.raises(DefinitionError, match=r"is no \w+"):
+        with pytest.raises(DefinitionError, match=r"is not an? \w+"):
             add(given)
 
 

@@ -173,7 +173,7 @@ def test_bound_methods_partials_and_callable_objects_are_tools():
 @pytest.mark.covers("TOOL-01")
 @pytest.mark.parametrize("thing", [5, "add", int, Server])
 def test_what_is_neither_tool_nor_function_is_refused(thing):
-    with pytest.raises(DefinitionError, match="is no Tool: give a Tool, a class of it, or a function"):
+    with pytest.raises(DefinitionError, match="is not a Tool: give a Tool, a class of it, or a function"):
         Server("odd", tools=[thing])
 
 

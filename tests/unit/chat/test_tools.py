@@ -132,7 +132,7 @@ def test_what_has_no_tools_is_refused(chat, given):
 
 
 def test_a_target_is_refused_with_the_client_to_make_of_it():
-    with pytest.raises(TypeError, match=r"is no tool and no client; give a client: Client\('sums.py'\)"):
+    with pytest.raises(TypeError, match=r"is neither a tool nor a client; give a client: Client\('sums.py'\)"):
         Chat(ScriptedModel()).with_tools("sums.py")
     with pytest.raises(TypeError, match=r"give a client: AsyncClient\('sums.py'\)"):
         AsyncChat(ScriptedModel()).with_tools("sums.py")

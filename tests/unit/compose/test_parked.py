@@ -273,8 +273,8 @@ async def test_answers_reach_the_process_that_asked_and_if_it_died_the_client_is
             assert done["content"][0]["text"] == f"a{number} b{number} {owner}"
 
         async with asyncio.timeout(DEADLINE):
-            await asyncio.gather(*map(talk, range(12)))
-        assert len(owners) == 2
+            while len(owners) < 2:  # the system may give all connections of a round to one process
+                await asyncio.gather(*map(talk, range(12)))
         left = (await client.call())["result"]
         os.kill(int(re.search(r"First, (\d+)", str(left))[1]), signal.SIGKILL)
         async with asyncio.timeout(DEADLINE):

@@ -13,8 +13,8 @@ def test_a_broken_cassette_is_named(tmp_path):
     broken = tmp_path / "broken.jsonl"
     broken.write_text("{}")
     shown = dragoman("bridge", broken)
-    assert shown.code == 1
-    assert "no cassette" in shown.err
+    assert shown.code == 2
+    assert "is not a cassette" in shown.err
 
 
 def test_a_command_is_served_over_http_alone():

@@ -276,7 +276,7 @@ def test_lines_that_are_no_messages_are_skipped_with_one_warning(run, caplog):
         [
             "print('Server listening on stdio')",
             "print('[INFO] ready'); print('{not json}'); print(); print('42'); print(chr(34) + 'text' + chr(34))",
-            f"print({PING.decode()!r}); print('  [' + {PING.decode()!r} + ']  ')",
+            f"print({PING.decode()!r}); print('  [' + {PING.decode()!r} + ']  ', flush=True)",
             ECHO,
         ]
     )
