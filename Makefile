@@ -26,7 +26,7 @@ test: $(READY) $(PEERS) $(CHECKER)
 	$(MAKE) --no-print-directory --jobs=2 --output-sync coverage conformance
 
 # What needs programs of others, each in an environment of its own.
-e2e: $(READY) $(PEERS) $(DOCS)
+e2e: $(READY) $(PEERS) $(SUITE) $(DOCS)
 	$(BIN)/python tests/interop/wild/environments.py
 	$(BIN)/python -m pytest -n auto -m e2e
 
