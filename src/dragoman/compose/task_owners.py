@@ -151,7 +151,7 @@ def _task(raw: Raw) -> _BegunTask:
 def _require_one_spelling(fields: Mapping[str, Any], name: str) -> None:
     """Refuse other spellings of a name: some targets read `TASKID` as `taskId`, and the proxy checks only `taskId`."""
     if any(key != name and key.casefold() == name.casefold() for key in fields):
-        raise InvalidParams(f"Spell {name} exactly so")
+        raise InvalidParams(f"A parameter must be spelled exactly {name!r}")
 
 
 def _key(id: str) -> str:

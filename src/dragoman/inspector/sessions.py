@@ -47,7 +47,7 @@ class ReadSession:
         try:
             self._begun = float(self.file.facts.get("begun") or 0)
         except (TypeError, ValueError):
-            raise SessionFileError(f"{path.name} says no time at which it was begun; no tap wrote it") from None
+            raise SessionFileError(f"{path.name} has no start time; open a file that `dragoman tap` wrote") from None
         self.name = name or path.name
         self._is_temporary = name is not None
         self._traffic, self._added, self._changed = traffic, added, changed

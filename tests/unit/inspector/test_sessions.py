@@ -90,7 +90,7 @@ async def test_a_file_without_its_time_is_refused_before_a_page_gets_it(tmp_path
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE session SET value = 'x' WHERE key = 'begun'")
     inspector = Inspector()
-    with pytest.raises(SessionFileError, match="no tap wrote it"):
+    with pytest.raises(SessionFileError, match="has no start time"):
         await inspector.open(path)
     assert inspector.sessions == {}
 

@@ -112,7 +112,7 @@ def _bound_test(sign: str, number: str, unit: str) -> Test:
     unit = unit.lower() or "ms"
     factor = _SECONDS.get(unit) or _BYTES.get(unit)
     if factor is None:
-        raise ValidationError(f"{sign}{number}{unit} has no unit that is known: write ms, s, m, B, kB or MB")
+        raise ValidationError(f"{sign}{number}{unit} has an unknown unit: write ms, s, m, B, kB or MB")
     bound, is_time = float(number) * factor, unit in _SECONDS
 
     def test(row: Filtered) -> bool:

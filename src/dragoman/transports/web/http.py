@@ -149,7 +149,7 @@ class HttpClient:
                 self._authorization = basic_authorization(given.user, given.password or "")
             self._target = given.with_user(None).with_fragment(None)
         except ValueError as error:
-            raise ConnectError(f"{self.url} is no address: {error}") from None
+            raise ConnectError(f"{self.url} is not a valid URL: {error}") from None
         await offload(self._read_environment)
         network = self._network
         self._session = network.session or (network.session_factory or new_session)()
@@ -456,7 +456,7 @@ def retry_pause(decoder: EventDecoder) -> float:
     """
     asked = RETRY_SECONDS if decoder.retry is None else decoder.retry / 1000
     if asked > MAX_RETRY_SECONDS:
-        raise TransportError(f"The server asks to come back in {asked:g} seconds, which is too long to wait")
+        raise TransportError(f"The server asks the client to wait {asked:g} seconds, which is too long")
     return max(asked, MIN_RETRY_SECONDS)
 
 
@@ -479,9 +479,9 @@ def _proxy(given: str) -> URL:
     try:
         proxy = URL(given)
     except ValueError as error:
-        raise ConnectError(f"The proxy {redacted(given)} is no address: {error}") from None
+        raise ConnectError(f"The proxy {redacted(given)} is not a valid URL: {error}") from None
     if proxy.scheme not in HTTP_SCHEMES:
-        raise ConnectError(f"The proxy {redacted(given)} is none for HTTP; name one with http://")
+        raise ConnectError(f"The proxy {redacted(given)} is not an HTTP proxy; give a URL that begins with http://")
     return proxy
 
 

@@ -251,7 +251,7 @@ async def test_an_unknown_host_makes_the_address_doubtful():
 @pytest.mark.parametrize("url", ["http://[::1/mcp", "http://host:port/mcp"])
 @scenario
 async def test_what_is_no_address_is_said_so(url):
-    with pytest.raises(ConnectError, match="is no address"):
+    with pytest.raises(ConnectError, match="is not a valid URL"):
         await HttpClient(url).open()
 
 
@@ -412,7 +412,9 @@ async def test_the_environment_is_asked_only_where_it_is_trusted(trusts, monkeyp
 
 
 @pytest.mark.covers("CHT-21")
-@pytest.mark.parametrize(("proxy", "problem"), [("socks5://host:1", "none for HTTP"), ("http://[", "no address")])
+@pytest.mark.parametrize(
+    ("proxy", "problem"), [("socks5://host:1", "not an HTTP proxy"), ("http://[", "not a valid URL")]
+)
 @scenario
 async def test_a_proxy_that_is_none_is_said_so(proxy, problem):
     with pytest.raises(ConnectError, match=problem):
