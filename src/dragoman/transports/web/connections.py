@@ -334,6 +334,8 @@ class PooledConnection(asyncio.BufferedProtocol):
         self._fields.append((name, value))
         if len(self._fields) > MAX_FIELDS:
             raise ValueError("Too many headers received")
+        if b"\0" in value:
+            raise ValueError("A header has a zero byte")
 
     def on_headers_complete(self) -> None:
         """Take the head, unless it is an interim one."""
@@ -365,11 +367,13 @@ class PooledConnection(asyncio.BufferedProtocol):
 
     def _end_response(self, *, is_reusable: bool) -> None:
         response, self._response = self._response, None
-        self._forget_silence()
+        if self._idle_timer is not None:
+            self._forget_silence()
         if self._transport.get_write_buffer_size():
             self._transport.abort()  # the server answered without having read the request
         elif is_reusable and not self._transport.is_closing():
-            self.resume_reading()
+            if self._is_paused:
+                self.resume_reading()
             self._pool.keep(self)
         else:
             self.close()
@@ -418,17 +422,12 @@ def _new_parser(connection: PooledConnection) -> Any:
 
 
 def _headers(fields: list[tuple[bytes, bytes]]) -> CIMultiDictProxy[str]:
-    """Return the fields of a head.
-
-    Raises:
-        ValueError: a field has a zero byte, which the parser accepts.
-    """
-    received: CIMultiDict[str] = CIMultiDict()
-    for name, value in fields:
-        if b"\0" in value:
-            raise ValueError("A header has a zero byte")
-        received.add(name.decode("utf-8", "surrogateescape"), value.rstrip(b" \t").decode("utf-8", "surrogateescape"))
-    return CIMultiDictProxy(received)
+    """Return the fields of a head. The parser accepts a space after a name."""
+    pairs = [
+        (name.rstrip(b" ").decode("utf-8", "surrogateescape"), value.rstrip(b" \t").decode("utf-8", "surrogateescape"))
+        for name, value in fields
+    ]
+    return CIMultiDictProxy(CIMultiDict(pairs))
 
 
 def _ends_with_connection(headers: CIMultiDictProxy[str]) -> bool:

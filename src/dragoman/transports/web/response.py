@@ -206,19 +206,15 @@ class PooledResponse:
 
     def at_eof(self) -> bool:
         """Tell whether the whole body was read."""
-        return self._is_complete and not self._has_bytes() and self._error is None and not self._is_cut()
+        if not self._is_complete or self._pieces or self._rest or self._error is not None:
+            return False
+        return self._decoder is None or not (self._decoder.has_more or self._decoder.is_cut())
 
     def on_eof(self, callback: Callable[[], None]) -> None:
         """Call a function when the whole body has arrived."""
         if self._eof_callbacks is None:
             self._eof_callbacks = []
         self._eof_callbacks.append(callback)
-
-    def _has_bytes(self) -> bool:
-        return bool(self._pieces or self._rest or (self._decoder is not None and self._decoder.has_more))
-
-    def _is_cut(self) -> bool:
-        return self._decoder is not None and self._decoder.is_cut()
 
     async def readany(self) -> bytes:
         """Return what has arrived, empty at the end.
@@ -227,13 +223,14 @@ class PooledResponse:
             aiohttp.ClientError: the connection broke, or the body is not in its encoding.
         """
         while True:
-            if self._has_bytes():
+            decoder = self._decoder
+            if self._pieces or self._rest or (decoder is not None and decoder.has_more):
                 if data := self._take():
                     return data
             elif self._error is not None:
                 raise self._error
             elif self._is_complete:
-                if self._is_cut():
+                if decoder is not None and decoder.is_cut():
                     raise aiohttp.ClientPayloadError("The body in deflate is cut off")
                 return b""
             else:
