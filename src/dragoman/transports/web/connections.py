@@ -38,7 +38,9 @@ from dragoman.transports.web.response import ENCODINGS, READ_BYTES, PooledRespon
 MAX_HEAD_BYTES = 262_144
 """How many bytes of a head, or of trailers, are received."""
 MAX_FIELDS = 128
-"""How many fields a head may have, together with the trailers."""
+"""How many fields a head may have, and how many trailers a body."""
+MAX_ENCODED = 64
+"""How many heads of requests a pool remembers."""
 MAX_IDLE = 256
 """How many idle connections are kept."""
 _REPEATED = frozenset({"GET", "DELETE"})
@@ -46,7 +48,6 @@ _INTERIM, _SWITCHING, _FINAL = 100, 101, 200
 _HOST, _ACCEPT, _ACCEPT_ENCODING, _USER_AGENT = map(istr, ("Host", "Accept", "Accept-Encoding", "User-Agent"))
 _CONTENT_TYPE, _CONTENT_LENGTH, _TRANSFER_ENCODING = map(istr, ("Content-Type", "Content-Length", "Transfer-Encoding"))
 _CONTROLS = bytes(set(range(32)) - {ord("\t")} | {127})
-_LINE_END = "\r\n"
 _PARSER_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 
 Ssl = bool | ssl.SSLContext
@@ -78,6 +79,7 @@ class ConnectionPool:
         """The idle connections, in the order in which they became idle."""
         self._connections: set[PooledConnection] = set()
         self._expiry: asyncio.TimerHandle | None = None
+        self._heads: dict[tuple[Any, ...], bytes] = {}
         self._is_closed = False
 
     async def request(
@@ -100,7 +102,7 @@ class ConnectionPool:
             aiohttp.ConnectionTimeoutError: there is no connection in time.
             aiohttp.ClientError: the connection broke, or the response is malformed.
         """
-        data = encode_request(method, url, headers, body)
+        data = self._encode(method, url, headers, body)
         repeats = method in _REPEATED
         while True:
             connection = self._idle_connection() or await self._open()
@@ -116,6 +118,17 @@ class ConnectionPool:
                 raise
             else:
                 return response
+
+    def _encode(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> bytes:
+        """Return a request. Most requests have the head of an earlier one, but for the length of the body."""
+        key = (method, url, *headers.items())
+        head = self._heads.get(key)
+        if head is None:
+            head = _encode_head(method, url, headers)
+            if len(self._heads) >= MAX_ENCODED:
+                self._heads.clear()
+            self._heads[key] = head
+        return _encoded(head, method, body)
 
     def _idle_connection(self) -> PooledConnection | None:
         """Return the connection that became idle last: the server is least likely to close it now."""
@@ -183,30 +196,36 @@ def encode_request(method: str, url: URL, headers: Mapping[str, str], body: byte
     Raises:
         ValueError: a header has a control character.
     """
-    if not isinstance(headers, CIMultiDict):
-        headers = CIMultiDict(headers)
+    return _encoded(_encode_head(method, url, headers), method, body)
+
+
+def _encoded(head: bytes, method: str, body: bytes | None) -> bytes:
+    if body is not None:
+        return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+    return head + (b"\r\n" if method == "GET" else b"Content-Length: 0\r\n\r\n")
+
+
+def _encode_head(method: str, url: URL, headers: Mapping[str, str]) -> bytes:
+    """Return the head of a request without its last lines."""
+    given = CIMultiDict(headers)
+    given.popall(_CONTENT_LENGTH, None)
+    given.popall(_TRANSFER_ENCODING, None)
     lines = [f"{method} {url.raw_path_qs} HTTP/1.1"]
-    if _HOST not in headers:
+    if _HOST not in given:
         lines.append(f"Host: {url.host_port_subcomponent}")
-    if _CONTENT_LENGTH in headers or _TRANSFER_ENCODING in headers:
-        headers = headers.copy()
-        headers.popall(_CONTENT_LENGTH, None)
-        headers.popall(_TRANSFER_ENCODING, None)
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    if _ACCEPT not in headers:
+    lines += [f"{name}: {value}" for name, value in given.items()]
+    if _ACCEPT not in given:
         lines.append("Accept: */*")
-    if _ACCEPT_ENCODING not in headers:
+    if _ACCEPT_ENCODING not in given:
         lines.append(f"Accept-Encoding: {ENCODINGS}")
-    if _USER_AGENT not in headers:
+    if _USER_AGENT not in given:
         lines.append(f"User-Agent: {SERVER_SOFTWARE}")
-    if method == "POST" and _CONTENT_TYPE not in headers:
+    if method == "POST" and _CONTENT_TYPE not in given:
         lines.append("Content-Type: application/octet-stream")
-    if method != "GET":
-        lines.append(f"Content-Length: {0 if body is None else len(body)}")
-    head = _LINE_END.join(lines).encode()
-    if len(head.translate(None, _CONTROLS)) != len(head) - len(_LINE_END) * (len(lines) - 1):
+    head = "".join([f"{line}\r\n" for line in lines]).encode()
+    if len(head.translate(None, _CONTROLS)) != len(head) - len(b"\r\n") * len(lines):
         raise ValueError("Forbidden control character detected in headers. Potential header injection attack.")
-    return b"%b\r\n\r\n%b" % (head, body or b"")
+    return head
 
 
 class PooledConnection(asyncio.BufferedProtocol):
@@ -347,7 +366,8 @@ class PooledConnection(asyncio.BufferedProtocol):
             return
         response, head = self._response, self._head
         assert response is not None
-        response.receive_head(status, _headers(self._fields))
+        fields, self._fields = self._fields, []
+        response.receive_head(status, fields)
         if not self._parser.should_keep_alive():
             self._is_last = True
         self._head = None
@@ -419,15 +439,6 @@ def _new_parser(connection: PooledConnection) -> Any:
         lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
     )
     return parser
-
-
-def _headers(fields: list[tuple[bytes, bytes]]) -> CIMultiDictProxy[str]:
-    """Return the fields of a head. The parser accepts a space after a name."""
-    pairs = [
-        (name.rstrip(b" ").decode("utf-8", "surrogateescape"), value.rstrip(b" \t").decode("utf-8", "surrogateescape"))
-        for name, value in fields
-    ]
-    return CIMultiDictProxy(CIMultiDict(pairs))
 
 
 def _ends_with_connection(headers: CIMultiDictProxy[str]) -> bool:

@@ -104,9 +104,14 @@ class HttpResponse(Struct, frozen=True):
     """A response without its messages."""
 
     status: int
-    headers: CIMultiDictProxy[str]
+    response: Response
     body: bytes = b""
     """The body of an error response; if the body is not JSON, at most its first 4 KiB."""
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        """The headers."""
+        return self.response.headers
 
 
 class HttpClient:
@@ -215,15 +220,15 @@ class HttpClient:
         status = response.status
         ended = False
         try:
-            answer = HttpResponse(status, response.headers)
+            answer = HttpResponse(status, response)
             if on_head is not None:
                 on_head(answer)
             if status >= FAILED:
-                answer = HttpResponse(status, response.headers, await self._read_refusal(response))
+                answer = HttpResponse(status, response, await self._read_refusal(response))
             elif status not in _NO_ANSWER and not answered():
                 said = await self._read(response, receive, answered, resume)
                 if not answered():
-                    answer = HttpResponse(status, response.headers, said)
+                    answer = HttpResponse(status, response, said)
             ended = True
         except _BROKEN as error:
             raise self._broken_error(error) from error
@@ -267,10 +272,10 @@ class HttpClient:
         response = await self.send("GET", headers, idle=LISTEN_SECONDS, is_last=True)
         try:
             if not is_stream(response):
-                return HttpResponse(response.status, response.headers, await self._read_refusal(response))
+                return HttpResponse(response.status, response, await self._read_refusal(response))
             opened()
             await self._receive_events(response, receive, _never_answered, decoder)
-            return HttpResponse(response.status, response.headers)
+            return HttpResponse(response.status, response)
         except _BROKEN as error:
             raise self._broken_error(error) from error
         finally:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -89,24 +90,25 @@ class PooledResponse:
         "_decoder",
         "_eof_callbacks",
         "_error",
+        "_fields",
+        "_headers",
         "_is_complete",
         "_pieces",
         "_reader",
         "_rest",
         "_sent",
-        "headers",
         "method",
         "status",
         "url",
     )
-
-    headers: CIMultiDictProxy[str]
 
     def __init__(self, connection: PooledConnection, method: str, url: URL, sent: Mapping[str, str]) -> None:
         self.status = 0
         self.method = method
         self.url = url
         self._sent = sent
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._headers: CIMultiDictProxy[str] | None = None
         self._connection: PooledConnection | None = connection
         self._pieces: list[bytes] = []
         self._buffered = 0
@@ -124,19 +126,30 @@ class PooledResponse:
         return self
 
     @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        """The headers; most responses are read without them."""
+        if self._headers is None:
+            self._headers = CIMultiDictProxy(CIMultiDict([(_text(name), _text(value)) for name, value in self._fields]))
+        return self._headers
+
+    @property
     def content_type(self) -> str:
         """The media type in lower case, without its parameters."""
-        given = self.headers.get("Content-Type")
-        if given is None:
-            return "application/octet-stream"
-        kind = given.partition(";")[0].strip().lower()
-        return kind if kind.count("/") == 1 else "text/plain"
+        given = self._field(b"content-type")
+        return "application/octet-stream" if given is None else _media_type(given)
 
     @property
     def content_length(self) -> int | None:
         """The length that the head names."""
-        given = self.headers.get("Content-Length")
+        given = self._field(b"content-length")
         return None if given is None else int(given)
+
+    def _field(self, wanted: bytes) -> bytes | None:
+        size = len(wanted)
+        for name, value in self._fields:
+            if len(name) == size and name.lower() == wanted:
+                return value
+        return None
 
     @property
     def request_info(self) -> aiohttp.RequestInfo:
@@ -145,16 +158,16 @@ class PooledResponse:
 
     # Called by the connection.
 
-    def receive_head(self, status: int, headers: CIMultiDictProxy[str]) -> None:
+    def receive_head(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
         """Take the head.
 
         Raises:
             aiohttp.ClientPayloadError: the body has an encoding that the request does not accept.
         """
-        self.status, self.headers = status, headers
-        encoding = headers.get("Content-Encoding")
-        if encoding is not None:
-            encoding = encoding.lower()
+        self.status, self._fields = status, fields
+        given = self._field(b"content-encoding")
+        if given is not None:
+            encoding = _text(given).lower()
             if encoding in _UNDECODABLE:
                 raise aiohttp.ClientPayloadError(f"Can not decode content-encoding: {encoding}")
             if encoding in ("gzip", "deflate"):
@@ -272,3 +285,14 @@ class PooledResponse:
             if self._connection is not None:
                 self._connection.abort(error)
             return b""
+
+
+def _text(field: bytes) -> str:
+    """Return a name or a value without the spaces after it, which the parser leaves."""
+    return field.rstrip(b" \t").decode("utf-8", "surrogateescape")
+
+
+@lru_cache(maxsize=128)
+def _media_type(given: bytes) -> str:
+    kind = _text(given).partition(";")[0].strip().lower()
+    return kind if kind.count("/") == 1 else "text/plain"

@@ -133,7 +133,7 @@ async def test_few_idle_connections_are_kept(monkeypatch):
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * (MAX_HEAD_BYTES + READ_BYTES), "more than"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * (MAX_FIELDS + 1) + b"\r\n", "Too many headers"),
         (stream_head() + b"0\r\nX: " + b"x" * (MAX_HEAD_BYTES + 2 * READ_BYTES), "more than"),
-        (stream_head() + b"0\r\n" + b"X: y\r\n" * (MAX_FIELDS + 1), "Too many headers"),
+        (stream_head() + b"0\r\n" + b"X: y\r\n" * (MAX_FIELDS + 2), "Too many headers"),
         (b"\r\n" * (MAX_HEAD_BYTES // 2 + READ_BYTES), "more than"),
         (b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "switches protocols"),
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n", "content-encoding: br"),

@@ -4,7 +4,6 @@ import zlib
 
 import aiohttp
 import pytest
-from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from dragoman.transports.web.response import HIGH_BYTES, READ_BYTES, BodyDecoder, PooledResponse
@@ -27,8 +26,7 @@ class Connection:
 
 def received(*pieces: bytes, **headers: str) -> PooledResponse:
     response = PooledResponse(Connection(), "POST", ADDRESS, {"Authorization": "Bearer x"})
-    names = {name.replace("_", "-"): value for name, value in headers.items()}
-    response.receive_head(200, CIMultiDictProxy(CIMultiDict(names)))
+    response.receive_head(200, [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()])
     for piece in pieces:
         response.receive_body(piece)
     return response
@@ -169,6 +167,12 @@ def test_the_end_is_told_once_and_an_error_is_no_end():
 )
 def test_the_media_type_is_read_as_aiohttp_reads_it(given, kind):
     assert received(**({} if given is None else {"Content_Type": given})).content_type == kind
+
+
+def test_the_headers_are_those_of_the_head_without_the_spaces_after_them():
+    response = received(X_Name="é \t", Server="x")
+    assert dict(response.headers) == {"X-Name": "é", "Server": "x"}
+    assert response.headers is response.headers
 
 
 def test_a_response_knows_its_length_and_its_request():
