@@ -37,6 +37,7 @@ _PLAIN = "properties/test_server_shortcuts.py::test_a_plain_result_is_the_one_th
 _IN_PLACE = "properties/test_server_shortcuts.py::test_an_inline_handler_says_what_one_in_a_thread_says"
 _PARTS = "properties/test_server_shortcuts.py::test_a_result_in_parts_is_the_result_in_one"
 _HTTP = "properties/test_http_carriers.py::test_every_carrier_of_http_answers_alike"
+_CLIENT_HTTP = "properties/test_client_connections.py::test_a_connection_receives_what_aiohttp_receives"
 _WRITER = "properties/test_writer.py::test_what_leaves_is_what_was_sent"
 _CHILD = "properties/test_writer.py::test_what_a_child_is_sent_is_what_was_sent"
 _STREAM = "properties/test_peer.py::test_a_stream_brings_what_its_messages_bring_one_by_one"
@@ -68,6 +69,7 @@ FAST_PATHS = (
     FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter",), "one write a turn of the loop", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
     FastPath("transports/http/http1_exchange.py", SECOND, ("Http1Exchange",), "AsgiExchange", _HTTP),
+    FastPath("transports/web/connections.py", SECOND, ("ConnectionPool",), "aiohttp's requests", _CLIENT_HTTP),
 )
 
 # Attributes by which tasks and futures do their work, but for those that classes of ours have too.

@@ -8,6 +8,9 @@ unchanged. It keeps no cookies.
 The client stops reading a stream as soon as the response has arrived. Most servers end the stream then, so the client
 keeps the connection open for LINGER_SECONDS in the background. If the stream ends in time, the next request can use the
 connection.
+
+The client has connections of its own (`connections.py`). It sends by aiohttp through a proxy, with a session of the
+author, and where httptools is not installed.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import asyncio
 import io
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp.payload import TOO_LARGE_BYTES_BODY
@@ -31,6 +35,10 @@ from dragoman.protocol.urls import HTTP_SCHEMES, redacted
 from dragoman.runtime.network import Network, basic_authorization, netrc_authorization, pinned, proxy_for, read_body
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Receive
+from dragoman.transports.web.response import READ_BYTES, PooledResponse
+
+if TYPE_CHECKING:
+    from dragoman.transports.web.connections import ConnectionPool
 
 KEEP_ALIVE_SECONDS = 4.0
 """How long an idle connection is kept: less than the five seconds after which uvicorn and others close it."""
@@ -47,8 +55,6 @@ MAX_REDIRECTS = 5
 RETRY_SECONDS, MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 0.1, 300.0
 MAX_FRUITLESS_RESUMPTIONS = 2
 QUOTED_BYTES = 4096
-READ_BYTES = 65_536
-"""How many bytes are read from a socket at once."""
 
 JSON, SSE = "application/json", "text/event-stream"
 OK, FAILED, SERVER_FAILED = 200, 400, 500
@@ -56,6 +62,7 @@ _NO_ANSWER = frozenset({202, 204})
 _REDIRECTS, _FOLLOWED = frozenset({301, 302, 303, 307, 308}), frozenset({307, 308})
 
 Headers = Mapping[str, str]
+Response = aiohttp.ClientResponse | PooledResponse
 Answered = Callable[[], bool]
 Resume = Callable[[str], Awaitable[Headers]]
 """Returns the headers of a GET that resumes a stream after an event id."""
@@ -93,17 +100,18 @@ def new_session(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSes
     )
 
 
-def _timeout(network: Network, idle: float | None = None) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, connect=network.connect_timeout, sock_read=idle)
-
-
 class HttpResponse(Struct, frozen=True):
     """A response without its messages."""
 
     status: int
-    headers: CIMultiDictProxy[str]
+    response: Response
     body: bytes = b""
     """The body of an error response; if the body is not JSON, at most its first 4 KiB."""
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        """The headers."""
+        return self.response.headers
 
 
 class HttpClient:
@@ -123,14 +131,15 @@ class HttpClient:
         self._network = network or Network()
         self._limit = limits.message_bytes
         self._session: aiohttp.ClientSession | None = None
+        self._pool: ConnectionPool | None = None
+        """None if requests are sent by the session."""
         self._target = URL()
         self._authorization: str | None = None
         self._proxy: URL | None = None
-        self._timeout = _timeout(self._network)
         self._ssl = True if self._network.ssl is None else self._network.ssl
         self._is_own_session = self._network.session is None and self._network.session_factory is None
-        self._open: set[aiohttp.ClientResponse] = set()
-        self._lingering: set[aiohttp.ClientResponse] = set()
+        self._open: set[Response] = set()
+        self._lingering: set[Response] = set()
 
     @property
     def target(self) -> URL:
@@ -153,6 +162,21 @@ class HttpClient:
         await offload(self._read_environment)
         network = self._network
         self._session = network.session or (network.session_factory or new_session)()
+        self._pool = self._new_pool(self._session) if self._is_own_session and self._proxy is None else None
+
+    def _new_pool(self, session: aiohttp.ClientSession) -> ConnectionPool | None:
+        """Return connections to the URL; None if it has no host, which aiohttp refuses, or httptools is missing."""
+        try:
+            from dragoman.transports.web.connections import ConnectionPool
+        except ImportError:
+            return None
+        target = self._target
+        if target.scheme not in HTTP_SCHEMES or not target.raw_host or session.connector is None:
+            return None
+        timeout = self._network.connect_timeout
+        return ConnectionPool(
+            session.connector, target, ssl=self._ssl, connect_timeout=timeout, keep_alive=KEEP_ALIVE_SECONDS
+        )
 
     def _read_environment(self) -> None:
         if self._network.trust_env and self._authorization is None and self._target.host is not None:
@@ -167,6 +191,8 @@ class HttpClient:
         self._open.clear()
         self._lingering.clear()
         session, self._session = self._session, None
+        if self._pool is not None:
+            self._pool.close()
         if session is not None and self._network.session is None:
             await session.close()
 
@@ -194,15 +220,15 @@ class HttpClient:
         status = response.status
         ended = False
         try:
-            answer = HttpResponse(status, response.headers)
+            answer = HttpResponse(status, response)
             if on_head is not None:
                 on_head(answer)
             if status >= FAILED:
-                answer = HttpResponse(status, response.headers, await self._read_refusal(response))
+                answer = HttpResponse(status, response, await self._read_refusal(response))
             elif status not in _NO_ANSWER and not answered():
                 said = await self._read(response, receive, answered, resume)
                 if not answered():
-                    answer = HttpResponse(status, response.headers, said)
+                    answer = HttpResponse(status, response, said)
             ended = True
         except _BROKEN as error:
             raise self._broken_error(error) from error
@@ -210,9 +236,7 @@ class HttpClient:
             self.release(response, at_once=not ended)
         return answer
 
-    async def _read(
-        self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, resume: Resume | None
-    ) -> bytes:
+    async def _read(self, response: Response, receive: Receive, answered: Answered, resume: Resume | None) -> bytes:
         kind = response.content_type
         if kind == JSON:
             body = await read_body(response, self._limit)
@@ -245,15 +269,13 @@ class HttpClient:
         # A server ends a stream mostly when it shuts down. If a later request used the connection, the server could
         # close it at that moment, and nobody could tell whether the request was served.
         headers = CIMultiDict(headers, Connection="close")
-        response = await self.send("GET", headers, idle=LISTEN_SECONDS)
-        if response.connection is not None and response.connection.protocol is not None:
-            response.connection.protocol.force_close()
+        response = await self.send("GET", headers, idle=LISTEN_SECONDS, is_last=True)
         try:
             if not is_stream(response):
-                return HttpResponse(response.status, response.headers, await self._read_refusal(response))
+                return HttpResponse(response.status, response, await self._read_refusal(response))
             opened()
             await self._receive_events(response, receive, _never_answered, decoder)
-            return HttpResponse(response.status, response.headers)
+            return HttpResponse(response.status, response)
         except _BROKEN as error:
             raise self._broken_error(error) from error
         finally:
@@ -277,10 +299,11 @@ class HttpClient:
         *,
         url: URL | None = None,
         idle: float | None = None,
-    ) -> aiohttp.ClientResponse:
+        is_last: bool = False,
+    ) -> Response:
         """Send a request, follow redirects to the same origin, and return the response; the caller calls `release`.
 
-        `idle` is how many seconds the response may be silent.
+        `idle` is how many seconds the response may be silent. No request follows the last one on its connection.
 
         Raises:
             ConnectError: there was no connection, and nothing was sent.
@@ -289,27 +312,20 @@ class HttpClient:
             TransportError: the connection broke.
         """
         target = self._target if url is None else url
-        timeout = self._timeout if idle is None else _timeout(self._network, idle)
         if self._authorization is not None and "Authorization" not in CIMultiDict(headers):
             headers = CIMultiDict(headers, Authorization=self._authorization)
         for _ in range(MAX_REDIRECTS + 1):
-            session = self._session
+            session, pool = self._session, self._pool
             if session is None or session.closed:
                 raise ConnectError(f"The connection to {self.url} is closed")
+            response: Response
             try:
-                response = await session.request(
-                    method,
-                    target,
-                    # aiohttp warns about a body of bytes that is larger than this.
-                    data=body if body is None or len(body) <= TOO_LARGE_BYTES_BODY else io.BytesIO(body),
-                    headers=headers,
-                    allow_redirects=False,
-                    proxy=self._proxy,
-                    timeout=timeout,
-                    ssl=self._ssl,
-                    raise_for_status=False,
-                    middlewares=None if self._is_own_session else pinned(session, target),
-                )
+                if pool is not None:
+                    response = await pool.request(method, target, headers, body, idle=idle, is_last=is_last)
+                else:
+                    response = await self._request(session, method, target, headers, body, idle)
+                    if is_last and response.connection is not None and response.connection.protocol is not None:
+                        response.connection.protocol.force_close()
             except _BROKEN as error:
                 # The text of a ClientResponseError contains the whole address with its secrets, and a traceback would
                 # show it.
@@ -328,6 +344,30 @@ class HttpClient:
                 raise HttpError(f"{self.url} redirects to {shown}, which is not followed; use that address", status)
             target = found
         raise HttpError(f"{self.url} redirects in circles, at last to {redacted(str(target))}", status)
+
+    async def _request(
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        target: URL,
+        headers: Headers,
+        body: bytes | None,
+        idle: float | None,
+    ) -> aiohttp.ClientResponse:
+        """Send a request by aiohttp."""
+        return await session.request(
+            method,
+            target,
+            # aiohttp warns about a body of bytes that is larger than this.
+            data=body if body is None or len(body) <= TOO_LARGE_BYTES_BODY else io.BytesIO(body),
+            headers=headers,
+            allow_redirects=False,
+            proxy=self._proxy,
+            timeout=aiohttp.ClientTimeout(total=None, connect=self._network.connect_timeout, sock_read=idle),
+            ssl=self._ssl,
+            raise_for_status=False,
+            middlewares=None if self._is_own_session else pinned(session, target),
+        )
 
     def _unanswered_error(self, error: Exception) -> TransportError:
         match error:
@@ -349,7 +389,7 @@ class HttpClient:
     def _broken_error(self, error: BaseException) -> TransportError:
         return TransportError(f"The connection to {self.url} broke: {_text(error)}")
 
-    async def _read_refusal(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read_refusal(self, response: Response) -> bytes:
         """Return the body of an error response, as much of it as arrives in time."""
         limit = self._limit if response.content_type == JSON else QUOTED_BYTES
         said = bytearray()
@@ -365,7 +405,7 @@ class HttpClient:
         return bytes(said)
 
     async def _read_stream(
-        self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, resume: Resume | None
+        self, response: Response, receive: Receive, answered: Answered, resume: Resume | None
     ) -> None:
         decoder = EventDecoder(self._limit)
         try:
@@ -413,7 +453,7 @@ class HttpClient:
             self.release(response, at_once=not ended)
 
     async def _receive_events(
-        self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, decoder: EventDecoder
+        self, response: Response, receive: Receive, answered: Answered, decoder: EventDecoder
     ) -> None:
         async for chunk in response.content.iter_any():
             for event in decoder.receive(chunk):
@@ -426,7 +466,7 @@ class HttpClient:
             if answered():
                 return
 
-    def release(self, response: aiohttp.ClientResponse, *, at_once: bool) -> None:
+    def release(self, response: Response, *, at_once: bool) -> None:
         """Close the connection of a response, unless the response has ended or ends within LINGER_SECONDS."""
         content = response.content
         if content.is_eof():
@@ -439,11 +479,11 @@ class HttpClient:
             content.on_eof(closing.cancel)
             content.on_eof(lambda: self._forget(response))
 
-    def _close_lingering(self, response: aiohttp.ClientResponse) -> None:
+    def _close_lingering(self, response: Response) -> None:
         self._forget(response)
         close_response(response)
 
-    def _forget(self, response: aiohttp.ClientResponse) -> None:
+    def _forget(self, response: Response) -> None:
         self._open.discard(response)
         self._lingering.discard(response)
 
@@ -460,17 +500,17 @@ def retry_pause(decoder: EventDecoder) -> float:
     return max(asked, MIN_RETRY_SECONDS)
 
 
-def close_response(response: aiohttp.ClientResponse) -> None:
+def close_response(response: Response) -> None:
     """Close a response, and give its readers a new error.
 
     aiohttp raises one error object that the whole process shares. It would collect the tracebacks of all readers.
     """
-    if response.content.exception() is None:
+    if isinstance(response, aiohttp.ClientResponse) and response.content.exception() is None:
         response.content.set_exception(aiohttp.ClientConnectionError("Connection closed"))
     response.close()
 
 
-def is_stream(response: aiohttp.ClientResponse) -> bool:
+def is_stream(response: Response) -> bool:
     """Tell whether a response is an event stream."""
     return response.status == OK and response.content_type == SSE
 

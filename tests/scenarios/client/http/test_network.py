@@ -14,7 +14,7 @@ from dragoman.client import Network
 from dragoman.errors import ConnectError, TransportError
 from dragoman.transports.web import http
 from scenarios.http_peer import DEADLINE
-from scenarios.raw_http import RawServer, answering, fine, modern, reply, saying
+from scenarios.raw_http import RawServer, answering, called, fine, modern, reply, result, saying
 
 HOST = "mcp.example"
 
@@ -188,6 +188,23 @@ async def test_a_certificate_of_an_authority_of_ones_own_is_trusted_when_told_so
         network = Network(ssl=authority.client())
         async with AsyncClient(server.url, mode="stateless", network=network) as client:
             assert (await client.call_tool("any")).text == "done"
+
+
+@pytest.mark.covers("CHT-29")
+@pytest.mark.parametrize("module", ["asyncio", "uvloop"])
+def test_long_answers_over_tls_arrive_on_every_loop_and_share_a_connection(authority, module):
+    async def long(request, writer):
+        return reply(200, result(request, called("x" * 1_000_000)))
+
+    async def use():
+        async with answering(modern(long), authority.server()) as server:
+            network = Network(ssl=authority.client())
+            async with AsyncClient(server.url, mode="stateless", network=network) as client:
+                for _ in range(3):
+                    assert len((await client.call_tool("any")).text) == 1_000_000
+            assert server.connections == 1
+
+    pytest.importorskip(module).run(asyncio.wait_for(use(), DEADLINE))
 
 
 @pytest.mark.covers("CHT-29", "CHT-17")
