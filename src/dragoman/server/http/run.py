@@ -40,6 +40,8 @@ KEEP_ALIVE_SECONDS = 75
 TICK_SECONDS = 0.02
 LAST_SECONDS = 1.0
 """The seconds that clients have to read the last responses, and tasks to end, after `GRACE_SECONDS`."""
+SUPERVISION_SECONDS = 0.1
+"""Between two looks at the workers. A signal that came just before an endless wait would be handled only after it."""
 EARLY_DEATH_SECONDS = 1.0
 MAX_EARLY_DEATHS = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -137,7 +139,7 @@ class _Uvicorn(uvicorn.Server):
             with suppress(OSError):
                 await loop.connect_accepted_socket(self._new_connection, accepted)
         if self._listener is not None:
-            await self._listener.wait_opened()
+            await self._listener.wait_opened(deadline - loop.time())
         await self._wait_for_connections(deadline - loop.time())
         for connection in self._connections():
             connection.end()
@@ -368,11 +370,14 @@ class _WorkerProcesses:
             os._exit(status)
 
     def _wait(self) -> None:
+        """Replace a worker that has ended, or sleep a moment."""
         try:
-            pid, status = os.wait()
+            pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             self._started.clear()
             return
+        if pid == 0:
+            time.sleep(SUPERVISION_SECONDS)
         if pid not in self._started:
             return
         began, number = self._started.pop(pid)

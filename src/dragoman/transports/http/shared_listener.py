@@ -140,10 +140,10 @@ class SharedListener:
                 self._timer.cancel()
             self._listening.close()
 
-    async def wait_opened(self) -> None:
-        """Wait until the accepted connections have begun."""
+    async def wait_opened(self, seconds: float) -> None:
+        """Wait at most this long until the accepted connections have begun."""
         if self._opening:
-            await asyncio.wait(self._opening)
+            await asyncio.wait(self._opening, timeout=max(seconds, 0))
 
     def _watch(self) -> None:
         self._timer = None

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.transports.http import shared_listener
 from dragoman.transports.http.shared_listener import ConnectionCounts, SharedListener
-from unit.loops import in_each_loop
+from unit.loops import DEADLINE, in_each_loop
 
 BACKLOG = 128
 FAMILIES = {"ipv4": (socket.AF_INET, "127.0.0.1"), "ipv6": (socket.AF_INET6, "::1"), "unix": (socket.AF_UNIX, "")}
@@ -204,12 +204,12 @@ async def test_a_closed_listener_has_begun_what_it_accepted_and_closes_its_socke
                 await until(lambda: listener._opening)
                 listener.close()
                 listener.close()
-                await listener.wait_opened()
+                await listener.wait_opened(DEADLINE)
                 assert listeners.sizes() == [1]
                 assert not listener.is_serving()
                 assert listener.sockets[0].fileno() == -1
                 assert listeners.counts.turns_below(8) == {}
-                await listener.wait_opened()
+                await listener.wait_opened(DEADLINE)
 
 
 @in_each_loop
