@@ -167,10 +167,10 @@ HTTP_HEADERS = [
 MEASURED_OVER_HTTP = 41
 
 
-def test_calling_an_inline_tool_over_http_passes_few_functions_two_sends_and_no_task():
+def test_calling_an_inline_tool_over_http_passes_few_functions_two_sends_and_no_task_nor_timer(monkeypatch):
     async def measure():
         server, sent, tasks = Server(secret="a secret of sixteen", store=Memory()), [], []
-        received = []
+        received, timers = [], []
 
         @server.tool(inline=True)
         def add(a: int, b: int) -> str:
@@ -193,8 +193,11 @@ def test_calling_an_inline_tool_over_http_passes_few_functions_two_sends_and_no_
         received.clear()
         asyncio.get_running_loop().set_task_factory(lambda loop, work: tasks.append(work))
         work = ask()
-        passed = functions_passed(lambda: next(iter(work.__await__()), None))
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio.get_running_loop(), "call_at", lambda *given: timers.append(given))
+            passed = functions_passed(lambda: next(iter(work.__await__()), None))
         asyncio.get_running_loop().set_task_factory(None)
+        assert timers == []
         assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
         assert b'"text":"3"' in sent[-1]["body"]
         assert len(received) == 1

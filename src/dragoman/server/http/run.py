@@ -2,7 +2,8 @@
 
 With several workers, the parent process binds the socket, forks the workers, and supervises them. It forwards signals
 to the workers. It replaces a worker that dies, unless several workers in a row die right after their start. A second
-signal kills the workers that have not ended. A worker ends itself if the parent process is gone.
+signal kills the workers that have not ended. A worker ends itself if the parent process is gone. Each worker gets its
+part of the connections (`shared_listener`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from types import FrameType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import uvicorn
 
@@ -27,6 +28,7 @@ from dragoman.errors import DefinitionError, DragomanError
 from dragoman.runtime.program import end_tasks
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.http.asgi import AsgiApp
+from dragoman.transports.http.shared_listener import ConnectionCounts, SharedListener
 
 if TYPE_CHECKING:
     from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
@@ -38,6 +40,8 @@ KEEP_ALIVE_SECONDS = 75
 TICK_SECONDS = 0.02
 LAST_SECONDS = 1.0
 """The seconds that clients have to read the last responses, and tasks to end, after `GRACE_SECONDS`."""
+SUPERVISION_SECONDS = 0.1
+"""Between two looks at the workers. A signal that came just before an endless wait would be handled only after it."""
 EARLY_DEATH_SECONDS = 1.0
 MAX_EARLY_DEATHS = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -69,6 +73,16 @@ def _explaining_taken_port(port: int) -> Iterator[None]:
         raise
 
 
+class _Place(NamedTuple):
+    """The place of a worker among those that share a socket."""
+
+    parent: int
+    """The process that supervises the workers."""
+    shared: socket.socket
+    counts: ConnectionCounts
+    number: int
+
+
 class _Uvicorn(uvicorn.Server):
     """A uvicorn server that ends without losing a request.
 
@@ -81,7 +95,7 @@ class _Uvicorn(uvicorn.Server):
     """
 
     def __init__(
-        self, config: uvicorn.Config, app: AsgiApp, *, parent: int | None = None, announce: Announce | None = None
+        self, config: uvicorn.Config, app: AsgiApp, *, place: _Place | None = None, announce: Announce | None = None
     ) -> None:
         super().__init__(config)
         self._app = app
@@ -89,16 +103,26 @@ class _Uvicorn(uvicorn.Server):
         self.drains_while_listening = False
         """Whether the shutdown has begun and the server still listens; event streams end then too."""
         self._is_ending = False
-        self._parent = parent
-        """The process that supervises this one, if any."""
+        self._place = place
+        """The place of this process, if it is one of several workers."""
+        self._listener: SharedListener | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Get the application ready, and listen."""
         await self._app.start()
         with _explaining_taken_port(self.config.port):
-            await super().startup(sockets)
+            await super().startup(sockets if self._place is None else [])
+        if self._place is not None:
+            self._listener = self._listen(self._place)
         if self._announce is not None and self.started:
             self._announce(self.servers[0].sockets[0].getsockname())
+
+    def _listen(self, place: _Place) -> SharedListener:
+        listener = SharedListener(place.shared, place.counts, place.number, self._new_connection)
+        self.servers = [cast("asyncio.Server", listener)]
+        self.server_state.connections = listener.connections
+        listener.listen(self.config.backlog)
+        return listener
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer the received requests, close the connections and the application."""
@@ -108,10 +132,14 @@ class _Uvicorn(uvicorn.Server):
         self._app.served.is_draining = True
         if self._app.served.listens_while_draining:
             self.drains_while_listening = True
+            if self._listener is not None:
+                self._listener.retire()
             await self._wait_for_connections(GRACE_SECONDS, set(self._connections()))
         for accepted in self._stop_listening(sockets or []):
             with suppress(OSError):
                 await loop.connect_accepted_socket(self._new_connection, accepted)
+        if self._listener is not None:
+            await self._listener.wait_opened(deadline - loop.time())
         await self._wait_for_connections(deadline - loop.time())
         for connection in self._connections():
             connection.end()
@@ -163,14 +191,14 @@ class _Uvicorn(uvicorn.Server):
             await asyncio.sleep(TICK_SECONDS)
 
     async def on_tick(self, counter: int) -> bool:
-        is_orphan = self._parent is not None and os.getppid() != self._parent
+        is_orphan = self._place is not None and os.getppid() != self._place.parent
         return is_orphan or await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # Ctrl-C reaches every process of a terminal, and the parent forwards it too. A worker ignores the second
         # signal, which would otherwise end it without waiting for requests.
         is_second = self.should_exit
-        if is_second and self._parent is not None:
+        if is_second and self._place is not None:
             return
         super().handle_exit(sig, frame)
         self.force_exit = is_second
@@ -196,7 +224,7 @@ class _Uvicorn(uvicorn.Server):
     def run_quietly(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal arrives, which may happen before the loop runs."""
         with _handle_signals(self._handle_early_exit):
-            if self._parent is not None:
+            if self._place is not None:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             try:
                 self.run(sockets)
@@ -297,15 +325,17 @@ class _WorkerProcesses:
         self._app = app
         self._shared = shared
         self._count = count
-        self._started: dict[int, float] = {}
+        self._counts = ConnectionCounts(count)
+        self._started: dict[int, tuple[float, int]] = {}
+        """When each process was started, and its place in `_counts`."""
         self._is_ending = False
         self._early_deaths = 0
 
     def run(self) -> None:
         """Start and supervise the workers until a signal has ended all of them."""
         with _handle_signals(self._end):
-            for _ in range(self._count):
-                self._start()
+            for number in range(self._count):
+                self._start(number)
             if self._announce is not None and not self._is_ending:
                 self._shared.listen(self._config.backlog)  # the workers listen only when they have started
                 self._announce(self._shared.getsockname())
@@ -314,23 +344,23 @@ class _WorkerProcesses:
         if self._early_deaths >= MAX_EARLY_DEATHS:
             raise DragomanError("The workers end as soon as they start; read their error on stderr")
 
-    def _start(self) -> None:
+    def _start(self, number: int) -> None:
         if self._is_ending:
             return
         _flush()  # otherwise parent and child would both write the buffered output
-        parent = os.getpid()
+        place = _Place(os.getpid(), self._shared, self._counts, number)
         # Signals are blocked until the child has its own handlers, because it inherits those of the parent.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pid = os.fork()
         if pid == 0:
-            self._serve_as_worker(parent)
-        self._started[pid] = time.monotonic()
+            self._serve_as_worker(place)
+        self._started[pid] = time.monotonic(), number
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
-    def _serve_as_worker(self, parent: int) -> None:
+    def _serve_as_worker(self, place: _Place) -> None:
         status = 1
         try:
-            _Uvicorn(self._config, self._app, parent=parent).run_quietly([self._shared])
+            _Uvicorn(self._config, self._app, place=place).run_quietly([self._shared])
             status = 0
         except BaseException:
             _logger.exception("A worker failed")
@@ -340,13 +370,19 @@ class _WorkerProcesses:
             os._exit(status)
 
     def _wait(self) -> None:
+        """Replace a worker that has ended, or sleep a moment."""
         try:
-            pid, status = os.wait()
+            pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             self._started.clear()
             return
-        began = self._started.pop(pid, None)
-        if began is None or self._is_ending:
+        if pid == 0:
+            time.sleep(SUPERVISION_SECONDS)
+        if pid not in self._started:
+            return
+        began, number = self._started.pop(pid)
+        self._counts.leave(number)
+        if self._is_ending:
             return
         # Status 0: the worker was asked to end, so its end is not an early death.
         died_early = status != 0 and time.monotonic() - began < EARLY_DEATH_SECONDS
@@ -356,7 +392,7 @@ class _WorkerProcesses:
         else:
             code = os.waitstatus_to_exitcode(status)
             _logger.warning("The worker %d ended with code %d; another takes its place", pid, code)
-            self._start()
+            self._start(number)
 
     def _end(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         ending = signal.SIGKILL if self._is_ending else signal.SIGTERM
