@@ -31,6 +31,7 @@ from msgspec import UNSET, Raw
 from dragoman import types
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
+from dragoman.client.connect.reconnect import Failures
 from dragoman.client.options import CONNECT_SECONDS
 from dragoman.compose.passthrough import LIMITS
 from dragoman.compose.pool import Isolation, Pool
@@ -47,6 +48,7 @@ from dragoman.compose.raw_results import (
     with_versions,
 )
 from dragoman.compose.task_owners import TaskOwners
+from dragoman.compose.unchanged import LISTS, UnchangedCalls
 from dragoman.compose.upstream import (
     UNREACHABLE,
     RawObject,
@@ -54,6 +56,7 @@ from dragoman.compose.upstream import (
     can_be_asked,
     mirrored_by,
     refusal_of,
+    report_progress,
 )
 from dragoman.errors import (
     DefinitionError,
@@ -66,7 +69,6 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras
 from dragoman.protocol.eras import Caller
-from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.protocol.official.tasks import LIST as LIST_TASKS
@@ -91,7 +93,6 @@ MAX_CONNECTIONS = 100
 MAX_LISTENS = 10_000
 LIST_WAIT = 1.0
 """The seconds that a list waits for a target that is away, if the last list is known."""
-LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 _EVERYTHING = types.ServerCapabilities(
     tools=types.ListChangedCapability(list_changed=True),
     prompts=types.ListChangedCapability(list_changed=True),
@@ -176,6 +177,8 @@ class ProxyServer(Server):
                 "notifications/initialized": self._joined,
             },
         )
+        if not endpoint.is_http:
+            self.pass_on = UnchangedCalls(self, self._pool_of, self._answer, is_named=self._is_named).pass_on
         self.lifespan(self._pooled)
         self._is_proxying = True
         self._derive()
@@ -268,7 +271,7 @@ class ProxyServer(Server):
         except DragomanError as error:
             refusal_of(error, self.name)
 
-    async def _answer(self, call: Call) -> Any:
+    async def _answer(self, call: Call, failures: Failures | None = None) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
         pool, method = self._pool_of(call), call.request.method.name
         if call.request.method.input_required and pool.parked.waits_for(call):
@@ -284,7 +287,7 @@ class ProxyServer(Server):
             if call.request.method.input_required and await self._asks_while_serving(upstream, call):
                 is_parked = True
                 return await self._park(pool, upstream, call, params, meta)
-            raw, version = await self._pass(upstream, call, params, meta)
+            raw, version = await self._pass(upstream, call, params, meta, failures)
         except TransportError as error:
             return self._last_list(pool, key, call, error)
         finally:
@@ -347,7 +350,9 @@ class ProxyServer(Server):
             return raw
         return msgspec.json.decode(raw)
 
-    async def _pass(self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> tuple[Raw, Version]:
+    async def _pass(
+        self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, failures: Failures | None
+    ) -> tuple[Raw, Version]:
         """Send a request; ask a client with a session the questions of a stateless target, and send it again."""
         match call.request.method.name:
             case "resources/subscribe":
@@ -358,7 +363,7 @@ class ProxyServer(Server):
                 return await upstream.set_level(call, params), call.request.caller.version
         await self._task_owners.require(call, params)
         for _ in range(MAX_ROUNDS + 1):
-            raw, version = await self._send(upstream, call, params, meta)
+            raw, version = await self._send(upstream, call, params, meta, failures=failures)
             if not version.asks_in_results or call.request.caller.version.asks_in_results:
                 return raw, version
             questions, state = input_requests(raw)
@@ -374,17 +379,23 @@ class ProxyServer(Server):
         raise RpcError(UNREACHABLE, f"The server behind the proxy asked for input more than {MAX_ROUNDS} times")
 
     async def _send(
-        self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, on_progress: Any = None
+        self,
+        upstream: Upstream,
+        call: Call,
+        params: RawObject,
+        meta: RawObject,
+        on_progress: Any = None,
+        failures: Failures | None = None,
     ) -> tuple[Raw, Version]:
         method, token = call.request.method.name, call.request.progress_token
         if method == "tools/call" and upstream.plans and (sent := mirrored_by(call)) is not None:
             upstream.check_mirrored(params, sent)
         if token is not None and on_progress is None:
-            on_progress = partial(_report, call, token)
+            on_progress = partial(report_progress, call, token)
         ids: list[types.RequestId] = []
         try:
             raw, version = await upstream.request(
-                call, method, params, meta=meta, on_progress=on_progress, on_id=ids.append
+                call, method, params, meta=meta, on_progress=on_progress, on_id=ids.append, failures=failures
             )
         except HeaderMismatch:
             # The target wants arguments of the tool in headers, which its list of tools names.
@@ -426,7 +437,7 @@ class ProxyServer(Server):
 
         def progressed(progress: float, total: float | None, message: str | None) -> None:
             if parked.progress_token is not None:
-                _report(call, parked.progress_token, progress, total, message)
+                report_progress(call, parked.progress_token, progress, total, message)
 
         async def work() -> Raw:
             try:
@@ -569,14 +580,6 @@ class ProxyServer(Server):
 
         await upstream.listen(call, change, frozenset(honoured.resource_subscriptions or ()), begun)
         return subscription.result()
-
-
-def _report(call: Call, token: types.ProgressToken, progress: float, total: float | None, message: str | None) -> None:
-    if call.progress is not None and progress <= call.progress:
-        return  # MUST: progress increases. A call that is sent again after a question begins at the start.
-    call.progress = progress
-    params = types.ProgressNotificationParams(token, progress, total, message)
-    call.channel.notify_session("notifications/progress", trim(params, call.request.caller.version))
 
 
 def _header(call: Call, name: str) -> str | None:

@@ -47,6 +47,7 @@ from dragoman.errors import DragomanError, HttpError, MethodNotFound, RpcError, 
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.extensions import ProtocolTable
+from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import PARAM_PREFIX, HeaderPlan, read
 from dragoman.protocol.official.tasks import SECOND
 from dragoman.protocol.subscriptions import (
@@ -206,15 +207,17 @@ class Upstream:
         meta: RawObject | None = None,
         on_progress: OnProgress | None = None,
         on_id: Callable[[types.RequestId], None] | None = None,
+        failures: Failures | None = None,
     ) -> tuple[Raw, Version]:
         """Send a request of a client; return its result as received, and the version in which it was answered.
+
+        `failures` is how often the request has failed already.
 
         Raises:
             RpcError: the target answered with an error.
             TransportError: the target cannot be reached, or was lost.
         """
         PROXIED.set(call)
-        failures: Failures | None = None
         while True:
             connection = await self.connection()
             options = RequestOptions(
@@ -227,9 +230,19 @@ class Upstream:
                 return await connection.request(method, sent, options), connection.version
             except TransportError as error:
                 failures = failures or Failures()
-                is_repeatable = method in self.table.repeatable
-                if not await self._connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable):
+                if not await self.may_repeat(error, connection, failures, method):
                     raise
+
+    async def may_repeat(
+        self, error: TransportError, connection: ServerConnection, failures: Failures, method: str
+    ) -> bool:
+        """Tell whether to send a request again whose connection failed, maybe after a pause.
+
+        Raises:
+            TransportError: the request may have been served, and is not repeatable.
+        """
+        is_repeatable = method in self.table.repeatable
+        return await self._connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable)
 
     def keep_progress(self, token: types.ProgressToken, on_progress: OnProgress) -> None:
         """Go on to pass progress with a token after its request was answered, because a task goes on."""
@@ -514,6 +527,17 @@ def _wants(method: str, params: RawObject, session: Session, call: Call | None) 
 
 def _raw(value: Any) -> Raw:
     return Raw(jsonrpc.encode(value))
+
+
+def report_progress(
+    call: Call, token: types.ProgressToken, progress: float, total: float | None, message: str | None
+) -> None:
+    """Pass the progress of a request to its client, under the token of the client."""
+    if call.progress is not None and progress <= call.progress:
+        return  # MUST: progress increases. A call that is sent again after a question begins at the start.
+    call.progress = progress
+    params = types.ProgressNotificationParams(token, progress, total, message)
+    call.channel.notify_session("notifications/progress", trim(params, call.request.caller.version))
 
 
 def refusal_of(error: DragomanError, name: str) -> RpcError:

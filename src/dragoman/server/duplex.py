@@ -3,7 +3,8 @@
 `Peer` turns received bytes into events. If `run` returns the response of a request at once, the connection writes it
 without a task. Otherwise `run` returns a coroutine, and `EagerRunner` gives it a task of its own when it first waits.
 When the client cancels a request, the connection cancels the task, and `Peer` drops the response. A `def` that runs in
-a thread needs no task meanwhile: its outcome comes back as an event (`ThreadCallEnded`).
+a thread needs no task meanwhile: its outcome comes back as an event (`CallEnded`). Neither does a request that a proxy
+passes on: `keep_open` keeps it, and `answer` ends it, or `go_on` gives it a task.
 
 The connection sends the notification of a change to the session if the client sent `initialize`, and to each
 subscription of a stateless client. It passes a large encoded list to the sink in parts, which saves a copy.
@@ -26,8 +27,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import copy_context
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -73,12 +75,14 @@ LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
 GONE = "The client is gone, and will not answer"
 
 
-class ThreadCallEnded(Struct):
-    """The function of a request that has no task has ended in its thread."""
+class CallEnded(Struct):
+    """What served a request that has no task has ended: a function in its thread, or another server."""
 
     call: Call
     value: Any
     error: BaseException | None
+    work: Callable[[], Coroutine[Any, Any, Any]] | None = None
+    """Begins what returns the value, if that takes a task."""
 
 
 class DuplexConnection:
@@ -104,8 +108,8 @@ class DuplexConnection:
         self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
         self._resumed: asyncio.Future[None] = self._loop.create_future()
-        """Is done when the function of a request that has no task has ended."""
-        self._runner: EagerRunner[Event | ThreadCallEnded | None] = EagerRunner(self._loop, self._begin)
+        """Is done when a request that has no task has ended."""
+        self._runner: EagerRunner[Event | CallEnded | None] = EagerRunner(self._loop, self._begin)
         server.audience.add(self)
 
     @property
@@ -270,10 +274,10 @@ class DuplexConnection:
             raise TransportError(GONE)
         return await request_client(self._peer, self._write, method, params, timeout)
 
-    def _begin(self, event: Event | ThreadCallEnded | None) -> Coroutine[Any, Any, None] | None:
+    def _begin(self, event: Event | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
         if type(event) is not jsonrpc.Request:
-            if type(event) is ThreadCallEnded:
+            if type(event) is CallEnded:
                 return self._resume(event)
             if type(event) is jsonrpc.Notification:
                 return self._receive_notification(event)
@@ -281,6 +285,8 @@ class DuplexConnection:
             return None
         server = self._server
         call = open_call(event, self._session, self, server, server.server_context, self._loop)
+        if server.pass_on is not None and server.pass_on(call):
+            return None
         answer: Any = run(call)
         if type(answer) is CoroutineType:
             self._running[event.id] = call
@@ -296,13 +302,7 @@ class DuplexConnection:
         context = copy_context()
 
         def end(value: Any, error: BaseException | None) -> None:
-            context.run(self._runner.run, (ThreadCallEnded(call, value, error),))
-
-        def drop() -> None:
-            job.drop()
-            call.ended = True
-            self._end_thread_call(call)
-            self._reply(call.request.id, b"")
+            context.run(self._runner.run, (CallEnded(call, value, error),))
 
         self._running[call.request.id] = call
         try:
@@ -310,26 +310,49 @@ class DuplexConnection:
         except RuntimeError as error:  # the system has no further thread
             end(None, error)
         else:
-            call.drop = drop
+            call.drop = partial(self._drop, call, job.drop)
 
-    def _resume(self, ended: ThreadCallEnded) -> Coroutine[Any, Any, None] | None:
+    def _drop(self, call: Call, drop: Callable[[], None]) -> None:
+        """End a request without a task, because it was cancelled."""
+        drop()
+        call.ended = True
+        self._end_without_task(call)
+        self._reply(call.request.id, b"")
+
+    def keep_open(self, call: Call, drop: Callable[[], None]) -> None:
+        """Keep a request that has no task; `drop` is called if it is cancelled before `answer` or `go_on`."""
+        self._running[call.request.id] = call
+        call.drop = partial(self._drop, call, drop)
+
+    def answer(self, call: Call, result: Raw) -> None:
+        """Answer a request that was kept open with a result of its version."""
+        self._end_without_task(call)
+        self._reply(call.request.id, resume(call, result, None))  # type: ignore[arg-type]
+
+    def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""
+        if not call.ended:
+            self._runner.run((CallEnded(call, None, None, work),))
+
+    def _resume(self, ended: CallEnded) -> Coroutine[Any, Any, None] | None:
         call = ended.call
         if call.ended:  # cancelled while this event waited for its turn
             return None
-        self._end_thread_call(call)
-        answer: Any = resume(call, ended.value, ended.error)
+        self._end_without_task(call)
+        answer: Any = resume(call, ended.value if ended.work is None else ended.work(), ended.error)
         if type(answer) is CoroutineType:
             self._running[call.request.id] = call
             return self._finish(call, answer)
         self._reply(call.request.id, answer)
         return None
 
-    def _end_thread_call(self, call: Call) -> None:
+    def _end_without_task(self, call: Call) -> None:
         call.drop = None
         del self._running[call.request.id]
-        set_outcome(self._resumed, None)
+        if not self._resumed.done():
+            self._resumed.set_result(None)
 
-    def _receive(self, event: Event | ThreadCallEnded | None) -> None:
+    def _receive(self, event: Event | CallEnded | None) -> None:
         match event:
             case PeerReply(data):
                 self._send(data)

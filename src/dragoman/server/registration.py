@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dragoman.server.mounting.mount import Mount
     from dragoman.server.mounting.mounts import Mounts
     from dragoman.server.mounting.renaming import Patterns
+    from dragoman.server.request.call import Call
     from dragoman.server.server import Server
 
 E = TypeVar("E", bound="ServerExtension")
@@ -69,6 +70,8 @@ class Registration:
         """The middleware in the order of registration; the first is the outermost."""
         self.middleware_chain: Chain | None = None
         """One function that runs a request within all middleware and hooks; None if there are none."""
+        self.pass_on: Callable[[Call], bool] | None = None
+        """Passes a request of a duplex connection to another server without a task, if it can; only a proxy has it."""
         self.handlers = dict(HANDLERS)
         """Maps each method of the protocol, of the extensions and of `server.method` to its handler."""
         self.installed: InstalledExtensions | None = None

@@ -77,6 +77,14 @@ class Link(Protocol):
             TransportError: the message may have been sent, but there will be no answer.
         """
 
+    @property
+    def can_send_at_once(self) -> bool:
+        """Whether a message can be sent now without a wait."""
+        return False
+
+    def send_at_once(self, data: bytes) -> None:
+        """Send a message while `can_send_at_once`; its answer may be received before this returns."""
+
     def open_standalone_stream(self) -> None:
         """Receive messages that belong to no request; called when both sides have agreed on a version."""
         return
@@ -113,6 +121,15 @@ class DuplexLink(Link):
             await self.transport.send(message.data)
         except Exception as error:
             _raise(error, TransportError, "The transport failed to send")
+
+    @property
+    def can_send_at_once(self) -> bool:
+        """Whether the transport can send a message now without a wait."""
+        return getattr(self.transport, "can_send_at_once", False)
+
+    def send_at_once(self, data: bytes) -> None:
+        """Send a message while `can_send_at_once`; its answer may be received before this returns."""
+        self.transport.send_at_once(data)  # type: ignore[attr-defined]
 
     async def close(self) -> None:
         """Close the transport."""

@@ -154,6 +154,15 @@ class ProcessTransport:
         if self._writer is None:
             await self._room(was_sent=True)
 
+    @property
+    def can_send_at_once(self) -> bool:
+        """Whether a message need not wait before it is sent."""
+        return self._writer is not None and not self._senders
+
+    def send_at_once(self, message: bytes) -> None:
+        """Send one message while `can_send_at_once`."""
+        self._stdin.send(message)
+
     async def close(self) -> None:
         """End the child and the processes that it started, and return when they have ended.
 
