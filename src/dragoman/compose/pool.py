@@ -91,9 +91,12 @@ class Pool:
             finalize(session, call_in_loop, self._loop, self._drop, token).atexit = False
         return self._tokens[session]
 
-    def ready(self, call: Call) -> Upstream | None:
-        """Return the connection for a call, taken by the call, if it was found before and is alive; else None."""
-        version, owner = call.request.caller.version, self.owner(call)
+    def ready(self, call: Call, owner: Hashable = None) -> Upstream | None:
+        """Return the connection for a call, taken by the call, if it was found before and is alive; else None.
+
+        `owner` is that of the call, if it is known.
+        """
+        version, owner = call.request.caller.version, owner or self.owner(call)
         if not version.stateless:
             known_owner, upstream = self._found.get(call.session, (None, None))
             upstream = upstream if known_owner == owner else None  # a client may send other credentials than before

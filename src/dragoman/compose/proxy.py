@@ -178,7 +178,7 @@ class ProxyServer(Server):
             },
         )
         if not endpoint.is_http:
-            self.pass_on = UnchangedCalls(self, self._pool_of, self._answer, is_named=self._is_named).pass_on
+            self.passing = self._passing
         self.lifespan(self._pooled)
         self._is_proxying = True
         self._derive()
@@ -255,6 +255,9 @@ class ProxyServer(Server):
             limits=LIMITS,
         )
         return endpoint_of(self._target, options)
+
+    def _passing(self) -> Callable[[Call], bool]:
+        return UnchangedCalls(self, self._pool_of, self._answer, is_named=self._is_named).pass_on
 
     # Handlers.
 

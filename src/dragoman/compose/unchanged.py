@@ -20,7 +20,7 @@ Rejected: a coroutine with fewer steps. The task, its future and two more turns 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from contextvars import copy_context
 from functools import partial
 from sys import modules
@@ -52,7 +52,7 @@ ALWAYS_PLAIN = LISTS | ABOUT_TASKS | {LIST_TASKS, "resources/subscribe", "resour
 
 
 class UnchangedCalls:
-    """The short way through a proxy.
+    """The short way through a proxy for the requests of one duplex connection.
 
     `pool_of` returns the connections for a call. `answer` passes a call on the plain way; it takes how often the call
     has failed.
@@ -70,27 +70,35 @@ class UnchangedCalls:
         self.answer = answer
         self._pool_of = pool_of
         self._is_named = is_named
+        self._pool: Pool | None = None
+        self._owner: Hashable = None
+        """What divides the connections of the pool: it is the same for each request of a connection without headers."""
 
     def pass_on(self, call: Call) -> bool:
         """Send a request to the target, if it can go the short way; return whether it was sent."""
-        request, server = call.request, self.server
         if call.rejection is not None or not self._is_plain(call):
             return False
-        try:
-            pool = self._pool_of(call)
-        except DragomanError:  # the plain way says what is wrong
-            return False
-        upstream = pool.ready(call)
-        if upstream is None:
+        pool = self._pool or self._found_pool(call)
+        upstream = None if pool is None else pool.ready(call, self._owner)
+        if pool is None or upstream is None:
+            self._pool = None
             return False
         connection = upstream.current
         assert connection is not None
-        if connection.version is not request.caller.version or not connection.link.can_send_at_once:
+        if connection.version is not call.request.caller.version or not connection.link.can_send_at_once:
             pool.release(upstream, call)
             return False
-        call.settings = server.settings
+        call.settings = self.server.settings
         PassedCall(self, pool, upstream, connection, call).begin()
         return True
+
+    def _found_pool(self, call: Call) -> Pool | None:
+        try:
+            pool = self._pool = self._pool_of(call)
+        except DragomanError:  # the plain way says what is wrong
+            return None
+        self._owner = pool.owner(call)
+        return pool
 
     def _is_plain(self, call: Call) -> bool:
         """Tell whether nobody but the target does anything with a request."""
@@ -151,7 +159,7 @@ class PassedCall:
             return
         if self.on_progress is not None and is_begun_task(outcome):
             self._upstream.keep_progress(self.id, self.on_progress)
-        channel.answer(call, outcome)
+        channel.answer(call, outcome, at_once=self._connection.link.is_single)
 
     async def _go_on(self, error: Exception) -> Any:
         """Raise the error for the client, or send the request again, as the plain way does."""

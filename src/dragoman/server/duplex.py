@@ -99,6 +99,7 @@ class DuplexConnection:
         self._server = server
         self._sink = sink
         self._send = sink.send
+        self._pass_on = None if server.passing is None else server.passing()
         self._peer = Peer(server.limits)
         self._session = _DuplexSession(peer=self._peer)
         self._running: dict[Any, Call] = {}
@@ -285,7 +286,7 @@ class DuplexConnection:
             return None
         server = self._server
         call = open_call(event, self._session, self, server, server.server_context, self._loop)
-        if server.pass_on is not None and server.pass_on(call):
+        if self._pass_on is not None and self._pass_on(call):
             return None
         answer: Any = run(call)
         if type(answer) is CoroutineType:
@@ -324,10 +325,16 @@ class DuplexConnection:
         self._running[call.request.id] = call
         call.drop = partial(self._drop, call, drop)
 
-    def answer(self, call: Call, result: Raw) -> None:
-        """Answer a request that was kept open with a result of its version."""
+    def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
+        """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
         self._end_without_task(call)
-        self._reply(call.request.id, resume(call, result, None))  # type: ignore[arg-type]
+        answer: Any = resume(call, result, None)
+        if at_once and type(answer) is bytes:
+            data = self._peer.finish(call.request.id, answer)
+            if data is not None:
+                self._sink.send_at_once(data)
+        else:
+            self._reply(call.request.id, answer)
 
     def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""

@@ -70,8 +70,8 @@ class Registration:
         """The middleware in the order of registration; the first is the outermost."""
         self.middleware_chain: Chain | None = None
         """One function that runs a request within all middleware and hooks; None if there are none."""
-        self.pass_on: Callable[[Call], bool] | None = None
-        """Passes a request of a duplex connection to another server without a task, if it can; only a proxy has it."""
+        self.passing: Callable[[], Callable[[Call], bool]] | None = None
+        """Returns what passes the requests of one duplex connection without tasks, as far as it can; of a proxy."""
         self.handlers = dict(HANDLERS)
         """Maps each method of the protocol, of the extensions and of `server.method` to its handler."""
         self.installed: InstalledExtensions | None = None

@@ -78,6 +78,11 @@ class Link(Protocol):
         """
 
     @property
+    def is_single(self) -> bool:
+        """Whether the message that is being received came without others."""
+        return False
+
+    @property
     def can_send_at_once(self) -> bool:
         """Whether a message can be sent now without a wait."""
         return False
@@ -121,6 +126,11 @@ class DuplexLink(Link):
             await self.transport.send(message.data)
         except Exception as error:
             _raise(error, TransportError, "The transport failed to send")
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the message that is being received came without others, as far as the transport tells."""
+        return getattr(self.transport, "is_single", False)
 
     @property
     def can_send_at_once(self) -> bool:
