@@ -54,6 +54,7 @@ from dragoman.compose.upstream import (
     RawObject,
     Upstream,
     can_be_asked,
+    header_of,
     mirrored_by,
     refusal_of,
     report_progress,
@@ -178,7 +179,7 @@ class ProxyServer(Server):
             },
         )
         if not endpoint.is_http:
-            self.passing = self._passing
+            self.passing = partial(UnchangedCalls, self, self._pool_of, self._answer, self._is_named)
         self.lifespan(self._pooled)
         self._is_proxying = True
         self._derive()
@@ -224,10 +225,10 @@ class ProxyServer(Server):
 
     def _hops_of(self, call: Call) -> list[str]:
         """Return the proxies that a call has passed through."""
-        return [hop for hop in (_header(call, HOPS_HEADER) or "").split(",") if hop] or self._hops
+        return [hop for hop in (header_of(call, HOPS_HEADER) or "").split(",") if hop] or self._hops
 
     def _credential(self, call: Call) -> str | None:
-        return None if self._forward_credentials is False else _header(call, "authorization")
+        return None if self._forward_credentials is False else header_of(call, "authorization")
 
     def _origin(self, call: Call) -> Hashable:
         """Return what divides the connections, because each connection is marked with it."""
@@ -255,9 +256,6 @@ class ProxyServer(Server):
             limits=LIMITS,
         )
         return endpoint_of(self._target, options)
-
-    def _passing(self) -> Callable[[Call], bool]:
-        return UnchangedCalls(self, self._pool_of, self._answer, is_named=self._is_named).pass_on
 
     # Handlers.
 
@@ -583,12 +581,6 @@ class ProxyServer(Server):
 
         await upstream.listen(call, change, frozenset(honoured.resource_subscriptions or ()), begun)
         return subscription.result()
-
-
-def _header(call: Call, name: str) -> str | None:
-    """Return a header of the HTTP request of a call; None if there is none."""
-    wanted = name.encode()
-    return next((value.decode("latin-1") for key, value in call.headers if key.lower() == wanted), None)
 
 
 def _checked_target(target: Any) -> Any:

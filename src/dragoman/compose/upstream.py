@@ -90,6 +90,12 @@ def can_be_asked(capabilities: types.ClientCapabilities) -> bool:
     return (capabilities.sampling, capabilities.elicitation, capabilities.roots) != (None, None, None)
 
 
+def header_of(call: Call, name: str) -> str | None:
+    """Return a header of the HTTP request of a call; None if there is none."""
+    wanted = name.encode()
+    return next((value.decode("latin-1") for key, value in call.headers if key.lower() == wanted), None)
+
+
 def mirrored_by(call: Call) -> Mapping[str, str] | None:
     """Return the `Mcp-Param-*` headers of a request; None if its client sends no such headers."""
     if not call.headers or not call.request.caller.version.mirrors_headers:
@@ -131,7 +137,10 @@ class Upstream:
         self.plans: dict[str, HeaderPlan] = {}
         self.task_principals: Mapping[str, str | None] = {}
         """The principals of tasks, by the ids of the tasks; what the target says of a task is for its principal."""
-        self.used_at = 0.0
+        self.used_at = 0
+        """When the connection was used last, as a count of uses of the pool."""
+        self.is_retired = False
+        """Whether the pool has closed the connection."""
         self._capabilities = types.ClientCapabilities() if caller is None else caller.capabilities
         self._on_lost = on_lost
         self._sessions: WeakKeyDictionary[Session, ref[ConnectedClient]] = WeakKeyDictionary()

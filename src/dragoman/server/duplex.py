@@ -31,7 +31,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Raw, Struct
 
@@ -46,7 +46,7 @@ from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
-from dragoman.server.dispatch.runner import Answer, resume, run, run_notification
+from dragoman.server.dispatch.runner import LARGE_BYTES, Answer, resume, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
@@ -85,6 +85,13 @@ class CallEnded(Struct):
     """Begins what returns the value, if that takes a task."""
 
 
+class PassesRequests(Protocol):
+    """What passes the requests of one connection to another server without tasks."""
+
+    def pass_on(self, call: Call) -> bool:
+        """Pass a request, if that needs no task; return whether it was passed. It ends with `answer` or `go_on`."""
+
+
 class DuplexConnection:
     """The server's side of one duplex connection."""
 
@@ -99,7 +106,7 @@ class DuplexConnection:
         self._server = server
         self._sink = sink
         self._send = sink.send
-        self._pass_on = None if server.passing is None else server.passing()
+        self._pass_on = None if server.passing is None else server.passing(self).pass_on
         self._peer = Peer(server.limits)
         self._session = _DuplexSession(peer=self._peer)
         self._running: dict[Any, Call] = {}
@@ -110,7 +117,7 @@ class DuplexConnection:
         self._loop = asyncio.get_running_loop()
         self._resumed: asyncio.Future[None] = self._loop.create_future()
         """Is done when a request that has no task has ended."""
-        self._runner: EagerRunner[Event | CallEnded | None] = EagerRunner(self._loop, self._begin)
+        self._runner: EagerRunner[Event | Call | CallEnded | None] = EagerRunner(self._loop, self._begin)
         server.audience.add(self)
 
     @property
@@ -120,7 +127,19 @@ class DuplexConnection:
 
     def receive(self, chunk: bytes) -> None:
         """Receive bytes of the input, which may hold any number of messages and parts of messages."""
-        self._runner.run(self._peer.events(chunk))
+        if self._pass_on is None or not self._pass_request(chunk):
+            self._runner.run(self._peer.events(chunk))
+
+    def _pass_request(self, chunk: bytes) -> bool:
+        """Receive a chunk that is one request, if this connection may pass requests; return whether it was."""
+        request = self._peer.sole_request(chunk) if self._runner.is_idle else None
+        if request is None:
+            return False
+        server = self._server
+        call = open_call(request, self._session, self, server, server.server_context, self._loop)
+        if self._pass_on is None or not self._pass_on(call):
+            self._runner.run((call,))
+        return True
 
     def receive_message(self, data: bytes) -> None:
         """Receive one whole message."""
@@ -156,6 +175,7 @@ class DuplexConnection:
             record_session(self._session, self.carrier, time.monotonic() - self._began_at)
         self._state = LIFE[self._state, "close"]
         self._runner.close()  # the runner holds a reference to this connection
+        self._pass_on = None  # so does what passes its requests
         self._sink = FunctionSink(_discard)
         self._send = _discard
         self._server.audience.discard(self)
@@ -275,9 +295,11 @@ class DuplexConnection:
             raise TransportError(GONE)
         return await request_client(self._peer, self._write, method, params, timeout)
 
-    def _begin(self, event: Event | CallEnded | None) -> Coroutine[Any, Any, None] | None:
+    def _begin(self, event: Event | Call | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
         if type(event) is not jsonrpc.Request:
+            if type(event) is Call:
+                return self._serve(event)
             if type(event) is CallEnded:
                 return self._resume(event)
             if type(event) is jsonrpc.Notification:
@@ -288,14 +310,17 @@ class DuplexConnection:
         call = open_call(event, self._session, self, server, server.server_context, self._loop)
         if self._pass_on is not None and self._pass_on(call):
             return None
+        return self._serve(call)
+
+    def _serve(self, call: Call) -> Coroutine[Any, Any, None] | None:
         answer: Any = run(call)
         if type(answer) is CoroutineType:
-            self._running[event.id] = call
+            self._running[call.request.id] = call
             return self._finish(call, answer)
         if type(answer) is ThreadCall:
             self._submit(call, answer)
         else:
-            self._reply(event.id, answer)
+            self._reply(call.request.id, answer)
         return None
 
     def _submit(self, call: Call, function: ThreadCall) -> None:
@@ -328,13 +353,14 @@ class DuplexConnection:
     def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
         """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
         self._end_without_task(call)
-        answer: Any = resume(call, result, None)
-        if at_once and type(answer) is bytes:
-            data = self._peer.finish(call.request.id, answer)
+        id = call.request.id
+        if at_once and len(result) < LARGE_BYTES:
+            call.ended = True
+            data = self._peer.finish(id, jsonrpc.encode_result(id, result))
             if data is not None:
                 self._sink.send_at_once(data)
         else:
-            self._reply(call.request.id, answer)
+            self._reply(id, resume(call, result, None))  # type: ignore[arg-type]
 
     def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""
@@ -359,7 +385,7 @@ class DuplexConnection:
         if not self._resumed.done():
             self._resumed.set_result(None)
 
-    def _receive(self, event: Event | CallEnded | None) -> None:
+    def _receive(self, event: Event | Call | CallEnded | None) -> None:
         match event:
             case PeerReply(data):
                 self._send(data)

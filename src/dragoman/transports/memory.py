@@ -77,15 +77,12 @@ class MemoryTransport:
         connection.receive_message(message)
 
     @property
-    def can_send_at_once(self) -> bool:
-        """Whether there is a connection, and it is not yet time to yield to the loop."""
-        return self._connection is not None and (self._sent + 1) % MAX_WITHOUT_YIELD != 0
-
-    def send_at_once(self, message: bytes) -> None:
-        """Send a message while `can_send_at_once`."""
-        assert self._connection is not None
+    def send_at_once(self) -> Callable[[bytes], None] | None:
+        """The function that sends a message now; None without a connection, and when it is time to yield."""
+        if self._connection is None or (self._sent + 1) % MAX_WITHOUT_YIELD == 0:
+            return None
         self._sent += 1
-        self._connection.receive_message(message)
+        return self._connection.receive_message
 
     async def close(self) -> None:
         """End the connection."""

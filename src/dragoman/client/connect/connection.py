@@ -332,20 +332,18 @@ class ServerConnection:
             id = self._peer.next_id()
         return id
 
-    def send_at_once(self, method: str, params: dict[str, Any], meta: dict[str, Any], waiter: Waiter) -> None:
-        """Send a request whose answer `waiter` takes, maybe before this returns; `link.can_send_at_once` must be true.
+    def request_of(self, method: str, params: dict[str, Any], meta: dict[str, Any], waiter: Waiter) -> bytes:
+        """Return the bytes of a request whose answer `waiter` takes; the caller sends them by `link.send_at_once`.
 
         `meta` is the whole `_meta`, to which the progress token is added.
 
         Raises:
-            ValidationError: JSON has no form for the parameters; nothing was sent.
+            ValidationError: JSON has no form for the parameters.
         """
         id = waiter.id = self._free_id()
         if waiter.on_progress is not None:
             meta["progressToken"] = id
-        self.link.send_at_once(
-            self._peer.send_request(id, method, {**params, "_meta": meta} if meta else params, waiter)
-        )
+        return self._peer.send_request(id, method, {**params, "_meta": meta} if meta else params, waiter)
 
     def _meta(self, method: str, id: types.RequestId, options: RequestOptions) -> Raw | dict[str, Any]:
         given = options.meta or {}

@@ -83,12 +83,12 @@ class Link(Protocol):
         return False
 
     @property
-    def can_send_at_once(self) -> bool:
-        """Whether a message can be sent now without a wait."""
-        return False
+    def send_at_once(self) -> Callable[[bytes], None] | None:
+        """The function that sends a message now, without a wait; None if a message must wait or always does.
 
-    def send_at_once(self, data: bytes) -> None:
-        """Send a message while `can_send_at_once`; its answer may be received before this returns."""
+        The answer may be received before the function returns.
+        """
+        return None
 
     def open_standalone_stream(self) -> None:
         """Receive messages that belong to no request; called when both sides have agreed on a version."""
@@ -133,13 +133,9 @@ class DuplexLink(Link):
         return getattr(self.transport, "is_single", False)
 
     @property
-    def can_send_at_once(self) -> bool:
-        """Whether the transport can send a message now without a wait."""
-        return getattr(self.transport, "can_send_at_once", False)
-
-    def send_at_once(self, data: bytes) -> None:
-        """Send a message while `can_send_at_once`; its answer may be received before this returns."""
-        self.transport.send_at_once(data)  # type: ignore[attr-defined]
+    def send_at_once(self) -> Callable[[bytes], None] | None:
+        """The function by which the transport sends a message now, if it has one."""
+        return getattr(self.transport, "send_at_once", None)
 
     async def close(self) -> None:
         """Close the transport."""

@@ -157,13 +157,9 @@ class ProcessTransport:
             await self._room(was_sent=True)
 
     @property
-    def can_send_at_once(self) -> bool:
-        """Whether a message need not wait before it is sent."""
-        return self._writer is not None and not self._senders
-
-    def send_at_once(self, message: bytes) -> None:
-        """Send one message while `can_send_at_once`."""
-        self._stdin.send(message)
+    def send_at_once(self) -> Callable[[bytes], None] | None:
+        """The function that sends one message now; None if a message must wait."""
+        return None if self._writer is None or self._senders else self._writer.send
 
     async def close(self) -> None:
         """End the child and the processes that it started, and return when they have ended.

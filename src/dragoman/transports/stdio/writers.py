@@ -304,7 +304,6 @@ class LoopWriter(Writer):
             self._loop.remove_writer(self._descriptor)
         self._is_watching = is_wanted
 
-
     def send_at_once(self, message: bytes, /) -> None:
         """Send one encoded message as `send` does, but write it now if nothing else is unwritten."""
         if self._unwritten or self._is_closed:
