@@ -118,7 +118,9 @@ class Conversation:
 
     async def _cancel(self):
         """Cancel a call that the target serves, and use its id for another request meanwhile."""
-        id, line = self._request("tools/call", {"name": "wait", "arguments": {}}, {"progressToken": f"token {self._id}"})
+        id, line = self._request(
+            "tools/call", {"name": "wait", "arguments": {}}, {"progressToken": f"token {self._id}"}
+        )
         before = len(self.heard)
         self._connection.receive(line)
         await self._until(lambda: any("progress" in str(one.get("method")) for one in self.heard[before:]))

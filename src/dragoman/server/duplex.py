@@ -46,7 +46,7 @@ from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
-from dragoman.server.dispatch.runner import LARGE_BYTES, Answer, resume, run, run_notification
+from dragoman.server.dispatch.runner import Answer, resume, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
@@ -297,22 +297,15 @@ class DuplexConnection:
 
     def _begin(self, event: Event | Call | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
-        if type(event) is not jsonrpc.Request:
-            if type(event) is Call:
-                return self._serve(event)
-            if type(event) is CallEnded:
-                return self._resume(event)
-            if type(event) is jsonrpc.Notification:
-                return self._receive_notification(event)
-            self._receive(event)
-            return None
-        server = self._server
-        call = open_call(event, self._session, self, server, server.server_context, self._loop)
-        if self._pass_on is not None and self._pass_on(call):
-            return None
-        return self._serve(call)
-
-    def _serve(self, call: Call) -> Coroutine[Any, Any, None] | None:
+        if type(event) is jsonrpc.Request:
+            server = self._server
+            call = open_call(event, self._session, self, server, server.server_context, self._loop)
+            if self._pass_on is not None and self._pass_on(call):
+                return None
+        elif type(event) is Call:
+            call = event
+        else:
+            return self._receive(event)
         answer: Any = run(call)
         if type(answer) is CoroutineType:
             self._running[call.request.id] = call
@@ -353,14 +346,8 @@ class DuplexConnection:
     def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
         """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
         self._end_without_task(call)
-        id = call.request.id
-        if at_once and len(result) < LARGE_BYTES:
-            call.ended = True
-            data = self._peer.finish(id, jsonrpc.encode_result(id, result))
-            if data is not None:
-                self._sink.send_at_once(data)
-        else:
-            self._reply(id, resume(call, result, None))  # type: ignore[arg-type]
+        answer: Any = resume(call, result, None)
+        self._reply(call.request.id, answer, self._sink.send_at_once if at_once else None)
 
     def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""
@@ -385,8 +372,12 @@ class DuplexConnection:
         if not self._resumed.done():
             self._resumed.set_result(None)
 
-    def _receive(self, event: Event | Call | CallEnded | None) -> None:
+    def _receive(self, event: Event | Call | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         match event:
+            case jsonrpc.Notification():
+                return self._receive_notification(event)
+            case CallEnded():
+                return self._resume(event)
             case PeerReply(data):
                 self._send(data)
             case RequestCancelled(id, reason):
@@ -397,6 +388,7 @@ class DuplexConnection:
                 self._end()
             case _:  # progress of requests to the client, and responses that match no request
                 pass
+        return None
 
     def _receive_notification(self, message: jsonrpc.Notification) -> Coroutine[Any, Any, None] | None:
         server = self._server
@@ -441,10 +433,10 @@ class DuplexConnection:
                 if self._running.get(id) is call:  # the client may use the id again after the response
                     del self._running[id]
 
-    def _reply(self, id: types.RequestId, answer: Answer) -> None:
+    def _reply(self, id: types.RequestId, answer: Answer, send: Callable[[bytes], None] | None = None) -> None:
         data = self._peer.finish(id, answer)
         if type(data) is bytes:
-            self._send(data)
+            (send or self._send)(data)
         elif data is not None:
             self._sink.send_parts(*data)
 
