@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -47,7 +47,7 @@ from dragoman.compose.raw_results import (
     with_subscription,
     with_versions,
 )
-from dragoman.compose.task_owners import TaskOwners
+from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
 from dragoman.compose.unchanged import LISTS, UnchangedCalls
 from dragoman.compose.upstream import (
     UNREACHABLE,
@@ -225,7 +225,8 @@ class ProxyServer(Server):
 
     def _hops_of(self, call: Call) -> list[str]:
         """Return the proxies that a call has passed through."""
-        return [hop for hop in (header_of(call, HOPS_HEADER) or "").split(",") if hop] or self._hops
+        given = header_of(call, HOPS_HEADER)
+        return self._hops if not given else [hop for hop in given.split(",") if hop] or self._hops
 
     def _credential(self, call: Call) -> str | None:
         return None if self._forward_credentials is False else header_of(call, "authorization")
@@ -262,8 +263,15 @@ class ProxyServer(Server):
     def _forward(self, _server: Server, call: Call) -> Any:
         return self._take(self._notify(call)) if call.is_notification else self._answered(call)
 
-    async def _answered(self, call: Call) -> Any:
-        return self._for_middleware(call, await self._answer(call))
+    def _answered(self, call: Call) -> Coroutine[Any, Any, Any]:
+        return self._answer(call) if self.middleware_chain is None else self._answered_readably(call)
+
+    async def _answered_readably(self, call: Call) -> Any:
+        """Return a result that middleware can read: bytes that fit the type of the method, else a dict."""
+        raw = await self._answer(call)
+        if not isinstance(raw, Raw) or fits(raw, call.request.method.result):
+            return raw
+        return msgspec.json.decode(raw)
 
     async def _take(self, notification: Awaitable[None]) -> None:
         """Do what a notification asks for; nobody waits for an answer, so an error is only logged."""
@@ -285,7 +293,7 @@ class ProxyServer(Server):
         is_parked = False
         try:
             params, meta = split_meta(call.request.raw_params)
-            if call.request.method.input_required and await self._asks_while_serving(upstream, call):
+            if self._may_be_parked(call) and not (await upstream.connection()).version.asks_in_results:
                 is_parked = True
                 return await self._park(pool, upstream, call, params, meta)
             raw, version = await self._pass(upstream, call, params, meta, failures)
@@ -298,12 +306,10 @@ class ProxyServer(Server):
             pool.lists[key] = raw, version, asyncio.get_running_loop().time()
         return self._translated(raw, version, call, upstream)
 
-    async def _asks_while_serving(self, upstream: Upstream, call: Call) -> bool:
-        """Tell whether the target may ask the client in another way than the client is asked: during the call."""
-        caller = call.request.caller
-        if not caller.version.asks_in_results or not can_be_asked(caller.capabilities):
-            return False
-        return not (await upstream.connection()).version.asks_in_results
+    def _may_be_parked(self, call: Call) -> bool:
+        """Tell whether a call asks its client by results, so that it waits here if the target asks during the call."""
+        method, caller = call.request.method, call.request.caller
+        return method.input_required and caller.version.asks_in_results and can_be_asked(caller.capabilities)
 
     async def _taken(self, pool: Pool, call: Call, key: Hashable) -> Upstream:
         """Return the connection for a call; do not wait long for a list that is known."""
@@ -345,12 +351,6 @@ class ProxyServer(Server):
             info = info or upstream.server_info
         return translated(raw, version, request.caller.version, request.method, info)
 
-    def _for_middleware(self, call: Call, raw: Any) -> Any:
-        """Return a result that middleware can read: bytes that fit the type of the method, else a dict."""
-        if self.middleware_chain is None or not isinstance(raw, Raw) or fits(raw, call.request.method.result):
-            return raw
-        return msgspec.json.decode(raw)
-
     async def _pass(
         self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, failures: Failures | None
     ) -> tuple[Raw, Version]:
@@ -362,7 +362,8 @@ class ProxyServer(Server):
                 return await upstream.unsubscribe(call, params), call.request.caller.version
             case "logging/setLevel":
                 return await upstream.set_level(call, params), call.request.caller.version
-        await self._task_owners.require(call, params)
+        if call.request.method.name in ABOUT_TASKS:
+            await self._task_owners.require(call, params)
         for _ in range(MAX_ROUNDS + 1):
             raw, version = await self._send(upstream, call, params, meta, failures=failures)
             if not version.asks_in_results or call.request.caller.version.asks_in_results:

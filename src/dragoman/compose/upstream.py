@@ -93,7 +93,10 @@ def can_be_asked(capabilities: types.ClientCapabilities) -> bool:
 def header_of(call: Call, name: str) -> str | None:
     """Return a header of the HTTP request of a call; None if there is none."""
     wanted = name.encode()
-    return next((value.decode("latin-1") for key, value in call.headers if key.lower() == wanted), None)
+    for key, value in call.headers:
+        if key.lower() == wanted:
+            return value.decode("latin-1")
+    return None
 
 
 def mirrored_by(call: Call) -> Mapping[str, str] | None:
@@ -228,7 +231,7 @@ class Upstream:
         """
         PROXIED.set(call)
         while True:
-            connection = await self.connection()
+            connection = self._connections.current or await self._connections.connection()
             options = RequestOptions(
                 meta=self._meta(call, meta or {}, connection), on_progress=on_progress, on_id=on_id, is_whole_meta=True
             )
