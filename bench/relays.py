@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 
-SIZE = 1 << 18
+SIZE = 1 << 16
 
 
 def relay_pipes(command: list[str]) -> None:

@@ -46,6 +46,7 @@ _GLANCE = "unit/protocol/test_inbound.py::test_a_glance_at_the_body_finds_what_r
 _BATCH = "properties/test_client_shortcuts.py::test_calls_in_one_thread_job_are_those_that_are_made_one_by_one"
 _THREAD = "properties/test_thread_calls.py::test_a_def_without_a_task_answers_like_one_that_a_task_awaits"
 _WOKEN = "unit/runtime/test_portal.py::test_a_loop_that_is_woken_sees_what_was_published_before"
+_SHORT = "properties/test_unchanged.py::test_a_conversation_on_the_short_way_is_the_one_on_the_plain_way"
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 
 FAST_PATHS = (
@@ -63,10 +64,11 @@ FAST_PATHS = (
     FastPath("protocol/jsonrpc.py", SPLICED, ("encode_result_envelope",), "encode_result", _PARTS),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
     FastPath("protocol/peer.py", SECOND, ("Peer.finish",), "an answer in one message", _PARTS),
-    FastPath("protocol/peer.py", SECOND, ("Peer.events",), "Peer.receive_message for each line", _STREAM),
+    FastPath("protocol/peer.py", SECOND, ("Peer.events", "Peer.sole_request"), "Peer.receive_message", _STREAM),
     FastPath("protocol/inbound.py", SECOND, ("_receive_request",), "reading the params of every request", _GLANCE),
+    FastPath("compose/unchanged.py", SECOND, ("UnchangedCalls",), "a task for each request of a proxy", _SHORT),
     FastPath("transports/stdio/pages.py", SECOND, ("SplicedPages",), "os.writev", _WRITER),
-    FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter",), "one write a turn of the loop", _CHILD),
+    FastPath("transports/stdio/writers.py", SECOND, ("LoopWriter.send_at_once",), "one write a turn", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
     FastPath("transports/http/http1_exchange.py", SECOND, ("Http1Exchange",), "AsgiExchange", _HTTP),
     FastPath("transports/web/connections.py", SECOND, ("ConnectionPool",), "aiohttp's requests", _CLIENT_HTTP),

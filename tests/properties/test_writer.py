@@ -20,6 +20,7 @@ PARTS = [
 
 actions = st.one_of(
     st.tuples(st.just("message"), st.sampled_from([1, 30, 4090, 70_000])),
+    st.tuples(st.just("message at once"), st.sampled_from([1, 30, 4090, 70_000])),
     st.tuples(st.just("part"), st.integers(0, len(PARTS) - 1)),
     st.tuples(st.just("write"), st.just(0)),
     st.tuples(st.just("turn"), st.just(0)),
@@ -52,9 +53,9 @@ async def written(script, pipe_bytes, open_writer):
             read.extend(os.read(reading, size))
 
     for action, value in script:
-        if action == "message":
+        if action.startswith("message"):
             sent.extend(b"m" * value + b"\n")
-            sending.send(b"m" * value)
+            (sending.send if action == "message" else sending.send_at_once)(b"m" * value)
         elif action == "part":
             sent.extend(b"{%b}\n" % bytes(PARTS[value]))
             sending.send_parts(b"{", PARTS[value], b"}")

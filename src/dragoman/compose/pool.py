@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary, finalize
 
@@ -75,6 +76,9 @@ class Pool:
         """The connections that sessions of the handshake era use, and for which owner."""
         self._needs_handshake = False
         self._freed = asyncio.Event()
+        self._are_waiting = 0
+        """How many calls wait for a connection."""
+        self._uses = count()
         self._stopping: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -179,16 +183,23 @@ class Pool:
                         self._close(idle[0])
                     else:
                         self.parked.give_way()
-                        self._freed.clear()
-                        await self._freed.wait()
+                        await self._wait_until_freed()
                 return
         raise RpcError(UNREACHABLE, f"All {self._max_connections} connections of the proxy are in use; try again later")
+
+    async def _wait_until_freed(self) -> None:
+        self._freed.clear()
+        self._are_waiting += 1
+        try:
+            await self._freed.wait()
+        finally:
+            self._are_waiting -= 1
 
     def release(self, upstream: Upstream, call: Call) -> None:
         """Let other calls use a connection that a call has taken."""
         upstream.calls.pop(call, None)
-        upstream.used_at = self._loop.time()
-        if not upstream.calls:
+        upstream.used_at = next(self._uses)
+        if self._are_waiting and not upstream.calls:
             self._freed.set()
 
     def _lost(self) -> None:
@@ -208,6 +219,7 @@ class Pool:
                 several.remove(upstream)
                 if not several:
                     del self._upstreams[key]
+        upstream.is_retired = True
         keep_until_done(self._loop.create_task(upstream.stop()), self._stopping)
 
     async def stop(self) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -31,6 +31,7 @@ from msgspec import UNSET, Raw
 from dragoman import types
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
+from dragoman.client.connect.reconnect import Failures
 from dragoman.client.options import CONNECT_SECONDS
 from dragoman.compose.passthrough import LIMITS
 from dragoman.compose.pool import Isolation, Pool
@@ -46,14 +47,17 @@ from dragoman.compose.raw_results import (
     with_subscription,
     with_versions,
 )
-from dragoman.compose.task_owners import TaskOwners
+from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
+from dragoman.compose.unchanged import LISTS, UnchangedCalls
 from dragoman.compose.upstream import (
     UNREACHABLE,
     RawObject,
     Upstream,
     can_be_asked,
+    header_of,
     mirrored_by,
     refusal_of,
+    report_progress,
 )
 from dragoman.errors import (
     DefinitionError,
@@ -66,7 +70,6 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras
 from dragoman.protocol.eras import Caller
-from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.protocol.official.tasks import LIST as LIST_TASKS
@@ -91,7 +94,6 @@ MAX_CONNECTIONS = 100
 MAX_LISTENS = 10_000
 LIST_WAIT = 1.0
 """The seconds that a list waits for a target that is away, if the last list is known."""
-LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 _EVERYTHING = types.ServerCapabilities(
     tools=types.ListChangedCapability(list_changed=True),
     prompts=types.ListChangedCapability(list_changed=True),
@@ -176,6 +178,8 @@ class ProxyServer(Server):
                 "notifications/initialized": self._joined,
             },
         )
+        if not endpoint.is_http:
+            self.passing = partial(UnchangedCalls, self, self._pool_of, self._answer, self._is_named)
         self.lifespan(self._pooled)
         self._is_proxying = True
         self._derive()
@@ -221,10 +225,11 @@ class ProxyServer(Server):
 
     def _hops_of(self, call: Call) -> list[str]:
         """Return the proxies that a call has passed through."""
-        return [hop for hop in (_header(call, HOPS_HEADER) or "").split(",") if hop] or self._hops
+        given = header_of(call, HOPS_HEADER)
+        return self._hops if not given else [hop for hop in given.split(",") if hop] or self._hops
 
     def _credential(self, call: Call) -> str | None:
-        return None if self._forward_credentials is False else _header(call, "authorization")
+        return None if self._forward_credentials is False else header_of(call, "authorization")
 
     def _origin(self, call: Call) -> Hashable:
         """Return what divides the connections, because each connection is marked with it."""
@@ -258,8 +263,15 @@ class ProxyServer(Server):
     def _forward(self, _server: Server, call: Call) -> Any:
         return self._take(self._notify(call)) if call.is_notification else self._answered(call)
 
-    async def _answered(self, call: Call) -> Any:
-        return self._for_middleware(call, await self._answer(call))
+    def _answered(self, call: Call) -> Coroutine[Any, Any, Any]:
+        return self._answer(call) if self.middleware_chain is None else self._answered_readably(call)
+
+    async def _answered_readably(self, call: Call) -> Any:
+        """Return a result that middleware can read: bytes that fit the type of the method, else a dict."""
+        raw = await self._answer(call)
+        if not isinstance(raw, Raw) or fits(raw, call.request.method.result):
+            return raw
+        return msgspec.json.decode(raw)
 
     async def _take(self, notification: Awaitable[None]) -> None:
         """Do what a notification asks for; nobody waits for an answer, so an error is only logged."""
@@ -268,7 +280,7 @@ class ProxyServer(Server):
         except DragomanError as error:
             refusal_of(error, self.name)
 
-    async def _answer(self, call: Call) -> Any:
+    async def _answer(self, call: Call, failures: Failures | None = None) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
         pool, method = self._pool_of(call), call.request.method.name
         if call.request.method.input_required and pool.parked.waits_for(call):
@@ -281,10 +293,10 @@ class ProxyServer(Server):
         is_parked = False
         try:
             params, meta = split_meta(call.request.raw_params)
-            if call.request.method.input_required and await self._asks_while_serving(upstream, call):
+            if self._may_be_parked(call) and not (await upstream.connection()).version.asks_in_results:
                 is_parked = True
                 return await self._park(pool, upstream, call, params, meta)
-            raw, version = await self._pass(upstream, call, params, meta)
+            raw, version = await self._pass(upstream, call, params, meta, failures)
         except TransportError as error:
             return self._last_list(pool, key, call, error)
         finally:
@@ -294,12 +306,10 @@ class ProxyServer(Server):
             pool.lists[key] = raw, version, asyncio.get_running_loop().time()
         return self._translated(raw, version, call, upstream)
 
-    async def _asks_while_serving(self, upstream: Upstream, call: Call) -> bool:
-        """Tell whether the target may ask the client in another way than the client is asked: during the call."""
-        caller = call.request.caller
-        if not caller.version.asks_in_results or not can_be_asked(caller.capabilities):
-            return False
-        return not (await upstream.connection()).version.asks_in_results
+    def _may_be_parked(self, call: Call) -> bool:
+        """Tell whether a call asks its client by results, so that it waits here if the target asks during the call."""
+        method, caller = call.request.method, call.request.caller
+        return method.input_required and caller.version.asks_in_results and can_be_asked(caller.capabilities)
 
     async def _taken(self, pool: Pool, call: Call, key: Hashable) -> Upstream:
         """Return the connection for a call; do not wait long for a list that is known."""
@@ -341,13 +351,9 @@ class ProxyServer(Server):
             info = info or upstream.server_info
         return translated(raw, version, request.caller.version, request.method, info)
 
-    def _for_middleware(self, call: Call, raw: Any) -> Any:
-        """Return a result that middleware can read: bytes that fit the type of the method, else a dict."""
-        if self.middleware_chain is None or not isinstance(raw, Raw) or fits(raw, call.request.method.result):
-            return raw
-        return msgspec.json.decode(raw)
-
-    async def _pass(self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> tuple[Raw, Version]:
+    async def _pass(
+        self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, failures: Failures | None
+    ) -> tuple[Raw, Version]:
         """Send a request; ask a client with a session the questions of a stateless target, and send it again."""
         match call.request.method.name:
             case "resources/subscribe":
@@ -356,9 +362,10 @@ class ProxyServer(Server):
                 return await upstream.unsubscribe(call, params), call.request.caller.version
             case "logging/setLevel":
                 return await upstream.set_level(call, params), call.request.caller.version
-        await self._task_owners.require(call, params)
+        if call.request.method.name in ABOUT_TASKS:
+            await self._task_owners.require(call, params)
         for _ in range(MAX_ROUNDS + 1):
-            raw, version = await self._send(upstream, call, params, meta)
+            raw, version = await self._send(upstream, call, params, meta, failures=failures)
             if not version.asks_in_results or call.request.caller.version.asks_in_results:
                 return raw, version
             questions, state = input_requests(raw)
@@ -374,17 +381,23 @@ class ProxyServer(Server):
         raise RpcError(UNREACHABLE, f"The server behind the proxy asked for input more than {MAX_ROUNDS} times")
 
     async def _send(
-        self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, on_progress: Any = None
+        self,
+        upstream: Upstream,
+        call: Call,
+        params: RawObject,
+        meta: RawObject,
+        on_progress: Any = None,
+        failures: Failures | None = None,
     ) -> tuple[Raw, Version]:
         method, token = call.request.method.name, call.request.progress_token
         if method == "tools/call" and upstream.plans and (sent := mirrored_by(call)) is not None:
             upstream.check_mirrored(params, sent)
         if token is not None and on_progress is None:
-            on_progress = partial(_report, call, token)
+            on_progress = partial(report_progress, call, token)
         ids: list[types.RequestId] = []
         try:
             raw, version = await upstream.request(
-                call, method, params, meta=meta, on_progress=on_progress, on_id=ids.append
+                call, method, params, meta=meta, on_progress=on_progress, on_id=ids.append, failures=failures
             )
         except HeaderMismatch:
             # The target wants arguments of the tool in headers, which its list of tools names.
@@ -426,7 +439,7 @@ class ProxyServer(Server):
 
         def progressed(progress: float, total: float | None, message: str | None) -> None:
             if parked.progress_token is not None:
-                _report(call, parked.progress_token, progress, total, message)
+                report_progress(call, parked.progress_token, progress, total, message)
 
         async def work() -> Raw:
             try:
@@ -569,20 +582,6 @@ class ProxyServer(Server):
 
         await upstream.listen(call, change, frozenset(honoured.resource_subscriptions or ()), begun)
         return subscription.result()
-
-
-def _report(call: Call, token: types.ProgressToken, progress: float, total: float | None, message: str | None) -> None:
-    if call.progress is not None and progress <= call.progress:
-        return  # MUST: progress increases. A call that is sent again after a question begins at the start.
-    call.progress = progress
-    params = types.ProgressNotificationParams(token, progress, total, message)
-    call.channel.notify_session("notifications/progress", trim(params, call.request.caller.version))
-
-
-def _header(call: Call, name: str) -> str | None:
-    """Return a header of the HTTP request of a call; None if there is none."""
-    wanted = name.encode()
-    return next((value.decode("latin-1") for key, value in call.headers if key.lower() == wanted), None)
 
 
 def _checked_target(target: Any) -> Any:

@@ -47,6 +47,7 @@ from dragoman.errors import DragomanError, HttpError, MethodNotFound, RpcError, 
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.extensions import ProtocolTable
+from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import PARAM_PREFIX, HeaderPlan, read
 from dragoman.protocol.official.tasks import SECOND
 from dragoman.protocol.subscriptions import (
@@ -87,6 +88,15 @@ def raw_object(raw: Raw | bytes) -> RawObject:
 def can_be_asked(capabilities: types.ClientCapabilities) -> bool:
     """Tell whether a server may ask a client with these capabilities."""
     return (capabilities.sampling, capabilities.elicitation, capabilities.roots) != (None, None, None)
+
+
+def header_of(call: Call, name: str) -> str | None:
+    """Return a header of the HTTP request of a call; None if there is none."""
+    wanted = name.encode()
+    for key, value in call.headers:
+        if key.lower() == wanted:
+            return value.decode("latin-1")
+    return None
 
 
 def mirrored_by(call: Call) -> Mapping[str, str] | None:
@@ -130,7 +140,10 @@ class Upstream:
         self.plans: dict[str, HeaderPlan] = {}
         self.task_principals: Mapping[str, str | None] = {}
         """The principals of tasks, by the ids of the tasks; what the target says of a task is for its principal."""
-        self.used_at = 0.0
+        self.used_at = 0
+        """When the connection was used last, as a count of uses of the pool."""
+        self.is_retired = False
+        """Whether the pool has closed the connection."""
         self._capabilities = types.ClientCapabilities() if caller is None else caller.capabilities
         self._on_lost = on_lost
         self._sessions: WeakKeyDictionary[Session, ref[ConnectedClient]] = WeakKeyDictionary()
@@ -206,17 +219,19 @@ class Upstream:
         meta: RawObject | None = None,
         on_progress: OnProgress | None = None,
         on_id: Callable[[types.RequestId], None] | None = None,
+        failures: Failures | None = None,
     ) -> tuple[Raw, Version]:
         """Send a request of a client; return its result as received, and the version in which it was answered.
+
+        `failures` is how often the request has failed already.
 
         Raises:
             RpcError: the target answered with an error.
             TransportError: the target cannot be reached, or was lost.
         """
         PROXIED.set(call)
-        failures: Failures | None = None
         while True:
-            connection = await self.connection()
+            connection = self._connections.current or await self._connections.connection()
             options = RequestOptions(
                 meta=self._meta(call, meta or {}, connection), on_progress=on_progress, on_id=on_id, is_whole_meta=True
             )
@@ -227,9 +242,19 @@ class Upstream:
                 return await connection.request(method, sent, options), connection.version
             except TransportError as error:
                 failures = failures or Failures()
-                is_repeatable = method in self.table.repeatable
-                if not await self._connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable):
+                if not await self.may_repeat(error, connection, failures, method):
                     raise
+
+    async def may_repeat(
+        self, error: TransportError, connection: ServerConnection, failures: Failures, method: str
+    ) -> bool:
+        """Tell whether to send a request again whose connection failed, maybe after a pause.
+
+        Raises:
+            TransportError: the request may have been served, and is not repeatable.
+        """
+        is_repeatable = method in self.table.repeatable
+        return await self._connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable)
 
     def keep_progress(self, token: types.ProgressToken, on_progress: OnProgress) -> None:
         """Go on to pass progress with a token after its request was answered, because a task goes on."""
@@ -514,6 +539,17 @@ def _wants(method: str, params: RawObject, session: Session, call: Call | None) 
 
 def _raw(value: Any) -> Raw:
     return Raw(jsonrpc.encode(value))
+
+
+def report_progress(
+    call: Call, token: types.ProgressToken, progress: float, total: float | None, message: str | None
+) -> None:
+    """Pass the progress of a request to its client, under the token of the client."""
+    if call.progress is not None and progress <= call.progress:
+        return  # MUST: progress increases. A call that is sent again after a question begins at the start.
+    call.progress = progress
+    params = types.ProgressNotificationParams(token, progress, total, message)
+    call.channel.notify_session("notifications/progress", trim(params, call.request.caller.version))
 
 
 def refusal_of(error: DragomanError, name: str) -> RpcError:

@@ -52,6 +52,11 @@ class LineDecoder:
         self._partial_bytes = 0
         self._discarding = False
 
+    @property
+    def has_partial(self) -> bool:
+        """Whether a line has begun and not ended."""
+        return self._discarding or self._partial_bytes > 0
+
     def receive(self, chunk: bytes) -> list[bytes | Oversized]:
         """Return the lines that this chunk completes, and an `Oversized` for each line that exceeds the limit."""
         lines = chunk.split(b"\n")

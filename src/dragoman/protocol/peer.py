@@ -187,6 +187,19 @@ class Peer:
             elif (event := self.accept(message)) is not None:
                 yield event
 
+    def sole_request(self, chunk: bytes) -> jsonrpc.Request | None:
+        """Accept a chunk of the stream that is one line with a request, and return the request.
+
+        Return None for every other chunk, which is not accepted: pass it to `events`.
+        """
+        if chunk.find(b"\n") != len(chunk) - 1 or self._lines.has_partial:
+            return None
+        message = jsonrpc.decode(chunk, self._limits)
+        if type(message) is not jsonrpc.Request or message.id in self._served or message.method == INITIALIZE:
+            return None
+        self._served[message.id] = None
+        return message
+
     def receive_message(self, data: bytes) -> list[Event]:
         """Return the events of one message or batch."""
         message = jsonrpc.decode(data, self._limits)

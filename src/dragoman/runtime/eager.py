@@ -144,6 +144,11 @@ class EagerRunner(Generic[Item]):
         """Whether items wait to be begun."""
         return bool(self._pending)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no item waits to be begun, and none is being begun."""
+        return not (self._is_running or self._pending)
+
     def run(self, items: Iterable[Item]) -> None:
         """Begin items one after another, after those of earlier calls.
 

@@ -3,7 +3,8 @@
 `Peer` turns received bytes into events. If `run` returns the response of a request at once, the connection writes it
 without a task. Otherwise `run` returns a coroutine, and `EagerRunner` gives it a task of its own when it first waits.
 When the client cancels a request, the connection cancels the task, and `Peer` drops the response. A `def` that runs in
-a thread needs no task meanwhile: its outcome comes back as an event (`ThreadCallEnded`).
+a thread needs no task meanwhile: its outcome comes back as an event (`CallEnded`). Neither does a request that a proxy
+passes on: `keep_open` keeps it, and `answer` ends it, or `go_on` gives it a task.
 
 The connection sends the notification of a change to the session if the client sent `initialize`, and to each
 subscription of a stateless client. It passes a large encoded list to the sink in parts, which saves a copy.
@@ -26,10 +27,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import copy_context
+from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Raw, Struct
 
@@ -73,12 +75,21 @@ LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
 GONE = "The client is gone, and will not answer"
 
 
-class ThreadCallEnded(Struct):
-    """The function of a request that has no task has ended in its thread."""
+class CallEnded(Struct):
+    """What served a request that has no task has ended: a function in its thread, or another server."""
 
     call: Call
     value: Any
     error: BaseException | None
+    work: Callable[[], Coroutine[Any, Any, Any]] | None = None
+    """Begins what returns the value, if that takes a task."""
+
+
+class PassesRequests(Protocol):
+    """What passes the requests of one connection to another server without tasks."""
+
+    def pass_on(self, call: Call) -> bool:
+        """Pass a request, if that needs no task; return whether it was passed. It ends with `answer` or `go_on`."""
 
 
 class DuplexConnection:
@@ -95,6 +106,7 @@ class DuplexConnection:
         self._server = server
         self._sink = sink
         self._send = sink.send
+        self._pass_on = None if server.passing is None else server.passing(self).pass_on
         self._peer = Peer(server.limits)
         self._session = _DuplexSession(peer=self._peer)
         self._running: dict[Any, Call] = {}
@@ -104,8 +116,8 @@ class DuplexConnection:
         self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
         self._resumed: asyncio.Future[None] = self._loop.create_future()
-        """Is done when the function of a request that has no task has ended."""
-        self._runner: EagerRunner[Event | ThreadCallEnded | None] = EagerRunner(self._loop, self._begin)
+        """Is done when a request that has no task has ended."""
+        self._runner: EagerRunner[Event | Call | CallEnded | None] = EagerRunner(self._loop, self._begin)
         server.audience.add(self)
 
     @property
@@ -115,7 +127,19 @@ class DuplexConnection:
 
     def receive(self, chunk: bytes) -> None:
         """Receive bytes of the input, which may hold any number of messages and parts of messages."""
-        self._runner.run(self._peer.events(chunk))
+        if self._pass_on is None or not self._pass_request(chunk):
+            self._runner.run(self._peer.events(chunk))
+
+    def _pass_request(self, chunk: bytes) -> bool:
+        """Receive a chunk that is one request, if this connection may pass requests; return whether it was."""
+        request = self._peer.sole_request(chunk) if self._runner.is_idle else None
+        if request is None:
+            return False
+        server = self._server
+        call = open_call(request, self._session, self, server, server.server_context, self._loop)
+        if self._pass_on is None or not self._pass_on(call):
+            self._runner.run((call,))
+        return True
 
     def receive_message(self, data: bytes) -> None:
         """Receive one whole message."""
@@ -151,6 +175,7 @@ class DuplexConnection:
             record_session(self._session, self.carrier, time.monotonic() - self._began_at)
         self._state = LIFE[self._state, "close"]
         self._runner.close()  # the runner holds a reference to this connection
+        self._pass_on = None  # so does what passes its requests
         self._sink = FunctionSink(_discard)
         self._send = _discard
         self._server.audience.discard(self)
@@ -270,25 +295,25 @@ class DuplexConnection:
             raise TransportError(GONE)
         return await request_client(self._peer, self._write, method, params, timeout)
 
-    def _begin(self, event: Event | ThreadCallEnded | None) -> Coroutine[Any, Any, None] | None:
+    def _begin(self, event: Event | Call | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
-        if type(event) is not jsonrpc.Request:
-            if type(event) is ThreadCallEnded:
-                return self._resume(event)
-            if type(event) is jsonrpc.Notification:
-                return self._receive_notification(event)
-            self._receive(event)
-            return None
-        server = self._server
-        call = open_call(event, self._session, self, server, server.server_context, self._loop)
+        if type(event) is jsonrpc.Request:
+            server = self._server
+            call = open_call(event, self._session, self, server, server.server_context, self._loop)
+            if self._pass_on is not None and self._pass_on(call):
+                return None
+        elif type(event) is Call:
+            call = event
+        else:
+            return self._receive(event)
         answer: Any = run(call)
         if type(answer) is CoroutineType:
-            self._running[event.id] = call
+            self._running[call.request.id] = call
             return self._finish(call, answer)
         if type(answer) is ThreadCall:
             self._submit(call, answer)
         else:
-            self._reply(event.id, answer)
+            self._reply(call.request.id, answer)
         return None
 
     def _submit(self, call: Call, function: ThreadCall) -> None:
@@ -296,13 +321,7 @@ class DuplexConnection:
         context = copy_context()
 
         def end(value: Any, error: BaseException | None) -> None:
-            context.run(self._runner.run, (ThreadCallEnded(call, value, error),))
-
-        def drop() -> None:
-            job.drop()
-            call.ended = True
-            self._end_thread_call(call)
-            self._reply(call.request.id, b"")
+            context.run(self._runner.run, (CallEnded(call, value, error),))
 
         self._running[call.request.id] = call
         try:
@@ -310,27 +329,55 @@ class DuplexConnection:
         except RuntimeError as error:  # the system has no further thread
             end(None, error)
         else:
-            call.drop = drop
+            call.drop = partial(self._drop, call, job.drop)
 
-    def _resume(self, ended: ThreadCallEnded) -> Coroutine[Any, Any, None] | None:
+    def _drop(self, call: Call, drop: Callable[[], None]) -> None:
+        """End a request without a task, because it was cancelled."""
+        drop()
+        call.ended = True
+        self._end_without_task(call)
+        self._reply(call.request.id, b"")
+
+    def keep_open(self, call: Call, drop: Callable[[], None]) -> None:
+        """Keep a request that has no task; `drop` is called if it is cancelled before `answer` or `go_on`."""
+        self._running[call.request.id] = call
+        call.drop = partial(self._drop, call, drop)
+
+    def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
+        """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
+        self._end_without_task(call)
+        answer: Any = resume(call, result, None)
+        self._reply(call.request.id, answer, self._sink.send_at_once if at_once else None)
+
+    def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""
+        if not call.ended:
+            self._runner.run((CallEnded(call, None, None, work),))
+
+    def _resume(self, ended: CallEnded) -> Coroutine[Any, Any, None] | None:
         call = ended.call
         if call.ended:  # cancelled while this event waited for its turn
             return None
-        self._end_thread_call(call)
-        answer: Any = resume(call, ended.value, ended.error)
+        self._end_without_task(call)
+        answer: Any = resume(call, ended.value if ended.work is None else ended.work(), ended.error)
         if type(answer) is CoroutineType:
             self._running[call.request.id] = call
             return self._finish(call, answer)
         self._reply(call.request.id, answer)
         return None
 
-    def _end_thread_call(self, call: Call) -> None:
+    def _end_without_task(self, call: Call) -> None:
         call.drop = None
         del self._running[call.request.id]
-        set_outcome(self._resumed, None)
+        if not self._resumed.done():
+            self._resumed.set_result(None)
 
-    def _receive(self, event: Event | ThreadCallEnded | None) -> None:
+    def _receive(self, event: Event | Call | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         match event:
+            case jsonrpc.Notification():
+                return self._receive_notification(event)
+            case CallEnded():
+                return self._resume(event)
             case PeerReply(data):
                 self._send(data)
             case RequestCancelled(id, reason):
@@ -341,6 +388,7 @@ class DuplexConnection:
                 self._end()
             case _:  # progress of requests to the client, and responses that match no request
                 pass
+        return None
 
     def _receive_notification(self, message: jsonrpc.Notification) -> Coroutine[Any, Any, None] | None:
         server = self._server
@@ -385,10 +433,10 @@ class DuplexConnection:
                 if self._running.get(id) is call:  # the client may use the id again after the response
                     del self._running[id]
 
-    def _reply(self, id: types.RequestId, answer: Answer) -> None:
+    def _reply(self, id: types.RequestId, answer: Answer, send: Callable[[bytes], None] | None = None) -> None:
         data = self._peer.finish(id, answer)
         if type(data) is bytes:
-            self._send(data)
+            (send or self._send)(data)
         elif data is not None:
             self._sink.send_parts(*data)
 

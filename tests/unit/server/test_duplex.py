@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import BlockingContext, Cancelled, Context, RpcError, Server, ToolError, ToolResult
 from dragoman.config import Configuration
-from dragoman.server.duplex import ThreadCallEnded
+from dragoman.server.duplex import CallEnded
 from dragoman.testing import WirePeer
 from dragoman.transports.contract import FunctionSink
 
@@ -468,7 +468,7 @@ def test_an_outcome_that_waits_for_its_turn_when_the_request_is_cancelled_is_dro
         wire.request(1, "tools/call", {"name": "any"})
         (call,) = wire.connection._running.values()
         wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
-        wire.connection._runner.run((ThreadCallEnded(call, "late", None),))
+        wire.connection._runner.run((CallEnded(call, "late", None),))
         released.set()
         await wire.end()
         assert wire.sent == []

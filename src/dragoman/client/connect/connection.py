@@ -85,6 +85,19 @@ class ConnectionOwner(AnswersServer, Protocol):
         """Renew what the server may have forgotten, because it may have been restarted and kept only the session."""
 
 
+class Waiter(Protocol):
+    """What waits for the answer to a request that was sent at once."""
+
+    id: types.RequestId
+    """The id of the request, set before it is sent."""
+    on_progress: OnProgress | None
+    clock: Clock | None
+    """None: the request has no time-out."""
+
+    def settle(self, outcome: Raw | Exception) -> None:
+        """Take the result, the error of the server, or the reason why there is no answer."""
+
+
 class _Pending(Struct, eq=False):
     """A request that waits for its answer."""
 
@@ -297,9 +310,7 @@ class ServerConnection:
         if self.state != "alive":
             raise ConnectError(f"The connection to the server has ended: {self.error or 'it was closed'}")
         peer, tokens, token = self._peer, self._peer.tokens, options.progress_token
-        id = peer.next_id()
-        while id in tokens:  # an id is a progress token too
-            id = peer.next_id()
+        id = self._free_id()
         if token is not None and (token in tokens or token in peer.waiting):
             raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
         meta, headers = self._meta(method, id, options), options.headers
@@ -313,6 +324,26 @@ class ServerConnection:
             options.on_id(id)
         named_by = self._table.named_by.get(method)
         return Outgoing(data, method, id, params, headers, pending.is_answered, self.paused_clocks, named_by), pending
+
+    def _free_id(self) -> types.RequestId:
+        """Return an id that is no progress token, because an id is a progress token too."""
+        id = self._peer.next_id()
+        while id in self._peer.tokens:
+            id = self._peer.next_id()
+        return id
+
+    def request_of(self, method: str, params: dict[str, Any], meta: dict[str, Any], waiter: Waiter) -> bytes:
+        """Return the bytes of a request whose answer `waiter` takes; the caller sends them by `link.send_at_once`.
+
+        `meta` is the whole `_meta`, to which the progress token is added.
+
+        Raises:
+            ValidationError: JSON has no form for the parameters.
+        """
+        id = waiter.id = self._free_id()
+        if waiter.on_progress is not None:
+            meta["progressToken"] = id
+        return self._peer.send_request(id, method, {**params, "_meta": meta} if meta else params, waiter)
 
     def _meta(self, method: str, id: types.RequestId, options: RequestOptions) -> Raw | dict[str, Any]:
         given = options.meta or {}
@@ -329,7 +360,11 @@ class ServerConnection:
 
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
         assert message.id is not None
-        notification = self._peer.cancel(message.id, _cancellation_reason(error))
+        self.abandon(message.id, _cancellation_reason(error), may_cancel=may_cancel)
+
+    def abandon(self, id: types.RequestId, reason: str = ABANDONED, *, may_cancel: bool = True) -> None:
+        """Wait no more for an answer, and cancel the request at the server."""
+        notification = self._peer.cancel(id, reason)
         is_closed = self.link.is_http and self._peer.version.cancels_by_closing
         if notification is not None and may_cancel and self.is_alive and not is_closed:
             keep_until_done(self._start(self._send_quietly(Outgoing(notification, CANCELLED))), self._cancellations)

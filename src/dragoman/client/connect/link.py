@@ -77,6 +77,19 @@ class Link(Protocol):
             TransportError: the message may have been sent, but there will be no answer.
         """
 
+    @property
+    def is_single(self) -> bool:
+        """Whether the message that is being received came without others."""
+        return False
+
+    @property
+    def send_at_once(self) -> Callable[[bytes], None] | None:
+        """The function that sends a message now, without a wait; None if a message must wait or always does.
+
+        The answer may be received before the function returns.
+        """
+        return None
+
     def open_standalone_stream(self) -> None:
         """Receive messages that belong to no request; called when both sides have agreed on a version."""
         return
@@ -113,6 +126,16 @@ class DuplexLink(Link):
             await self.transport.send(message.data)
         except Exception as error:
             _raise(error, TransportError, "The transport failed to send")
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the message that is being received came without others, as far as the transport tells."""
+        return getattr(self.transport, "is_single", False)
+
+    @property
+    def send_at_once(self) -> Callable[[bytes], None] | None:
+        """The function by which the transport sends a message now, if it has one."""
+        return getattr(self.transport, "send_at_once", None)
 
     async def close(self) -> None:
         """Close the transport."""

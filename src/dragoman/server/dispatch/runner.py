@@ -65,6 +65,8 @@ LARGE_BYTES = 64 * 1024
 """An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
 _PENDING = frozenset({CoroutineType, ThreadCall})
 """The types of a value that must be awaited."""
+_ANSWERS = frozenset({CallToolResult, Raw})
+"""The types of results that ask the client nothing."""
 STORE_AWAY = "The store of this server cannot be reached; try again later"
 
 
@@ -101,7 +103,7 @@ def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coro
             value = call.target.result(call, value)
         except BaseException as raised:
             value, error = None, raised
-    if error is None and call.asking is None and type(value) is CallToolResult:
+    if error is None and call.asking is None and type(value) in _ANSWERS:
         return _answer(call, value)
     return _settle(call, value, error)  # in a task, which tells who cancelled a request
 

@@ -116,6 +116,8 @@ class Writer(ABC):
             self._progress_at = self._loop.time()
             self._loop.call_soon(self._write_batch)
 
+    send_at_once = send
+
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
         """Send one encoded message without a copy of its large part, which must not contain a newline."""
         if not self._is_closed:
@@ -302,18 +304,10 @@ class LoopWriter(Writer):
             self._loop.remove_writer(self._descriptor)
         self._is_watching = is_wanted
 
-
-class DirectWriter(LoopWriter):
-    """Writes in `send` itself while nothing is unwritten, so that a request does not wait for a turn of the loop."""
-
-    def __init__(self, descriptor: int, flow: Flow) -> None:
-        super().__init__(descriptor, flow)
-        self._was_blocking = False  # a repeated `close` finds the descriptor closed; no other program has it
-
-    def send(self, message: bytes, /) -> None:
-        """Send one encoded message; never blocks, and must be called in the loop's thread."""
+    def send_at_once(self, message: bytes, /) -> None:
+        """Send one encoded message as `send` does, but write it now if nothing else is unwritten."""
         if self._unwritten or self._is_closed:
-            super().send(message)
+            Writer.send(self, message)
             return
         line = lines.encode(message)
         try:
@@ -336,6 +330,16 @@ class DirectWriter(LoopWriter):
         if self._unwritten > HIGH_WATER_BYTES:
             self._is_congested = True
             self._flow.pause()
+
+
+class DirectWriter(LoopWriter):
+    """Writes in `send` itself while nothing is unwritten, so that a request does not wait for a turn of the loop."""
+
+    send = LoopWriter.send_at_once
+
+    def __init__(self, descriptor: int, flow: Flow) -> None:
+        super().__init__(descriptor, flow)
+        self._was_blocking = False  # a repeated `close` finds the descriptor closed; no other program has it
 
 
 class _ThreadWriter(Writer):

@@ -1,0 +1,191 @@
+"""`UnchangedCalls`: the short way of a request through a proxy, between two duplex connections.
+
+A request that keeps its version, and of whose content a proxy changes nothing, needs no task: it is sent to the target
+in the turn of the loop in which it arrives, and its result is written in the turn in which that arrives. All other
+requests go the plain way (`ProxyServer`):
+
+- a request of another version than that of the connection to the target
+- a request that middleware, an extension, an audit or telemetry observes
+- a request for which the proxy does more than pass it, such as a list, which it remembers
+- a request that has to wait, because there is no connection or the target does not read
+
+A passed call is in one of these states:
+
+    open       the target has the request; the connection of the client keeps it without a task
+    answered   the client has the result
+    dropped    the client cancelled the request: the target is told, and its answer is ignored
+    failed     the target answered with an error or was lost: a task goes on with the request, on the plain way
+
+What the target sends meanwhile finds its client as on the plain way: the call is one of `Upstream.calls`.
+
+Rejected: a coroutine with fewer steps. The task, its future and two more turns of the loop cost more than all the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from functools import partial
+from sys import modules
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw, Struct
+
+from dragoman import types
+from dragoman.client.connect.clocks import Clock
+from dragoman.client.connect.connection import ServerConnection
+from dragoman.client.connect.reconnect import Failures
+from dragoman.client.options import OnProgress
+from dragoman.compose.pool import Pool
+from dragoman.compose.raw_results import is_begun_task, split_meta
+from dragoman.compose.task_owners import ABOUT_TASKS
+from dragoman.compose.upstream import PROXIED, Upstream, refusal_of, report_progress
+from dragoman.errors import DragomanError, TransportError
+from dragoman.protocol.official.tasks import LIST as LIST_TASKS
+from dragoman.protocol.versions import Version
+from dragoman.server.dispatch.observing import observes
+from dragoman.server.request.call import Call
+from dragoman.telemetry import API
+
+if TYPE_CHECKING:
+    from dragoman.server.duplex import DuplexConnection
+    from dragoman.server.server import Server
+
+LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+ALWAYS_PLAIN = LISTS | ABOUT_TASKS | {LIST_TASKS, "resources/subscribe", "resources/unsubscribe", "logging/setLevel"}
+"""The methods that a proxy does more for than to pass them."""
+
+
+class UnchangedCalls:
+    """The short way through a proxy for the requests of one duplex connection.
+
+    `pool_of` returns the connections for a call. `answer` passes a call on the plain way; it takes how often the call
+    has failed.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        pool_of: Callable[[Call], Pool],
+        answer: Callable[[Call, Failures], Coroutine[Any, Any, Any]],
+        is_named: bool,  # noqa: FBT001
+        channel: DuplexConnection,
+    ) -> None:
+        self.server = server
+        self._channel = channel
+        self.answer = answer
+        self._pool_of = pool_of
+        self._is_named = is_named
+        self._way: Way | None = None
+        """The way of the session, as it was found for its last request."""
+
+    def pass_on(self, call: Call) -> bool:
+        """Send a request to the target, if it can go the short way; return whether it was sent."""
+        request, server, way = call.request, self.server, self._way
+        name = request.method.name
+        if (
+            call.rejection is not None
+            or server.middleware_chain is not None
+            or server.audit is not None
+            or server.debug
+            or name in ALWAYS_PLAIN
+            or name in server.handlers
+            or name in server.around_methods
+            or (request.method.input_required and request.params.request_state is not None)
+            or call.session.principal is not None
+            or (API in modules and observes(call))
+        ):
+            return False
+        version = request.caller.version
+        if way is None or way.version is not version or way.upstream.is_retired or way.connection.state != "alive":
+            way = self._way = self._found_way(call)
+        send = None if way is None else way.connection.link.send_at_once
+        if way is None or send is None:
+            return False
+        call.settings = server.settings
+        token = request.progress_token
+        way.upstream.calls[call] = None
+        on_progress = None if token is None else partial(report_progress, call, token)
+        PassedCall(self, way, call, self._channel, on_progress, copy_context()).begin(send)
+        return True
+
+    def _found_way(self, call: Call) -> Way | None:
+        """Return the connection for a call, if it is there and has the version of the call."""
+        version = call.request.caller.version
+        if self._is_named and version.stateless:
+            return None
+        try:
+            pool = self._pool_of(call)
+        except DragomanError:  # the plain way says what is wrong
+            return None
+        upstream = pool.ready(call)
+        connection = None if upstream is None else upstream.current
+        if upstream is None or connection is None:
+            return None
+        pool.release(upstream, call)
+        return Way(pool, upstream, connection, version) if connection.version is version else None
+
+
+class Way(Struct, frozen=True):
+    """The way of the requests of a session to the target: it does not change while the connection is alive."""
+
+    pool: Pool
+    upstream: Upstream
+    connection: ServerConnection
+    version: Version
+
+
+class PassedCall(Struct, eq=False):
+    """One request that went the short way: the waiter for its answer."""
+
+    passing: UnchangedCalls
+    way: Way
+    call: Call
+    channel: DuplexConnection
+    on_progress: OnProgress | None
+    context: Context
+    id: types.RequestId = 0
+    clock: Clock | None = None
+
+    def begin(self, send: Callable[[bytes], None]) -> None:
+        """Send the request."""
+        call = self.call
+        params, meta = split_meta(call.request.raw_params)
+        meta.pop("progressToken", None)
+        data = self.way.connection.request_of(call.request.method.name, params, meta, self)
+        self.channel.keep_open(call, self._drop)
+        before = PROXIED.set(call)
+        send(data)
+        PROXIED.reset(before)
+
+    def settle(self, outcome: Raw | Exception) -> None:
+        """Write the result to the client; go on in a task after an error."""
+        call, way = self.call, self.way
+        way.pool.release(way.upstream, call)
+        if type(outcome) is not Raw:
+            assert isinstance(outcome, Exception)
+            assert call.loop is not None
+            # Later: the connection reports its end to the proxy after it has failed its requests.
+            call.loop.call_soon(self.channel.go_on, call, partial(self._go_on, outcome), context=self.context)
+            return
+        if self.on_progress is not None and is_begun_task(outcome):
+            way.upstream.keep_progress(self.id, self.on_progress)
+        self.channel.answer(call, outcome, at_once=way.connection.link.is_single)
+
+    async def _go_on(self, error: Exception) -> Any:
+        """Raise the error for the client, or send the request again, as the plain way does."""
+        if not isinstance(error, TransportError):
+            raise error
+        failures, name, method = Failures(), self.passing.server.name, self.call.request.method.name
+        try:
+            is_repeated = await self.way.upstream.may_repeat(error, self.way.connection, failures, method)
+        except TransportError as noted:
+            raise refusal_of(noted, name) from noted
+        if not is_repeated:
+            raise refusal_of(error, name) from error
+        return await self.passing.answer(self.call, failures)
+
+    def _drop(self) -> None:
+        """Tell the target that the client cancelled the request."""
+        self.way.pool.release(self.way.upstream, self.call)
+        self.way.connection.abandon(self.id)

@@ -1,0 +1,54 @@
+"""How much a proxy does for one call that it passes, counted in functions, tasks, futures and coroutines."""
+
+import asyncio
+import sys
+
+from budgets.test_client_calls import functions_of_ours, tasks_started
+from dragoman import Server
+
+DEADLINE = 60
+MARGIN = 2
+MEASURED = 47
+"""The functions of a proxy for one call on stdio, from the request that arrives to the result that leaves."""
+SERVER = """
+from dragoman import Server
+
+server = Server("sums")
+
+
+@server.tool(inline=True)
+def add(a: int, b: int) -> str:
+    return str(a + b)
+
+
+server.run()
+"""
+
+
+async def test_a_call_through_a_proxy_takes_few_functions_and_no_task(monkeypatch):
+    request = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}\n'
+    hello = (
+        b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+        b'"clientInfo":{"name":"any","version":"1"}}}\n'
+    )
+    proxy, answers = Server.proxy([sys.executable, "-c", SERVER]), asyncio.Queue()
+    loop, futures = asyncio.get_running_loop(), []
+    create_future = loop.create_future
+    async with asyncio.timeout(DEADLINE), proxy.serving():
+        connection = proxy.connect(answers.put_nowait)
+        connection.receive(hello)
+        await answers.get()
+        seen = []
+        for number in range(1, 12):
+            with functions_of_ours() as passed, tasks_started() as tasks:
+                monkeypatch.setattr(loop, "create_future", lambda: futures.append(1) or create_future())
+                connection.receive(request % number)
+                began = len(futures)
+                monkeypatch.undo()
+                assert b'"text":"3"' in await answers.get()
+            seen.append((len(passed), len(tasks), began, passed))
+            futures.clear()
+        connection.close()
+    count, tasks, began, passed = min(seen)
+    assert (tasks, began) == (0, 0), passed
+    assert MEASURED - 10 <= count <= MEASURED + MARGIN, passed

@@ -1,0 +1,234 @@
+"""The short way through a proxy: which requests take it, and how it ends."""
+
+import asyncio
+import json
+import sys
+import textwrap
+
+import pytest
+
+from dragoman import Context, Server
+from scenarios.proxied_server import HANDSHAKE, everything
+
+DEADLINE = 60
+PROGRAM = textwrap.dedent("""
+    import json, os, sys
+
+    def say(**message):
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
+        sys.stdout.flush()
+
+    waiting = None
+    for line in sys.stdin:
+        message = json.loads(line)
+        method, id, params = message["method"], message.get("id"), message.get("params", {})
+        name = params.get("name")
+        if method == "initialize":
+            info = {"name": "scripted", "version": "1"}
+            say(id=id, result={"protocolVersion": params["protocolVersion"], "capabilities": {}, "serverInfo": info})
+        elif method == "notifications/cancelled" and waiting == params["requestId"]:
+            say(id=waiting, result={"content": [], "late": True})
+            say(method="acme/cancelled", params={"reason": params["reason"]})
+        elif id is None:
+            continue
+        elif name == "wait":
+            waiting = id
+            say(method="acme/begun", params={})
+        elif name == "end" or (method == "resources/read" and not os.path.exists(sys.argv[1])):
+            open(sys.argv[1], "w").close()
+            sys.exit(3)
+        elif name == "fail":
+            say(id=id, error={"code": -32123, "message": "It failed", "data": {"why": [1.0]}})
+        elif name == "malformed":
+            say(id=id, error="no object")
+        else:
+            say(id=id, result={"content": [], "given": params})
+""")
+
+
+class Front:
+    """A proxy in front of a target, whose client writes and reads messages; it notes which requests were passed."""
+
+    def __init__(self, target, *, passes=True, **options):
+        self.proxy = Server.proxy(target, **options)
+        self.messages = asyncio.Queue()
+        self.passed = []
+        make = self.proxy.passing
+        self.proxy.passing = (lambda channel: Noting(make(channel), self.passed)) if passes else None
+        self._id = 0
+
+    async def __aenter__(self):
+        self._serving = self.proxy.serving()
+        await self._serving.__aenter__()
+        self.connection = self.proxy.connect(lambda data: self.messages.put_nowait(json.loads(data)))
+        hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "any", "version": "1"}}
+        await self.ask("initialize", **hello)
+        self.say(method="notifications/initialized")
+        await self.ask("acme/first")  # the connection to the target is there from now on
+        self.passed.clear()
+        return self
+
+    async def __aexit__(self, *error):
+        self.connection.close()
+        await self._serving.__aexit__(*error)
+
+    def say(self, **message):
+        self.connection.receive(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def begin(self, method, **params):
+        self._id += 1
+        self.say(id=self._id, method=method, params=params)
+        return self._id
+
+    async def next(self):
+        return await asyncio.wait_for(self.messages.get(), DEADLINE)
+
+    async def ask(self, method, **params):
+        id = self.begin(method, **params)
+        while (answer := await self.next()).get("id") != id:
+            pass
+        return {key: value for key, value in answer.items() if key not in ("id", "jsonrpc")}
+
+
+class Noting:
+    """Notes which requests were passed on the short way."""
+
+    def __init__(self, passing, passed):
+        self._passing, self._passed = passing, passed
+
+    def pass_on(self, call):
+        if self._passing.pass_on(call):
+            self._passed.append(call.request.method.name)
+            return True
+        return False
+
+
+@pytest.fixture
+def scripted(tmp_path):
+    program = tmp_path / "scripted.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    return [sys.executable, str(program), str(tmp_path / "ended")]
+
+
+async def both_ways(scripted, tmp_path, *asked):
+    """Ask the same on the short way and on the plain way; return the answers, and what went the short way."""
+    answers = []
+    for passes in (True, False):
+        (tmp_path / "ended").unlink(missing_ok=True)
+        async with Front(scripted, passes=passes) as front:
+            answers.append([await front.ask(method, **params) for method, params in asked])
+            if passes:
+                passed = front.passed
+    assert answers[0] == answers[1]
+    return answers[0], passed
+
+
+async def test_a_request_that_does_not_change_goes_the_short_way(scripted, tmp_path):
+    meta = {"com.example/x": [1.0], "progressToken": "seven"}
+    call = ("tools/call", {"name": "odd", "arguments": {"a": 1e2}, "x-unknown": None, "_meta": meta})
+    asked = [call, ("acme/unknown", {"x": 1}), ("tools/call", {"name": "odd", "_meta": None}), ("ping", {})]
+    answers, passed = await both_ways(scripted, tmp_path, *asked)
+    given = answers[0]["result"]["given"]
+    assert given["_meta"].pop("progressToken") != "seven"
+    assert given == {**call[1], "_meta": {"com.example/x": [1.0]}}
+    assert "_meta" not in answers[2]["result"]["given"]
+    assert passed == ["tools/call", "acme/unknown", "tools/call"]
+
+
+@pytest.mark.parametrize("name", ["fail", "malformed"])
+async def test_an_error_of_the_target_passes_with_code_and_data(name, scripted, tmp_path):
+    [answer], passed = await both_ways(scripted, tmp_path, ("tools/call", {"name": name}))
+    assert passed == ["tools/call"]
+    if name == "fail":
+        assert answer == {"error": {"code": -32123, "message": "It failed", "data": {"why": [1.0]}}}
+
+
+async def test_a_target_that_ends_during_a_call_is_a_clear_error_and_the_next_call_is_served(scripted, tmp_path):
+    asked = [("tools/call", {"name": "end"}), ("tools/call", {"name": "odd"})]
+    [lost, served], _ = await both_ways(scripted, tmp_path, *asked)
+    assert "was lost during the request, which may have been served" in lost["error"]["message"]
+    assert served["result"]["given"] == {"name": "odd"}
+
+
+async def test_a_request_that_may_be_served_twice_is_sent_again_when_the_target_has_ended(scripted, tmp_path):
+    [answer], passed = await both_ways(scripted, tmp_path, ("resources/read", {"uri": "config://app"}))
+    assert answer["result"]["given"] == {"uri": "config://app"}
+    assert passed == ["resources/read"]
+
+
+@pytest.mark.parametrize("passes", [True, False])
+async def test_a_cancelled_call_is_cancelled_at_the_target_and_its_late_answer_is_dropped(passes, scripted):
+    async with Front(scripted, passes=passes) as front:
+        id = front.begin("tools/call", name="wait")
+        assert (await front.next())["method"] == "acme/begun"
+        front.say(method="notifications/cancelled", params={"requestId": id, "reason": "too slow"})
+        told = await front.next()  # the late answer would come before it
+        assert told["method"] == "acme/cancelled"
+        assert told["params"] == {"reason": "The client does not wait for it any more"}
+        assert (await front.ask("tools/call", name="odd"))["result"]["given"] == {"name": "odd"}
+        assert front.passed == (["tools/call", "tools/call"] if passes else [])
+
+
+async def test_a_client_that_leaves_cancels_its_calls_at_the_target():
+    target, ended = Server("target"), asyncio.Event()
+
+    @target.tool
+    async def wait(ctx: Context) -> str:
+        try:
+            await ctx.report_progress(1)
+            return str(await asyncio.Event().wait())
+        finally:
+            ended.set()
+
+    front = Front(target)
+    async with front:
+        front.begin("tools/call", name="wait", _meta={"progressToken": 1})
+        assert (await front.next())["method"] == "notifications/progress"
+    await asyncio.wait_for(ended.wait(), DEADLINE)
+    assert front.passed == ["tools/call"]
+
+
+async def test_the_end_of_the_input_waits_for_calls_that_the_target_serves():
+    target, go = Server("target"), asyncio.Event()
+
+    @target.tool
+    async def wait() -> str:
+        await go.wait()
+        return "done"
+
+    async with Front(target) as front:
+        front.begin("tools/call", name="wait")
+        front.connection.receive_end()
+        draining = asyncio.ensure_future(front.connection.drain())
+        await asyncio.sleep(0)
+        assert not draining.done()
+        go.set()
+        await asyncio.wait_for(draining, DEADLINE)
+        assert (await front.next())["result"]["content"] == [{"type": "text", "text": "done"}]
+
+
+async def test_what_others_observe_or_the_proxy_knows_goes_the_plain_way():
+    front = Front(everything())
+    async with front:
+        for method in ("tools/list", "tools/list", "logging/setLevel"):
+            await front.ask(method, **({"level": "debug"} if method == "logging/setLevel" else {}))
+        assert front.passed == []
+        assert "error" in await front.ask("tools/call", name=7)  # the proxy refuses it
+        assert front.passed == []
+        await front.ask("tools/call", name="add", arguments={"a": 1, "b": 2})
+        assert front.passed == ["tools/call"]
+
+        @front.proxy.middleware
+        async def noting(ctx: Context, call_next):
+            return await call_next()
+
+        await front.ask("tools/call", name="add", arguments={"a": 1, "b": 2})
+        assert front.passed == ["tools/call"]
+
+
+async def test_a_target_of_another_version_is_reached_on_the_plain_way():
+    front = Front(everything("2025-06-18"))
+    async with front:
+        answer = await front.ask("tools/call", name="add", arguments={"a": 1, "b": 2})
+        assert answer["result"]["structuredContent"] == {"result": 3}
+    assert front.passed == []
