@@ -33,6 +33,8 @@ from contextlib import suppress
 from io import FileIO, TextIOWrapper
 from typing import Any, ParamSpec, TypeVar
 
+from dragoman.runtime.waker import waker
+
 MAX_THREADS = 256
 IDLE_SECONDS = 10.0
 
@@ -94,21 +96,22 @@ def _set_outcome(future: asyncio.Future[Any], result: Any, error: BaseException 
 class _Outbox:
     """The finished jobs of one loop."""
 
-    __slots__ = ("_finished", "_is_woken", "loop")
+    __slots__ = ("_finished", "_is_woken", "_wake", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._finished: deque[Job] = deque()
         self._is_woken = False
+        self._wake = waker(loop, self._settle)
 
     def put(self, job: Job) -> None:
         self._finished.append(job)
         if self._is_woken:
             return
         self._is_woken = True
-        try:
-            self.loop.call_soon_threadsafe(self._settle)
-        except RuntimeError:  # the loop is closed
+        with suppress(RuntimeError):  # the loop is closed
+            self._wake()
+        if self.loop.is_closed():
             # This must come first: a job that is put after this line clears the outbox itself.
             self._is_woken = False
             self._finished.clear()

@@ -354,8 +354,8 @@ def test_a_result_for_a_loop_that_is_closed_is_dropped_and_the_thread_lives_on(r
 
 def test_no_result_for_a_loop_that_is_closed_is_kept():
     loop = asyncio.new_event_loop()
-    loop.close()
     outbox = room._Outbox(loop)
+    loop.close()
     for _ in range(3):
         job = room.Job(outbox, print, object, (), {})
         job.run()
