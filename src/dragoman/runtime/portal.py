@@ -43,7 +43,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from dragoman.errors import DragomanError
-from dragoman.runtime.waker import waker
+from dragoman.runtime.tasks import waker
 
 T = TypeVar("T")
 SLICE_SECONDS = 1.0

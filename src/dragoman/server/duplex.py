@@ -298,6 +298,10 @@ class DuplexConnection:
         def end(value: Any, error: BaseException | None) -> None:
             context.run(self._runner.run, (ThreadCallEnded(call, value, error),))
 
+        def end_in_batch(value: Any, error: BaseException | None) -> None:
+            self._sink.hold()
+            end(value, error)
+
         def drop() -> None:
             job.drop()
             call.ended = True
@@ -306,7 +310,7 @@ class DuplexConnection:
 
         self._running[call.request.id] = call
         try:
-            job = function.submit(end)
+            job = function.submit(end_in_batch, self._sink.write_now)
         except RuntimeError as error:  # the system has no further thread
             end(None, error)
         else:

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
 import pytest
-import uvloop
 
 from dragoman.errors import DragomanError
 from dragoman.runtime.portal import outcome, portal, run_blocking
