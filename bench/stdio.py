@@ -233,7 +233,7 @@ class Workloads:
             return median_microseconds(self._servers[server], requests[tool], b'"text"')
 
         # On all cores: the thread of a tool runs beside the loop.
-        sides = ("dragoman", "mcp", "fastmcp", of_async)
+        sides = ("dragoman", "mcp", "fastmcp", of_async, "bare-thread")
         title = "stdio, a `def` tool, one at a time, p50"
         return self._row("stdio_def_sequential", title, "us", sides, measure, at_most(1.9, of_async))
 
@@ -361,7 +361,7 @@ def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
     chosen = [method for name, method in methods.items() if wanted(name)]
     if chosen:
         with ExitStack() as stack:
-            sides = (*SIDES, "bare-asyncio")
+            sides = (*SIDES, "bare-asyncio", "bare-thread")
             workloads = Workloads({side: stack.enter_context(Server(side)) for side in sides}, effort)
             for method in chosen:
                 yield method(workloads)

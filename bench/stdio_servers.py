@@ -1,6 +1,6 @@
 """The Python servers that `stdio.py` measures, each the smallest of its kind.
 
-python stdio_servers.py (bare|bare-asyncio|dragoman|mcp|fastmcp) [MORE_TOOLS]
+python stdio_servers.py (bare|bare-asyncio|bare-thread|dragoman|mcp|fastmcp) [MORE_TOOLS]
 """
 
 import os
@@ -93,6 +93,45 @@ def bare_asyncio() -> None:
     asyncio.run(serve())
 
 
+def bare_thread() -> None:
+    """Read and write by callbacks of an event loop, and answer in a thread: nothing less gets there and back."""
+    import asyncio
+    import threading
+
+    answer = unchecked_answers()
+    given: list[bytes] = []
+    turn = threading.Lock()
+    turn.acquire()
+
+    async def serve() -> None:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        event = os.eventfd(0)
+
+        def write() -> None:
+            os.eventfd_read(event)
+            write_all(given.pop())
+
+        def work() -> None:
+            while turn.acquire():
+                given.append(answer(given.pop()))
+                os.eventfd_write(event, 1)
+
+        class Input(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                given.append(data)
+                turn.release()
+
+            def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the loop gives it
+                ended.set()
+
+        loop.add_reader(event, write)
+        threading.Thread(target=work, daemon=True).start()
+        await loop.connect_read_pipe(Input, sys.stdin)
+        await ended.wait()
+
+    asyncio.run(serve())
+
+
 def write_all(data: bytes) -> None:
     """Write to stdout, however many pieces it takes."""
     view = memoryview(data)
@@ -128,7 +167,8 @@ def served(side: str, more: int) -> None:
 
 def main(side: str, more: str = "0") -> None:
     """Be one side."""
-    programs = {"bare": bare, "bare-asyncio": bare_asyncio, "small-dragoman": small_dragoman}
+    programs = {"bare": bare, "bare-asyncio": bare_asyncio, "bare-thread": bare_thread}
+    programs["small-dragoman"] = small_dragoman
     if side in programs:
         programs[side]()
     else:

@@ -45,14 +45,14 @@ _LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_wit
 _GLANCE = "unit/protocol/test_inbound.py::test_a_glance_at_the_body_finds_what_reading_it_finds"
 _BATCH = "properties/test_client_shortcuts.py::test_calls_in_one_thread_job_are_those_that_are_made_one_by_one"
 _THREAD = "properties/test_thread_calls.py::test_a_def_without_a_task_answers_like_one_that_a_task_awaits"
-_WOKEN = "unit/runtime/test_portal.py::test_a_loop_that_is_woken_sees_what_was_published_before"
+_WOKEN = "unit/runtime/test_tasks.py::test_a_loop_that_is_woken_sees_what_was_published_before"
 _SHORT = "properties/test_unchanged.py::test_a_conversation_on_the_short_way_is_the_one_on_the_plain_way"
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 
 FAST_PATHS = (
     FastPath("runtime/eager.py", PRIVATE, ("", "_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
     FastPath("runtime/eager.py", DRIVEN, ("_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
-    FastPath("runtime/portal.py", SECOND, ("waker",), "call_soon_threadsafe", _WOKEN),
+    FastPath("runtime/tasks.py", SECOND, ("waker",), "call_soon_threadsafe", _WOKEN),
     FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
     FastPath("client/connect/connection.py", DRIVEN, ("_Started", "ServerConnection"), "awaiting what sends", _BEGUN),
     FastPath("client/connect/connection.py", SPLICED, ("ServerConnection",), "encoding `_meta` each time", _META),

@@ -35,20 +35,19 @@ class Conversation:
 
 
 async def test_calls_in_one_go_change_threads_and_wake_the_loop_seldom(monkeypatch):
-    loop = asyncio.get_running_loop()
     hunts, wake_ups = [], []
-    end_hunt, wake = offload._Threads.end_hunt, loop.call_soon_threadsafe
+    end_hunt, waker = offload._Threads.end_hunt, offload.waker
 
     def note_hunt(threads):
         hunts.append(threading.get_ident())
         return end_hunt(threads)
 
-    def note_wake_up(*args, **kwargs):
-        wake_ups.append(args)
-        return wake(*args, **kwargs)
+    def noting_waker(loop, function):
+        wake = waker(loop, function)
+        return lambda: (wake_ups.append(function), wake())
 
     monkeypatch.setattr(offload._Threads, "end_hunt", note_hunt)
-    monkeypatch.setattr(loop, "call_soon_threadsafe", note_wake_up)
+    monkeypatch.setattr(offload, "waker", noting_waker)
     conversation = Conversation(lambda: "done")
     await conversation.call()
     assert all(b'"text":"done"' in answer for answer in conversation.sent)

@@ -74,15 +74,19 @@ class ThreadCall:
 
         return offload(self._function, *self._args, **self._kwargs)
 
-    def submit(self, on_end: Callable[[Any, BaseException | None], None]) -> Job:
+    def submit(
+        self, on_end: Callable[[Any, BaseException | None], None], on_batch_end: Callable[[], None] | None = None
+    ) -> Job:
         """Begin without a task: the loop calls `on_end` with the result, or with the exception.
+
+        In the same turn it calls `on_batch_end`, once for all the calls that have ended meanwhile.
 
         Raises:
             RuntimeError: the system cannot start a thread.
         """
         from dragoman.runtime.offload import submit
 
-        return submit(on_end, self._function, self._args, self._kwargs)
+        return submit(on_end, self._function, self._args, self._kwargs, on_batch_end)
 
 
 def blocking(method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:

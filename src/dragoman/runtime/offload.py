@@ -33,6 +33,8 @@ from contextlib import suppress
 from io import FileIO, TextIOWrapper
 from typing import Any, ParamSpec, TypeVar
 
+from dragoman.runtime.tasks import waker
+
 MAX_THREADS = 256
 IDLE_SECONDS = 10.0
 
@@ -69,15 +71,17 @@ def submit(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
+    on_batch_end: Callable[[], None] | None = None,
 ) -> Job:
     """Run a plain function on a daemon thread, in a copy of the current context.
 
-    Afterwards this loop calls `on_end` with the result, or with the exception, unless the job was dropped.
+    Afterwards this loop calls `on_end` with the result, or with the exception, unless the job was dropped. In the same
+    turn it calls `on_batch_end`, once for all the jobs that have ended meanwhile.
 
     Raises:
         RuntimeError: the system cannot start a thread.
     """
-    job = Job(_current_outbox(), on_end, function, args, kwargs)
+    job = Job(_current_outbox(), on_end, function, args, kwargs, on_batch_end)
     _workers.submit(job)
     return job
 
@@ -94,21 +98,22 @@ def _set_outcome(future: asyncio.Future[Any], result: Any, error: BaseException 
 class _Outbox:
     """The finished jobs of one loop."""
 
-    __slots__ = ("_finished", "_is_woken", "loop")
+    __slots__ = ("_finished", "_is_woken", "_wake", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._finished: deque[Job] = deque()
         self._is_woken = False
+        self._wake = waker(loop, self._settle)
 
     def put(self, job: Job) -> None:
         self._finished.append(job)
         if self._is_woken:
             return
         self._is_woken = True
-        try:
-            self.loop.call_soon_threadsafe(self._settle)
-        except RuntimeError:  # the loop is closed
+        with suppress(RuntimeError):  # the loop is closed
+            self._wake()
+        if self.loop.is_closed():
             # This must come first: a job that is put after this line clears the outbox itself.
             self._is_woken = False
             self._finished.clear()
@@ -116,17 +121,39 @@ class _Outbox:
     def _settle(self) -> None:
         # This must come first: a job that is put after this line is either settled below or wakes the loop again.
         self._is_woken = False
-        while self._finished:
-            try:
-                self._finished.popleft().settle()
-            except Exception as error:  # the other jobs must be settled too
-                self.loop.call_exception_handler({"message": "The end of a job was not taken", "exception": error})
+        batch_ends = set()
+        try:
+            while self._finished:
+                job = self._finished.popleft()
+                if job.on_batch_end is not None:
+                    batch_ends.add(job.on_batch_end)
+                self._tell(job.settle)
+        finally:  # an interrupt may come anywhere above
+            for end in batch_ends:
+                self._tell(end)
+
+    def _tell(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception as error:  # the other jobs must be settled too
+            self.loop.call_exception_handler({"message": "The end of a job was not taken", "exception": error})
 
 
 class Job:
     """One call of a function, and what is to be told of its end."""
 
-    __slots__ = ("_args", "_context", "_error", "_function", "_is_dropped", "_kwargs", "_on_end", "_outbox", "_result")
+    __slots__ = (
+        "_args",
+        "_context",
+        "_error",
+        "_function",
+        "_is_dropped",
+        "_kwargs",
+        "_on_end",
+        "_outbox",
+        "_result",
+        "on_batch_end",
+    )
 
     def __init__(
         self,
@@ -135,10 +162,12 @@ class Job:
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        on_batch_end: Callable[[], None] | None = None,
     ) -> None:
         self._context = contextvars.copy_context()
         self._outbox = outbox
         self._on_end = on_end
+        self.on_batch_end = on_batch_end
         self._function = function
         self._args = args
         self._kwargs = kwargs

@@ -35,16 +35,15 @@ import asyncio
 import atexit
 import logging
 import os
-import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
 from contextvars import copy_context
-from functools import partial
 from typing import Any, TypeVar
 
 from dragoman.errors import DragomanError
+from dragoman.runtime.tasks import waker
 
 T = TypeVar("T")
 SLICE_SECONDS = 1.0
@@ -212,23 +211,6 @@ class _BlockingCall:
         finally:
             del error  # it refers to this frame
         return self.result
-
-
-def waker(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that any thread may call to have another function called in a loop.
-
-    On Linux this takes two system calls, of which the loop makes one. `call_soon_threadsafe` takes three.
-    """
-    if sys.platform != "linux":
-        return partial(loop.call_soon_threadsafe, function)
-    event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-
-    def receive() -> None:
-        os.eventfd_read(event)
-        function()
-
-    loop.add_reader(event, receive)
-    return partial(os.eventfd_write, event, 1)
 
 
 def outcome(started: Future[tuple[T | None, BaseException | None]], timeout: float | None = None) -> T:

@@ -323,9 +323,13 @@ class DuplexConnection:
         def end(value: Any, error: BaseException | None) -> None:
             context.run(self._runner.run, (CallEnded(call, value, error),))
 
+        def end_in_batch(value: Any, error: BaseException | None) -> None:
+            self._sink.hold()
+            end(value, error)
+
         self._running[call.request.id] = call
         try:
-            job = function.submit(end)
+            job = function.submit(end_in_batch, self._sink.write_now)
         except RuntimeError as error:  # the system has no further thread
             end(None, error)
         else:

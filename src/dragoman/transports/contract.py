@@ -57,6 +57,12 @@ class Sink(Protocol):
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
         """Send one encoded message in parts, without a copy of the large part, which must not contain a newline."""
 
+    def hold(self) -> None:
+        """Collect messages without scheduling a write; the caller must call `write_now` in the same turn."""
+
+    def write_now(self) -> None:
+        """Write the messages of this turn of the loop without waiting for its end."""
+
     async def wait_for_room(self) -> None:
         """Wait until there is room; senders of unbounded messages, such as progress and logs, must call this."""
 
@@ -79,6 +85,12 @@ class FunctionSink:
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
         """Send one encoded message that is given in parts."""
         self.send(b"".join((head, large, tail)))
+
+    def hold(self) -> None:
+        """Do nothing: a message is sent at once."""
+
+    def write_now(self) -> None:
+        """Do nothing: every message is sent already."""
 
     async def wait_for_room(self) -> None:
         """Return at once."""

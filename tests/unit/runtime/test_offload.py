@@ -11,6 +11,7 @@ import traceback
 import weakref
 from collections import deque
 from functools import partial
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -354,8 +355,8 @@ def test_a_result_for_a_loop_that_is_closed_is_dropped_and_the_thread_lives_on(r
 
 def test_no_result_for_a_loop_that_is_closed_is_kept():
     loop = asyncio.new_event_loop()
-    loop.close()
     outbox = room._Outbox(loop)
+    loop.close()
     for _ in range(3):
         job = room.Job(outbox, print, object, (), {})
         job.run()
@@ -475,3 +476,37 @@ async def test_an_end_that_is_not_taken_is_reported_and_the_other_jobs_are_settl
         job.deliver()
     assert await asyncio.wait_for(settled, DEADLINE) == 3
     assert [type(error) for error in reported] == [LookupError]
+
+
+@in_each_loop
+async def test_a_batch_of_ends_is_told_once_and_after_the_ends():
+    told = []
+    batch_ended = asyncio.Event()
+
+    def end_batch():
+        told.append("batch")
+        batch_ended.set()
+
+    def refuse(result, error):
+        told.append(result)
+        raise LookupError("not taken")
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(type(context["exception"])))
+    for number, on_end in enumerate((lambda result, error: told.append(result), refuse)):
+        job = room.Job(room._current_outbox(), on_end, int, (number,), {}, end_batch)
+        job.run()
+        job.deliver()
+    await asyncio.wait_for(batch_ended.wait(), DEADLINE)
+    assert told == [0, 1, LookupError, "batch"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has eventfd")
+def test_a_loop_that_is_closed_leaves_at_most_one_descriptor_in_its_thread():
+    def descriptors():
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    asyncio.run(offload(int))
+    before = descriptors()
+    for _ in range(20):
+        assert asyncio.run(offload(int, 3)) == 3
+    assert descriptors() <= before

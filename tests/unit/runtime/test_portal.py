@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
 import pytest
-import uvloop
 
 from dragoman.errors import DragomanError
-from dragoman.runtime.portal import outcome, portal, run_blocking, waker
+from dragoman.runtime.portal import outcome, portal, run_blocking
 from unit.loops import in_a_loop
 
 DEADLINE = 60
@@ -311,30 +310,3 @@ def test_a_storm_of_interrupts_leaves_no_thread_behind():
     )
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) > 10
-
-
-@pytest.mark.parametrize("system", ["linux", "plain"])
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_loop_that_is_woken_sees_what_was_published_before(system, new_loop, monkeypatch):
-    def look():
-        seen.extend(published[len(seen) :])
-        assert threading.current_thread() is thread
-        if len(seen) == 800:
-            loop.stop()
-
-    def publish(number):
-        for turn in range(100):
-            published.append((number, turn))
-            wake()
-
-    if system == "plain":
-        monkeypatch.setattr("dragoman.runtime.portal.sys.platform", "other")
-    published, seen, loop = [], [], new_loop()
-    wake = waker(loop, look)
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(publish, range(8), timeout=DEADLINE))
-    thread.join(DEADLINE)
-    assert seen == published
-    loop.close()

@@ -595,6 +595,47 @@ class Parts(FunctionSink):
         self.in_parts.append((head, large, tail))
 
 
+class Batches(FunctionSink):
+    """A way out that notes what it is told."""
+
+    def __init__(self):
+        self.told, self.is_written = [], asyncio.Event()
+        super().__init__(lambda message: self.told.append(("send", json.loads(message)["id"])))
+
+    def hold(self):
+        self.told.append("hold")
+
+    def write_now(self):
+        self.told.append("write")
+        self.is_written.set()
+
+
+def test_the_answers_of_threads_that_ended_together_leave_at_once_and_together():
+    server = Server()
+    gate = threading.Event()
+    server.tool(lambda: gate.wait(DEADLINE), name="wait")
+
+    async def talk():
+        sink = Batches()
+        connection = server.connect(sink)
+        for id in (1, 2):
+            params = {"name": "wait", "arguments": {}}
+            message = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+            connection.receive(json.dumps(message).encode() + b"\n")
+        assert sink.told == []
+        gate.set()
+        while sink.told.count("hold") < 2:
+            sink.is_written.clear()
+            async with asyncio.timeout(DEADLINE):
+                await sink.is_written.wait()
+            assert sink.told[-1] == "write"
+        assert sorted(one for one in sink.told if isinstance(one, tuple)) == [("send", 1), ("send", 2)]
+        assert sink.told[0] == "hold"
+        connection.close()
+
+    run(talk())
+
+
 def with_many_tools(count):
     server = Server()
     for number in range(count):

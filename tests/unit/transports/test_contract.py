@@ -10,7 +10,10 @@ from dragoman.transports.contract import FunctionSink
 def test_a_plain_function_takes_every_message_whole_and_at_once():
     sent = []
     sink = FunctionSink(sent.append)
+    sink.hold()
     sink.send(b"whole")
+    assert sent == [b"whole"]
+    sink.write_now()
     sink.send_parts(b'{"result":', Raw(b"[1,2]"), b"}")
     assert sent == [b"whole", b'{"result":[1,2]}']
     assert sink.has_room
