@@ -9,19 +9,20 @@ least that a task costs, which is made by one request and known by another.
 from __future__ import annotations
 
 import json
+import re
+import socket
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from http.client import HTTPConnection
 from typing import Any
 
 from processes import HERE, free_port, python
 from rows import Effort, Row, Wanted, alternate, at_most
 from stores import listening, redis_program
-from streamable_http import BOTH, PREFIX, STATELESS, message
+from streamable_http import PREFIX, STATELESS, http, message
 
 SIDES = ("dragoman", "fastmcp")
 FLOOR = "two exchanges"
@@ -38,31 +39,33 @@ META: dict[str, Any] = {f"{PREFIX}clientCapabilities": {"extensions": {f"{PREFIX
 
 
 class TaskClient:
-    """Runs tasks of a server, one after another."""
+    """Runs tasks of a server, one after another; its requests are ready before they are timed."""
 
     def __init__(self, port: int) -> None:
-        self._connection = HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
+        self._connection = socket.create_connection(("127.0.0.1", port), DEADLINE)
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._call = request(port, "tools/call", "nothing", name="nothing", arguments={})
+        self._plain_call = request(port, "tools/call", "plain", name="plain", arguments={})
+        self._call_and_learn_the_length_of_ids(port)
 
-    def _ask(self, method: str, named: str, **params: Any) -> dict[str, Any]:
-        headers = {
-            "accept": BOTH,
-            "content-type": "application/json",
-            "mcp-protocol-version": STATELESS,
-            "mcp-method": method,
-            "mcp-name": named,
-        }
-        self._connection.request("POST", "/mcp", message(method, params, STATELESS, meta=META), headers)
-        answered: dict[str, Any] = json.loads(self._connection.getresponse().read())
+    def _call_and_learn_the_length_of_ids(self, port: int) -> None:
+        id = self._ask(self._call)["taskId"]
+        self._get = request(port, "tasks/get", id, taskId=id).replace(id.encode(), b"%b")
+
+    def _ask(self, request: bytes) -> dict[str, Any]:
+        self._connection.sendall(request)
+        answered: dict[str, Any] = json.loads(read_body(self._connection))
         if "result" not in answered:
-            raise SystemExit(f"{method} was refused: {answered}")
+            raise SystemExit(f"A request was refused: {answered}")
         result: dict[str, Any] = answered["result"]
         return result
 
     def seconds_of_a_task(self) -> float:
         """Return how long a task takes until its result is known."""
         began = time.perf_counter()
-        id = self._ask("tools/call", "nothing", name="nothing", arguments={})["taskId"]
-        while (task := self._ask("tasks/get", id, taskId=id))["status"] == "working":
+        id = self._ask(self._call)["taskId"].encode()
+        get = self._get % (id, id)
+        while (task := self._ask(get))["status"] == "working":
             if time.perf_counter() - began > DEADLINE:
                 raise SystemExit("A task does not end")
         if task["status"] != "completed":
@@ -73,8 +76,36 @@ class TaskClient:
         """Return how long two calls of a plain tool take."""
         began = time.perf_counter()
         for _ in range(2):
-            self._ask("tools/call", "plain", name="plain", arguments={})
+            self._ask(self._plain_call)
         return time.perf_counter() - began
+
+
+def request(port: int, method: str, named: str, **params: Any) -> bytes:
+    """Return a request as it is sent."""
+    headers = {"mcp-protocol-version": STATELESS, "mcp-method": method, "mcp-name": named}
+    return http("POST", port, headers, message(method, params, STATELESS, meta=META)).encode()
+
+
+def read_body(connection: socket.socket) -> bytes:
+    """Return the body of the next answer, which says its length."""
+    received = b""
+    while (head := received.find(b"\r\n\r\n")) < 0:
+        received += read_some(connection)
+    length = re.search(rb"content-length: (\d+)", received[:head], re.IGNORECASE)
+    if length is None:
+        raise SystemExit(f"An answer does not say its length: {received!r}")
+    end = head + 4 + int(length[1])
+    while len(received) < end:
+        received += read_some(connection)
+    return received[head + 4 :]
+
+
+def read_some(connection: socket.socket) -> bytes:
+    """Return bytes of an answer."""
+    received = connection.recv(65536)
+    if not received:
+        raise SystemExit("The server hung up")
+    return received
 
 
 def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:

@@ -108,3 +108,30 @@ def test_a_handle_waits_in_the_loop_in_which_it_is_used(folder):
 
     for id in ("one", "two"):
         assert asyncio.run(asyncio.wait_for(wait(id), 10)) < 10
+
+
+async def test_a_new_time_to_live_and_the_same_one_are_kept(folder):
+    tasks = Local(folder).tasks("namespace")
+    made = await tasks.create("id", b"", owner="owner", ttl=100)
+    changed = await tasks.update("id", b"1", revision=made.revision)
+    assert changed is not None
+    assert changed.expires_at == made.expires_at == made.created_at + 100
+    longer = await tasks.update("id", b"2", revision=changed.revision, ttl=200)
+    assert longer is not None
+    assert await tasks.get("id") == longer
+    assert longer.expires_at == made.created_at + 200
+
+
+async def test_an_expired_task_makes_room_for_one_with_its_id(folder):
+    tasks = Local(folder).tasks("namespace", max_tasks=2)
+    await tasks.create("id", b"old", owner="first", ttl=0.001)
+    async with asyncio.timeout(60):
+        while await tasks.get("id") is not None:
+            await asyncio.sleep(0)
+    made = await tasks.create("id", b"new", owner="second", ttl=100)
+    assert await tasks.get("id") == made
+    assert [task.value for task in await tasks.list("second")] == [b"new"]
+    assert await tasks.list("first") == []
+    await tasks.create("other", b"", owner="second")
+    with pytest.raises(StoreFull):
+        await tasks.create("third", b"", owner="second")

@@ -203,11 +203,12 @@ class TasksExtension(ServerExtension):
     ) -> Outcome:
         """Make a task of a call, and return the result that answers the call; the task runs at once."""
         runner = await self._runner_here()
+        runnable = _runnable(tool, options)
         generation = generation_of(ctx) or 2
         task = StoredTask(
             generation=generation,
             tool=tool.name,
-            signature=_signature(tool),
+            signature=runnable.signature,
             principal=ctx.principal,
             ttl=_granted_ttl(options, wanted),
             poll=options.poll,
@@ -220,7 +221,7 @@ class TasksExtension(ServerExtension):
         if generation == 1:
             self._follow(ctx, entry)
         if runner is not None:
-            runner.start(entry, _runnable(tool, options))
+            runner.start(entry, runnable)
         return answer
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
