@@ -118,7 +118,7 @@ class Pool:
             RpcError: the target refuses, or every connection is in use.
         """
         upstream = await self._find(call, caller, lambda one: not one.calls)
-        upstream.calls[call] = None
+        upstream.take(call)
         if call.session.caller is not None:
             self._found[call.session] = self.owner(call), upstream
         return upstream
@@ -126,7 +126,7 @@ class Pool:
     async def listening(self, call: Call) -> Upstream:
         """Return the connection for a subscription, which other calls may use too, taken until `release`."""
         upstream = await self._find(call, call.request.caller, lambda _: True)
-        upstream.calls[call] = None
+        upstream.take(call)
         return upstream
 
     async def _find(self, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]) -> Upstream:

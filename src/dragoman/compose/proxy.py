@@ -48,7 +48,7 @@ from dragoman.compose.raw_results import (
     with_versions,
 )
 from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
-from dragoman.compose.unchanged import LISTS, UnchangedCalls
+from dragoman.compose.unchanged import LISTS, UnchangedCalls, report_progress
 from dragoman.compose.upstream import (
     UNREACHABLE,
     RawObject,
@@ -57,7 +57,6 @@ from dragoman.compose.upstream import (
     header_of,
     mirrored_by,
     refusal_of,
-    report_progress,
 )
 from dragoman.errors import (
     DefinitionError,

@@ -39,8 +39,9 @@ from dragoman.client.options import OnProgress
 from dragoman.compose.pool import Pool
 from dragoman.compose.raw_results import is_begun_task, split_meta
 from dragoman.compose.task_owners import ABOUT_TASKS
-from dragoman.compose.upstream import PROXIED, Upstream, refusal_of, report_progress
+from dragoman.compose.upstream import PROXIED, Upstream, refusal_of
 from dragoman.errors import DragomanError, TransportError
+from dragoman.protocol.fields import trim
 from dragoman.protocol.official.tasks import LIST as LIST_TASKS
 from dragoman.protocol.versions import Version
 from dragoman.server.dispatch.observing import observes
@@ -189,3 +190,14 @@ class PassedCall(Struct, eq=False):
         """Tell the target that the client cancelled the request."""
         self.way.pool.release(self.way.upstream, self.call)
         self.way.connection.abandon(self.id)
+
+
+def report_progress(
+    call: Call, token: types.ProgressToken, progress: float, total: float | None, message: str | None
+) -> None:
+    """Pass the progress of a request to its client, under the token of the client."""
+    if call.progress is not None and progress <= call.progress:
+        return  # MUST: progress increases. A call that is sent again after a question begins at the start.
+    call.progress = progress
+    params = types.ProgressNotificationParams(token, progress, total, message)
+    call.channel.notify_session("notifications/progress", trim(params, call.request.caller.version))

@@ -28,7 +28,7 @@ from contextlib import AbstractContextManager, suppress
 from contextvars import Context as Variables
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary, ref
 
 import msgspec
@@ -47,7 +47,6 @@ from dragoman.errors import DragomanError, HttpError, MethodNotFound, RpcError, 
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.extensions import ProtocolTable
-from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import PARAM_PREFIX, HeaderPlan, read
 from dragoman.protocol.official.tasks import SECOND
 from dragoman.protocol.subscriptions import (
@@ -61,6 +60,9 @@ from dragoman.protocol.versions import VERSIONS, Version
 from dragoman.runtime.tasks import cancel_and_wait, keep_until_done
 from dragoman.server.request.asking import TIMEOUT
 from dragoman.server.request.call import LEVELS, Call, ConnectedClient, Session
+
+if TYPE_CHECKING:
+    from dragoman.server.duplex import DuplexConnection
 
 RawObject = dict[str, Raw]
 Listener = Callable[[str, RawObject], None]
@@ -130,6 +132,10 @@ class Upstream:
         """The calls that use the connection now, oldest first."""
         self.asks: dict[Call, Callable[[jsonrpc.Request], Any]] = {}
         """What asks the client of each stateless call that can be asked."""
+        self._reader: ref[DuplexConnection] | None = None
+        """The client on stdio, if this process serves one: nothing is read from the target while it does not read."""
+        self._room: asyncio.Task[None] | None = None
+        """Waits for room in the pipe to the client."""
         self.listens: dict[types.RequestId, Listener] = {}
         """The requests of `subscriptions/listen` that passed, by their ids here."""
         self._listeners: dict[Listener, tuple[frozenset[str], asyncio.Future[None]]] = {}
@@ -153,6 +159,12 @@ class Upstream:
         make = partial(Connector, endpoint, self, limits=LIMITS, timeout=connect_timeout)
         self._exact, self._any = make(versions=exact) if exact else None, make(versions=VERSIONS)
         self._connections = Connections(self._connect_apart, self._prepare)
+
+    def take(self, call: Call) -> None:
+        """Let a call use the connection."""
+        self.calls[call] = None
+        if call.channel.carrier == "stdio":
+            self._reader = ref(cast("DuplexConnection", call.channel))
 
     @property
     def current(self) -> ServerConnection | None:
@@ -407,10 +419,23 @@ class Upstream:
         """Return None: each request has the level of its own client."""
         return None
 
-    def progress_received(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
+    def progress_received(
+        self, on_progress: OnProgress | None, params: types.ProgressNotificationParams
+    ) -> asyncio.Future[None] | None:
         """Pass the progress of a request."""
         if on_progress is not None:
             on_progress(params.progress, params.total, params.message)
+        return self._room_for_more()
+
+    def _room_for_more(self) -> asyncio.Future[None] | None:
+        """Return what to wait for before more is read from the target, if the client on stdio does not read."""
+        reader = None if self._reader is None else self._reader()
+        if reader is None or reader.has_room:
+            return None
+        if self._room is None or self._room.done():
+            waiting = asyncio.get_running_loop().create_task(reader.wait_for_room())
+            self._room = keep_until_done(waiting, self._background)
+        return self._room
 
     def connection_lost(self, connection: ServerConnection, error: Exception) -> None:
         """Forget the connection; if sessions or subscriptions need one, connect again."""
@@ -452,7 +477,7 @@ class Upstream:
     def _can_ask(self, call: Call) -> bool:
         return call in self.asks or not call.request.caller.version.asks_in_results
 
-    def notification_received(self, notification: jsonrpc.Notification) -> None:
+    def notification_received(self, notification: jsonrpc.Notification) -> asyncio.Future[None] | None:
         """Pass a notification of the target to those whom it concerns."""
         method, params = notification.method, raw_object(notification.params)
         meta = raw_object(params.get("_meta", b""))
@@ -466,6 +491,7 @@ class Upstream:
             self._announce(method, params)
         else:
             self._pass_message(method, params)
+        return self._room_for_more()
 
     def _announce(self, method: str, params: RawObject) -> None:
         """Pass a change to the sessions and the subscriptions that want it."""
@@ -539,17 +565,6 @@ def _wants(method: str, params: RawObject, session: Session, call: Call | None) 
 
 def _raw(value: Any) -> Raw:
     return Raw(jsonrpc.encode(value))
-
-
-def report_progress(
-    call: Call, token: types.ProgressToken, progress: float, total: float | None, message: str | None
-) -> None:
-    """Pass the progress of a request to its client, under the token of the client."""
-    if call.progress is not None and progress <= call.progress:
-        return  # MUST: progress increases. A call that is sent again after a question begins at the start.
-    call.progress = progress
-    params = types.ProgressNotificationParams(token, progress, total, message)
-    call.channel.notify_session("notifications/progress", trim(params, call.request.caller.version))
 
 
 def refusal_of(error: DragomanError, name: str) -> RpcError:

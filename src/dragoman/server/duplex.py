@@ -106,6 +106,8 @@ class DuplexConnection:
         self._server = server
         self._sink = sink
         self._send = sink.send
+        # Sinks of authors write when they like.
+        self._send_at_once: Callable[[bytes], None] = getattr(sink, "send_at_once", sink.send)
         self._pass_on = None if server.passing is None else server.passing(self).pass_on
         self._peer = Peer(server.limits)
         self._session = _DuplexSession(peer=self._peer)
@@ -177,7 +179,7 @@ class DuplexConnection:
         self._runner.close()  # the runner holds a reference to this connection
         self._pass_on = None  # so does what passes its requests
         self._sink = FunctionSink(_discard)
-        self._send = _discard
+        self._send = self._send_at_once = _discard
         self._server.audience.discard(self)
         self._fail_requests()
         self._peer.close()
@@ -189,6 +191,11 @@ class DuplexConnection:
     def _fail_requests(self) -> None:
         for waiter in self._peer.abandon():
             set_outcome(waiter, TransportError(GONE))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the client has read most of the sent messages."""
+        return self._sink.has_room
 
     async def wait_for_room(self) -> None:
         """Wait until the client has read enough of the sent messages."""
@@ -351,7 +358,7 @@ class DuplexConnection:
         """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
         self._end_without_task(call)
         answer: Any = resume(call, result, None)
-        self._reply(call.request.id, answer, self._sink.send_at_once if at_once else None)
+        self._reply(call.request.id, answer, self._send_at_once if at_once else None)
 
     def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""

@@ -51,9 +51,6 @@ class Sink(Protocol):
     def send(self, message: bytes, /) -> None:
         """Send one encoded message, without its newline; never blocks, and does nothing once the client is gone."""
 
-    def send_at_once(self, message: bytes, /) -> None:
-        """Send one encoded message like `send`, and do not wait for further ones that could leave together with it."""
-
     def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
         """Send one encoded message in parts, without a copy of the large part, which must not contain a newline."""
 
@@ -75,7 +72,7 @@ class FunctionSink:
     """
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
-        self.send = self.send_at_once = send
+        self.send = send
 
     @property
     def has_room(self) -> bool:

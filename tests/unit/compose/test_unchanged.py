@@ -232,3 +232,55 @@ async def test_a_target_of_another_version_is_reached_on_the_plain_way():
         answer = await front.ask("tools/call", name="add", arguments={"a": 1, "b": 2})
         assert answer["result"]["structuredContent"] == {"result": 3}
     assert front.passed == []
+
+
+class SlowReader:
+    """A client at the end of a pipe that stops reading after some messages."""
+
+    is_stdio = True
+
+    def __init__(self, most):
+        self.received, self.most = [], most
+        self.is_waiting, self.has_read = asyncio.Event(), asyncio.Event()
+
+    @property
+    def has_room(self):
+        return len(self.received) < self.most or self.has_read.is_set()
+
+    def send(self, message):
+        self.received.append(message)
+
+    def send_parts(self, *parts):
+        self.send(b"".join(map(bytes, parts)))
+
+    async def wait_for_room(self):
+        self.is_waiting.set()
+        await self.has_read.wait()
+
+
+async def test_a_target_is_not_read_while_the_client_does_not_read(tmp_path):
+    count, reader = 20_000, SlowReader(most=100)
+    program = tmp_path / "flooding.py"
+    flood = 'say(method="acme/flood", params={"text": "x" * 1000})'
+    program.write_text(PROGRAM.replace("waiting = id\n", f"[{flood} for _ in range({count})]\n"), encoding="utf-8")
+    proxy = Server.proxy([sys.executable, str(program), "none"])
+    hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "any", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    flooded = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "wait"}}
+    async with asyncio.timeout(DEADLINE), proxy.serving():
+        connection = proxy.connect(reader)
+        connection.receive(json.dumps(begin).encode() + b"\n")
+        while not reader.received:  # noqa: ASYNC110 - the sink of a connection is a plain function
+            await asyncio.sleep(0)
+        connection.receive(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        connection.receive(json.dumps(flooded).encode() + b"\n")
+        await reader.is_waiting.wait()
+        kept = len(reader.received)
+        assert kept < reader.most + 100  # at most what was read at once
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert len(reader.received) == kept
+        reader.has_read.set()
+        while len(reader.received) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        connection.close()

@@ -72,11 +72,13 @@ class ConnectionOwner(AnswersServer, Protocol):
     def log_level_for(self, version: Version) -> types.LoggingLevel | None:
         """Return the log level that each request carries; None for no level."""
 
-    def notification_received(self, notification: jsonrpc.Notification) -> None:
-        """Handle a notification of the server."""
+    def notification_received(self, notification: jsonrpc.Notification) -> asyncio.Future[None] | None:
+        """Handle a notification of the server; no further message is read until a returned future is done."""
 
-    def progress_received(self, on_progress: OnProgress | None, params: types.ProgressNotificationParams) -> None:
-        """Handle progress of a request."""
+    def progress_received(
+        self, on_progress: OnProgress | None, params: types.ProgressNotificationParams
+    ) -> asyncio.Future[None] | None:
+        """Handle progress of a request; no further message is read until a returned future is done."""
 
     def connection_lost(self, connection: ServerConnection, error: Exception) -> None:
         """Handle the end of a connection that ended by itself."""
@@ -413,10 +415,10 @@ class ServerConnection:
             if type(event) is Answered:
                 event.waiter.settle(event.outcome)
             else:
-                self._handle(event)
+                room = self._handle(event) or self.server_requests.room
                 if type(event) is PeerReply:
                     self._fail_unreadable(data)
-                room = self.server_requests.room
+                    room = self.server_requests.room
         return room
 
     def _fail_unreadable(self, data: bytes) -> None:
@@ -428,14 +430,14 @@ class ServerConnection:
             error = InternalError(f"The answer is malformed: {unreadable.error}")
             self.receive(jsonrpc.encode_error(int(found[1]), error))
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: Event) -> asyncio.Future[None] | None:
         match event:
             case Progressed(waiter, params):
                 if waiter.clock is not None:
                     self._clocks.restart(waiter.clock)
-                self._owner.progress_received(waiter.on_progress, params)
+                return self._owner.progress_received(waiter.on_progress, params)
             case jsonrpc.Notification():
-                self._owner.notification_received(event)
+                return self._owner.notification_received(event)
             case jsonrpc.Request():
                 if not self.server_requests.receive(event) and self._pauses and not self._is_flooded:
                     # The server sends more requests than the client accepts. The clocks count on although handlers
@@ -446,6 +448,7 @@ class ServerConnection:
                 self.server_requests.cancel(id)
             case PeerReply(data):
                 self.server_requests.send(data)
+        return None
 
     @contextmanager
     def paused_clocks(self) -> Iterator[None]:
