@@ -46,11 +46,9 @@ class TaskClient:
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._call = request(port, "tools/call", "nothing", name="nothing", arguments={})
         self._plain_call = request(port, "tools/call", "plain", name="plain", arguments={})
-        self._call_and_learn_the_length_of_ids(port)
-
-    def _call_and_learn_the_length_of_ids(self, port: int) -> None:
-        id = self._ask(self._call)["taskId"]
-        self._get = request(port, "tasks/get", id, taskId=id).replace(id.encode(), b"%b")
+        # All ids of a server have the same length, so the request for one task fits all of them.
+        first: str = self._ask(self._call)["taskId"]
+        self._get = request(port, "tasks/get", first, taskId=first).replace(first.encode(), b"%b")
 
     def _ask(self, request: bytes) -> dict[str, Any]:
         self._connection.sendall(request)

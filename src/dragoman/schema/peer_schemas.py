@@ -48,7 +48,9 @@ class PeerSchema:
 
     def violations(self, value: Any, most: int = MAX_VIOLATIONS) -> list[Violation] | None:
         """Return the violations of a value, None if the comparison needs too many steps."""
-        return violations(self._validator, value, most) if self.is_within_bound(value) else None
+        if self._needs_count and not self.is_within_bound(value):
+            return None
+        return violations(self._validator, value, most)
 
     def is_within_bound(self, value: Any) -> bool:
         """Tell whether the comparison with a value needs at most MAX_STEPS steps."""

@@ -279,7 +279,8 @@ class Database:
             raise
         # Nothing may fail from here on: a transaction that fails is run again.
         self.changes.report(transaction.changed)
-        self._must_ring |= writes and bool(transaction.changed)
+        if writes and transaction.changed:
+            self._must_ring = True
         return outcomes
 
     def _roll_back(self, connection: sqlite3.Connection, error: BaseException) -> None:

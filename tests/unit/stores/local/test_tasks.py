@@ -126,7 +126,7 @@ async def test_an_expired_task_makes_room_for_one_with_its_id(folder):
     tasks = Local(folder).tasks("namespace", max_tasks=2)
     await tasks.create("id", b"old", owner="first", ttl=0.001)
     async with asyncio.timeout(60):
-        while await tasks.get("id") is not None:
+        while await tasks.get("id") is not None:  # noqa: ASYNC110
             await asyncio.sleep(0)
     made = await tasks.create("id", b"new", owner="second", ttl=100)
     assert await tasks.get("id") == made
