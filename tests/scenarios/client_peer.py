@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from dragoman.client.connect import handshake
+from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import portal
 
 DEADLINE = 60
@@ -53,6 +54,7 @@ def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     async def watched(*args: Any, **kwargs: Any) -> None:
         handshake._handshake_servers.clear()
         portal()  # it stays until the process ends, so a test that is the first to use it leaves its descriptors
+        await offload(int)  # this loop watches a descriptor from its first use of threads to its end
         before, others = open_files(), set(children().split())  # a server that tests share may be among them
         await asyncio.wait_for(test(*args, **kwargs), 3 * DEADLINE)
         await until(

@@ -2,10 +2,10 @@
 
 A thread wakes a loop by a `waker`. On Linux a loop of asyncio watches an eventfd: a wake-up takes two system calls, of
 which the loop makes one, and the loop calls the function in the same turn. Rejected: `call_soon_threadsafe` alone. It
-takes four system calls, and the loop calls the function one turn later.
+takes more system calls, and the loop calls the function one turn later.
 
-A thread may write to the eventfd of a loop that was closed meanwhile, but never to a descriptor that has got the same
-number: the eventfd stays open while a thread can write to it.
+The eventfd is closed together with its loop, but not while a thread writes to it. So no thread writes to another
+descriptor that has got the same number.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
+from weakref import ref
 
 T = TypeVar("T")
 
@@ -55,11 +56,11 @@ def waker(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> Call
     # uvloop calls a reader before functions that were scheduled earlier.
     if sys.platform == "linux" and isinstance(loop, asyncio.SelectorEventLoop):
         with suppress(OSError):  # the process has no further descriptor
-            return _watched_event(loop, function).set
+            return partial(_set, _watched_event(loop, function))
     return partial(loop.call_soon_threadsafe, function)
 
 
-def _watched_event(loop: asyncio.SelectorEventLoop, function: Callable[[], None]) -> _Event:
+def _watched_event(loop: asyncio.SelectorEventLoop, function: Callable[[], None]) -> ref[_Event]:
     event = _Event()
 
     def receive() -> None:
@@ -67,19 +68,22 @@ def _watched_event(loop: asyncio.SelectorEventLoop, function: Callable[[], None]
         function()
 
     loop.add_reader(event.descriptor, receive)
-    return event
+    return ref(event)
+
+
+def _set(watched: ref[_Event]) -> None:
+    event = watched()
+    if event is not None:  # the loop is open, or was when this thread looked
+        os.eventfd_write(event.descriptor, 1)
 
 
 class _Event:
-    """An eventfd, which is closed when nothing refers to it: an open loop does, and a thread that may write to it."""
+    """An eventfd, which is closed when nothing refers to it: an open loop does, and a thread that writes to it."""
 
-    __slots__ = ("descriptor",)
+    __slots__ = ("__weakref__", "descriptor")
 
     def __init__(self) -> None:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-
-    def set(self) -> None:
-        os.eventfd_write(self.descriptor, 1)
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         with suppress(AttributeError):  # there is no descriptor

@@ -184,15 +184,13 @@ def test_the_function_is_called_after_what_its_thread_scheduled_before(new_loop)
 
 
 @ON_LINUX
-def test_a_closed_loop_leaves_no_descriptor_when_no_thread_can_wake_it():
+def test_a_closed_loop_leaves_no_descriptor():
     gc.collect()
     before = descriptors()
     loop = asyncio.new_event_loop()
     wake = waker(loop, list)
     loop.close()
-    assert descriptors() == before + 1
     wake()
-    del wake
     assert descriptors() == before
 
 

@@ -6,10 +6,6 @@ runs it in one transaction. The caller gets its answer after COMMIT, so what was
 own, so that only the culprit fails. A thread per call was rejected, because each would commit, and wait for the lock,
 alone.
 
-A look-up of one row takes less time than the way to the thread and back. So it runs in the thread of its caller if the
-connection is open and the thread of the database has nothing to do. It waits for no lock: if it finds one, the thread
-does the work.
-
 The busy handler of SQLite is unfair to those who wait, so the time-out is 0, and the thread sleeps for a short random
 time before it tries again.
 
@@ -120,23 +116,6 @@ class Database:
                 return found
         except TimeoutError:
             raise StoreUnavailable(f"{self._name} did not answer within {ANSWER_SECONDS:g} seconds") from None
-
-    async def look_up(self, work: Callable[[Transaction], Found]) -> Found:
-        """Run a function that reads one row, at once if possible, and return its value.
-
-        Raises:
-            StoreUnavailable: the database cannot be used.
-        """
-        if self._jobs.empty() and self._statements.acquire(blocking=False):
-            try:
-                if self._is_connected():
-                    found: Found = self._attempt([_QueuedWork(work, writes=False, size=None, future=None)])[0].value
-                    return found
-            except sqlite3.Error:
-                pass  # the thread waits for a lock, and opens a broken connection anew
-            finally:
-                self._statements.release()
-        return await self.run(work)
 
     def submit(self, work: Work | None, *, writes: bool = False, size: int | None = None) -> asyncio.Future[Any]:
         """Let the thread run a function, and return the future of its value."""
@@ -334,19 +313,16 @@ class Database:
 
     def _connected(self) -> sqlite3.Connection:
         """Return the connection; opens it if there is none, or if somebody removed the file."""
-        if not self._is_connected():
+        if self._connection is not None and _identity(self.path) != self._file:
             self._disconnect()
+        if self._connection is None:
             try:
                 _create(self.path)
             except OSError as error:
                 raise StoreUnavailable(f"{self._name} cannot be created: {error}") from error
             self._connection = self._connect()
             self._file = _identity(self.path)
-        assert self._connection is not None
         return self._connection
-
-    def _is_connected(self) -> bool:
-        return self._connection is not None and _identity(self.path) == self._file
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

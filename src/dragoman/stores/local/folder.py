@@ -41,12 +41,6 @@ class LocalFolder:
             return missing
         return await self.database().run(work, writes=writes)
 
-    async def look_up(self, work: Callable[[Transaction], Found], missing: Found) -> Found:
-        """Run a function that reads one row, and return its value; `missing` if there is no database."""
-        if not self.path.exists():
-            return missing
-        return await self.database().look_up(work)
-
     async def write(self, work: Callable[[Transaction], Found], *, size: int) -> Found:
         """Run a function that adds so many bytes, and return its value."""
         return await self.database().run(work, writes=True, size=size)

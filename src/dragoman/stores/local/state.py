@@ -22,7 +22,7 @@ class LocalState:
 
     async def get(self, key: str) -> Revised | None:
         """Return the value of a key; a look-up does not make a database."""
-        return await self._folder.look_up(lambda transaction: self._find(transaction, key), None)
+        return await self._folder.existing(lambda transaction: self._find(transaction, key), None)
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
         """Set the value of a key."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.stores.changes import Listener
-from dragoman.stores.contract import TaskRecord
 from dragoman.stores.local.folder import LocalFolder
 from dragoman.stores.table import TableTasks, TaskTable
 from dragoman.stores.transitions import KeptTask
@@ -29,9 +28,10 @@ _READY = (
     "SELECT * FROM tasks WHERE namespace = ? AND phase = 'ready'"
     " AND (expires_at IS NULL OR expires_at > ?) ORDER BY number LIMIT 1"
 )
-_INSERT = "INSERT INTO tasks VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_INSERT = "INSERT INTO tasks VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _UPDATE = (
-    "UPDATE tasks SET value = ?, revision = ?, phase = ?, token = ?, lease_until = ? WHERE namespace = ? AND id = ?"
+    "UPDATE tasks SET value = ?, revision = ?, phase = ?, token = ?, expires_at = ?, lease_until = ?"
+    " WHERE namespace = ? AND id = ?"
 )
 
 
@@ -53,11 +53,6 @@ class LocalTasks(TableTasks):
             return await self._folder.existing(step, missing, writes=not reads)
         return await self._folder.write(step, size=size)
 
-    async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
-        task = await self._folder.look_up(lambda transaction: _LocalTable(transaction, self._namespace).find(id), None)
-        return None if task is None else task.record()
-
     async def _listen(self, id: str | None) -> Listener:
         database = self._folder.database()
         # The database keeps its bell open while there are listeners, so this one comes first.
@@ -78,23 +73,13 @@ class _LocalTable:
         self.next_revision = transaction.next_revision
         self._transaction = transaction
         self._namespace = namespace
-        self._expiry: float | None = None
-        """When the task that was found expires."""
 
     def find(self, id: str) -> KeptTask | None:
-        return self._kept(self._transaction.one(_FIND, self._namespace, id, self.now))
+        return _kept(self._transaction.one(_FIND, self._namespace, id, self.now))
 
     def claimable(self) -> KeptTask | None:
         lost = self._transaction.one(_LOST, self._namespace, self.now, self.now)
-        return self._kept(lost or self._transaction.one(_READY, self._namespace, self.now))
-
-    def _kept(self, row: tuple[Any, ...] | None) -> KeptTask | None:
-        """Return the task of a row, which begins with the number and the namespace."""
-        if row is None:
-            return None
-        task = KeptTask(*row[2:])
-        self._expiry = task.expires_at
-        return task
+        return _kept(lost or self._transaction.one(_READY, self._namespace, self.now))
 
     def owned(self, owner: str, after: str | None, limit: int) -> Iterable[KeptTask]:
         place = (0,) if after is None else self._transaction.one(_PLACE, self._namespace, owner, after)
@@ -107,20 +92,13 @@ class _LocalTable:
         return self._transaction.count("tasks", self._namespace, *([] if owner is None else [owner]))
 
     def add(self, task: KeptTask) -> None:
-        row = (self._namespace, *task)
-        if not self._transaction.execute(_INSERT, row).rowcount:
-            self._transaction.execute("DELETE FROM tasks WHERE namespace = ? AND id = ?", row[:2])
-            self._transaction.execute(_INSERT, row)
+        self._transaction.execute("DELETE FROM tasks WHERE namespace = ? AND id = ?", (self._namespace, task.id))
+        self._transaction.execute(_INSERT, (self._namespace, *task))
         self._report(task)
 
     def keep(self, task: KeptTask) -> None:
-        changed = task.value, task.revision, task.phase, task.token, task.lease_until
+        changed = task.value, task.revision, task.phase, task.token, task.expires_at, task.lease_until
         self._transaction.execute(_UPDATE, (*changed, self._namespace, task.id))
-        if task.expires_at != self._expiry:  # SQLite writes an index also if the value stays
-            self._transaction.execute(
-                "UPDATE tasks SET expires_at = ? WHERE namespace = ? AND id = ?",
-                (task.expires_at, self._namespace, task.id),
-            )
         self._report(task)
 
     def keep_lease(self, task: KeptTask) -> None:
@@ -140,3 +118,8 @@ class _LocalTable:
         self._transaction.changed.append((self._namespace, task.id))
         if task.phase == "ready":
             self._transaction.changed.append((self._namespace, None))
+
+
+def _kept(row: tuple[Any, ...] | None) -> KeptTask | None:
+    """Return the task of a row, which begins with the number and the namespace."""
+    return None if row is None else KeptTask(*row[2:])

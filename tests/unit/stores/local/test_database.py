@@ -101,56 +101,6 @@ async def test_a_mistake_in_work_is_raised_where_it_was_asked_for(path):
     await store.close()
 
 
-async def test_a_look_up_runs_where_it_is_asked_for_if_the_thread_has_nothing_to_do(path):
-    store = database(path)
-    assert await store.look_up(lambda transaction: threading.current_thread().name) == "dragoman-store"
-    assert await store.look_up(lambda transaction: threading.current_thread()) is threading.current_thread()
-    path.unlink()
-    assert await store.look_up(lambda transaction: threading.current_thread().name) == "dragoman-store"
-    await store.close()
-
-
-async def test_a_look_up_waits_for_the_work_of_the_thread_and_sees_what_it_wrote(path):
-    store = database(path)
-    begun, may_end = threading.Event(), threading.Event()
-
-    def add(transaction: Any) -> None:
-        transaction.add("seen", 1)
-        begun.set()
-        may_end.wait(10)
-
-    adding = asyncio.ensure_future(store.run(add, writes=True))
-    await asyncio.to_thread(begun.wait, 10)
-    looking = asyncio.ensure_future(store.look_up(lambda transaction: transaction.count("seen")))
-    await asyncio.sleep(0)
-    may_end.set()
-    assert await looking == 1
-    await adding
-    await store.close()
-
-
-async def test_a_look_up_that_finds_a_lock_or_a_broken_connection_is_left_to_the_thread(path):
-    store = database(path)
-    await store.run(lambda transaction: None)
-    for code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR):
-        places = []
-
-        def look(transaction: Any, code: int = code, places: list[Any] = places) -> str:
-            places.append(threading.current_thread())
-            if places[-1] is threading.main_thread():
-                error = sqlite3.OperationalError("as SQLite says it")
-                error.sqlite_errorcode = code
-                raise error
-            return "found"
-
-        assert await store.look_up(look) == "found"
-        assert len(places) == 2
-    with pytest.raises(ZeroDivisionError):
-        await store.look_up(lambda transaction: 1 // 0)
-    assert await store.look_up(lambda transaction: 5) == 5
-    await store.close()
-
-
 async def test_work_that_nobody_awaits_any_more_is_not_run(path):
     store = database(path)
     begun, may_end, ran = threading.Event(), threading.Event(), []

@@ -102,7 +102,8 @@ class TaskRunner:
         except Exception:
             _logger.exception("The task %s could not be run to its end", run.id)
         finally:
-            del self._runs[run.id]
+            if self._runs.get(run.id) is run:  # else this process lost the task, and has claimed it again
+                del self._runs[run.id]
 
     async def _claim_tasks(self) -> None:
         """Claim tasks while there is room, forever."""
