@@ -14,6 +14,7 @@ import pytest
 from dragoman import AsyncClient, Client
 from dragoman.runtime.portal import portal
 from scenarios.calling_server import server
+from scenarios.client_peer import descriptors
 from scenarios.client_programs import SERVER, environment, http_server
 
 DEADLINE = 60
@@ -38,7 +39,7 @@ def threads() -> int:
 
 def open_things() -> dict[str, int]:
     gc.collect()
-    return {"descriptors": len(list(Path("/proc/self/fd").iterdir())), "threads": threads(), "children": children()}
+    return {"descriptors": descriptors(), "threads": threads(), "children": children()}
 
 
 async def settle(before: dict[str, int]) -> None:

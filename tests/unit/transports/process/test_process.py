@@ -19,6 +19,7 @@ from dragoman.errors import ConnectError, ServerCrashed, TransportError
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.transports.process import child as children
 from dragoman.transports.process.process import TAIL_BYTES, ProcessTransport
+from scenarios.client_peer import open_files
 from unit.loops import in_each_loop
 
 DEADLINE = 60
@@ -522,7 +523,7 @@ def open_now():
     listing = ["ps", "-o", "pid=,comm=", "--ppid", str(os.getpid())]
     children = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()
     return (
-        len(list(Path("/proc/self/fd").iterdir())),
+        len(open_files()),
         set(threading.enumerate()),
         {child for child in children if not child.endswith(" ps")},
     )
