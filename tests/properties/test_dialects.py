@@ -16,7 +16,6 @@ from dragoman.schema.naming import safe_name
 
 EXAMPLES = settings(
     max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES", "60")),
-    derandomize="DRAGOMAN_EXAMPLES" not in os.environ,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

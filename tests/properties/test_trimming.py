@@ -265,7 +265,6 @@ def look_up(schema: SchemaDocument, where: str) -> Any:
 )
 @settings(
     max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES", "25")),
-    derandomize="DRAGOMAN_EXAMPLES" not in os.environ,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

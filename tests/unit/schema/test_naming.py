@@ -9,7 +9,6 @@ from dragoman.schema.naming import safe_name, tool_names
 
 EXAMPLES = settings(
     max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES", "50")),
-    derandomize="DRAGOMAN_EXAMPLES" not in os.environ,
     deadline=None,
     database=None,
 )

@@ -22,7 +22,6 @@ STRUCTS = [
 @pytest.mark.parametrize("kind", STRUCTS)
 @settings(
     max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES", "15")),
-    derandomize="DRAGOMAN_EXAMPLES" not in os.environ,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
