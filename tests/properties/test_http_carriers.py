@@ -11,7 +11,7 @@ import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial
+from functools import partial, wraps
 from http.client import HTTPResponse
 from io import BytesIO
 from itertools import product
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from dragoman import Context, Server, ToolError
@@ -404,3 +404,20 @@ def test_a_request_of_uvicorn_is_left_as_receive_and_send_leave_it(case, caplog)
     assert count == writes
     assert sum("POST /mcp" in line for line in lines) == (case == "an access log")
     assert (b"connection: close" in short["written"]) == (case in CLOSING)
+
+
+@pytest.mark.parametrize("name", ["receive", "send"])
+def test_a_method_of_uvicorn_that_was_replaced_is_called(name, monkeypatch):
+    original, calls = getattr(RequestResponseCycle, name), []
+
+    @wraps(original)
+    async def replaced(*given: Any) -> Any:
+        calls.append(name)
+        return await original(*given)
+
+    async def outcome() -> dict[str, Any]:
+        return await Served(served().asgi(), kept(adding()), OURS).outcome()
+
+    monkeypatch.setattr(RequestResponseCycle, name, replaced)
+    assert b'"text":"3"' in asyncio.run(outcome())["written"]
+    assert calls == (["receive"] if name == "receive" else ["send", "send"])

@@ -5,7 +5,7 @@ task that waits for the disconnect. An exchange of uvicorn needs no such task, w
 and `send` are methods of an object for the request, which says whether the client has disconnected.
 
 With httptools, this object also gives a body that has arrived, and takes head and body of a short reply in one write.
-Rejected: to await `receive` and `send` for these too. They take a third of the time of a call.
+Rejected: to await `receive` and `send` for these too. They take a sixth of the instructions of a call.
 """
 
 from __future__ import annotations
