@@ -310,11 +310,10 @@ def _is_of_httptools(function: Any) -> bool:
     request: Any = getattr(module, "RequestResponseCycle", None)
     if function is None or request is None or function not in (request.receive, request.send):
         return False
-    names = vars(module)
-    is_unwrapped = getattr(function, "__globals__", None) is names
-    return (
-        is_unwrapped and names.keys() >= _OF_THE_MODULE and _OF_A_REQUEST.issubset(request.__init__.__code__.co_names)
-    )
+    if getattr(function, "__globals__", None) is not vars(module):  # something wraps it
+        return False
+    attributes = getattr(getattr(request.__init__, "__code__", None), "co_names", ())
+    return vars(module).keys() >= _OF_THE_MODULE and _OF_A_REQUEST.issubset(attributes)
 
 
 @lru_cache(maxsize=16)
