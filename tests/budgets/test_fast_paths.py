@@ -23,6 +23,7 @@ class FastPath(NamedTuple):
     """Something that is done for speed."""
 
     file: str
+    """A file, or a folder whose files share the entry."""
     kind: str
     names: tuple[str, ...]
     """The functions and classes in which it is done; empty for the module itself."""
@@ -48,6 +49,7 @@ _THREAD = "properties/test_thread_calls.py::test_a_def_without_a_task_answers_li
 _WOKEN = "unit/runtime/test_tasks.py::test_a_loop_that_is_woken_sees_what_was_published_before"
 _SHORT = "properties/test_unchanged.py::test_a_conversation_on_the_short_way_is_the_one_on_the_plain_way"
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
+_EXCHANGES = ("Http1Exchange", "AsgiExchange.complete_body", "AsgiExchange._reply_at_once")
 
 FAST_PATHS = (
     FastPath("runtime/eager.py", PRIVATE, ("", "_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
@@ -70,7 +72,7 @@ FAST_PATHS = (
     FastPath("transports/stdio/pages.py", SECOND, ("SplicedPages",), "os.writev", _WRITER),
     FastPath("transports/stdio/writers.py", SECOND, ("LoopWriter.send_at_once",), "one write a turn", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
-    FastPath("transports/http/http1_exchange.py", SECOND, ("Http1Exchange",), "AsgiExchange", _HTTP),
+    FastPath("transports/http", SECOND, _EXCHANGES, "AsgiExchange over receive and send", _HTTP),
     FastPath("transports/web/connections.py", SECOND, ("ConnectionPool",), "aiohttp's requests", _CLIENT_HTTP),
 )
 
@@ -168,7 +170,9 @@ def uses() -> Iterator[tuple[str, str, str]]:
 
 
 def definitions(path: Path) -> set[str]:
-    """Return the functions and classes of a file, and the methods of these."""
+    """Return the functions and classes of a file or of the files of a folder, and the methods of these."""
+    if path.is_dir():
+        return {name for file in path.glob("*.py") for name in definitions(file)}
     found = set()
     for node in tree(path).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

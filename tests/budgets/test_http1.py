@@ -1,4 +1,7 @@
-"""What a call costs by `server.run("http")`, without a clock: functions, tasks, writes, and what it leaves behind."""
+"""What a call costs over HTTP, without a clock: functions, tasks, writes, and what it leaves behind.
+
+By `server.run("http")`, and as an application on uvicorn with httptools.
+"""
 
 import asyncio
 import gc
@@ -7,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from budgets.test_calls import CALLS, MARGIN, functions_passed
@@ -16,6 +21,8 @@ from dragoman.transports.http import http1
 from dragoman.transports.http.http1 import Http1Connection
 
 MEASURED = {"stateless": 63, "handshake": 63}
+MOUNTED = 40
+OF_THE_SERVER = ("BaseEventLoop.", "TimerHandle.", "Handle.", "Event.", "FlowControl.", "HttpToolsProtocol.")
 DEADLINE = 60
 HEADERS = {
     "stateless": "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: add\r\n",
@@ -36,6 +43,8 @@ class Transport(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.writes.append(data)
 
+    def close(self) -> None: ...
+
 
 def post(headers: str, body: bytes) -> bytes:
     head = (
@@ -49,18 +58,22 @@ class Caller:
     """A client of one connection, that calls the same tool again and again."""
 
     def __init__(self, era: str, server: Server | None = None, **options: Any) -> None:
-        config: Any = SimpleNamespace(app=(server or sums()).asgi(**options), timeout_keep_alive=5)
         self.state, self.transport = ServerState(), Transport()
-        self.connection = Http1Connection(config, self.state, {})
+        self.connection = self.connect((server or sums()).asgi(**options))
         self.connection.connection_made(self.transport)
         self._era = era
+
+    def connect(self, app: Any) -> Any:
+        config: Any = SimpleNamespace(app=app, timeout_keep_alive=5)
+        return Http1Connection(config, self.state, {})
 
     async def begin(self) -> None:
         headers = HEADERS[self._era]
         if self._era == "handshake":
             self.connection.data_received(post("", message(0, "initialize", INITIALIZE)))
             await self._answered()
-            head = self.transport.writes.pop().decode()
+            head = b"".join(self.transport.writes).decode()
+            self.transport.writes.clear()
             headers += next(f"{line}\r\n" for line in head.split("\r\n") if line.startswith("mcp-session-id"))
         self.request = post(headers, CALLS[self._era].replace(b"%d", b"7").strip())
 
@@ -114,6 +127,57 @@ def test_a_call_passes_few_functions_in_one_task_and_one_write_with_routes_and_w
     passed, tasks = asyncio.run(measure())
     assert tasks == 1
     assert len(passed) <= MEASURED[era] + MARGIN, (len(passed), passed)
+
+
+class MountedCaller(Caller):
+    """A client of an application on uvicorn."""
+
+    def connect(self, app: Any) -> Any:
+        config = uvicorn.Config(app, ws="none", lifespan="off", proxy_headers=False, log_config=None)
+        connection = HttpToolsProtocol(config, self.state, {})
+        connection.access_log = False
+        return connection
+
+    def end(self) -> None:
+        self.connection.timeout_keep_alive_task.cancel()
+        super().end()
+
+
+@pytest.mark.parametrize("era", ["stateless", "handshake"])
+def test_a_call_of_an_application_on_uvicorn_is_one_write(era):
+    async def call() -> None:
+        caller = MountedCaller(era)
+        await caller.begin()
+        await caller.call()
+        caller.end()
+
+    asyncio.run(call())
+
+
+def test_a_call_of_an_application_on_uvicorn_passes_few_functions():
+    async def measure() -> list[str]:
+        caller = MountedCaller("stateless")
+        await caller.begin()
+        for _ in range(3):
+            await caller.call()
+        tasks: list[Any] = []
+
+        def note(loop: asyncio.AbstractEventLoop, work: Any, **_: Any) -> Any:
+            tasks.append(work)
+            return loop.create_future()
+
+        asyncio.get_running_loop().set_task_factory(note)
+        caller.connection.data_received(caller.request)
+        asyncio.get_running_loop().set_task_factory(None)
+        (work,) = tasks
+        passed = functions_passed(lambda: next(iter(work.__await__()), None))
+        assert len(caller.transport.writes) == 1
+        caller.end()
+        return [name for name in passed if not name.startswith(OF_THE_SERVER)]
+
+    passed = asyncio.run(measure())
+    assert not {"RequestResponseCycle.receive", "RequestResponseCycle.send"} & set(passed)
+    assert len(passed) <= MOUNTED + MARGIN, (len(passed), passed)
 
 
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
