@@ -462,7 +462,7 @@ class HttpClient:
                 if event.data and event.event == "message":
                     room = receive(event.data.encode())
                     if room is not None:
-                        await room
+                        await asyncio.wait([asyncio.ensure_future(room)])  # it is not cancelled: others wait for it too
             if answered():
                 return
 
