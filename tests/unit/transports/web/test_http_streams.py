@@ -1,4 +1,5 @@
 import asyncio
+import gzip
 import json
 import time
 
@@ -261,3 +262,26 @@ async def test_a_cancelled_post_leaves_the_others_that_wait_for_the_same_room():
         await client.close()
     assert len(one.messages) == 1
     assert len(other.messages) == 2
+
+
+@scenario
+async def test_other_tasks_run_while_a_small_packed_stream_brings_very_many_events():
+    events = 200_000
+    packed = gzip.compress(b"data: {}\n\n" * events)
+    said = reply(200, packed, "text/event-stream", content_encoding="gzip")
+    count, counts = 0, []
+
+    def receive(message):
+        nonlocal count
+        count += 1
+        if count == 1:
+            asyncio.get_running_loop().call_soon(lambda: counts.append(count))
+
+    async with answering(always(said)) as server:
+        client = HttpClient(server.url)
+        await client.open()
+        with pytest.raises(TransportError, match="ended without an answer"):
+            await client.post(b"{}", HEADERS, receive, answered=lambda: False)
+        await client.close()
+    assert count == events
+    assert counts[0] < events
