@@ -26,8 +26,8 @@ class Transport(Protocol):
 
         The transport calls `receive` in the loop with each message: one JSON text without a newline. If `receive`
         returns an awaitable, the transport reads no further message until the awaitable is done. The client returns an
-        awaitable while the server does not read the responses to its own requests. The transport calls `closed` once,
-        when the connection ends without a call of `close`.
+        awaitable while the server does not read the responses to its own requests, and a proxy while its own client
+        does not read. The transport calls `closed` once, when the connection ends without a call of `close`.
         """
 
     async def send(self, message: bytes) -> None:

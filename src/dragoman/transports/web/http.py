@@ -462,9 +462,11 @@ class HttpClient:
                 if event.data and event.event == "message":
                     room = receive(event.data.encode())
                     if room is not None:
-                        await room
+                        await asyncio.wait([asyncio.ensure_future(room)])  # it is not cancelled: others wait for it too
             if answered():
                 return
+            if isinstance(response, aiohttp.ClientResponse):
+                await asyncio.sleep(0)  # aiohttp has more at once if the body is packed: time-outs get their turn
 
     def release(self, response: Response, *, at_once: bool) -> None:
         """Close the connection of a response, unless the response has ended or ends within LINGER_SECONDS."""

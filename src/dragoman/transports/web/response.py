@@ -9,8 +9,8 @@ connection feeds it, and one reader takes what has arrived:
     failed      the connection broke or was closed; the reader gets what arrived before, and then the error
 
 The connection stops reading while HIGH_BYTES wait for the reader. A body with a content encoding is decoded when it is
-read, at most READ_BYTES at a time. Decoding what arrives was rejected: a few bytes can become thousands of times as
-many, and nobody could stop them.
+read, at most READ_BYTES in a turn of the loop. Decoding what arrives was rejected: a few bytes can become thousands of
+times as many, and nobody could stop them.
 """
 
 from __future__ import annotations
@@ -237,6 +237,8 @@ class PooledResponse:
         """
         while True:
             decoder = self._decoder
+            if decoder is not None and decoder.has_more:
+                await asyncio.sleep(0)  # a few bytes can become very many: other tasks and time-outs get their turn
             if self._pieces or self._rest or (decoder is not None and decoder.has_more):
                 if data := self._take():
                     return data

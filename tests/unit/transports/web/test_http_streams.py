@@ -1,4 +1,5 @@
 import asyncio
+import gzip
 import json
 import time
 
@@ -233,3 +234,54 @@ def test_pauses_have_a_default_and_a_floor():
     assert http.retry_pause(decoder) == http.MIN_RETRY_SECONDS == 0.1
     decoder.receive(b"retry: 300000\n\n")
     assert http.retry_pause(decoder) == 300
+
+
+@scenario
+async def test_a_cancelled_post_leaves_the_others_that_wait_for_the_same_room():
+    room, waiting = asyncio.get_running_loop().create_future(), asyncio.Semaphore(0)
+
+    class Slow(Receiver):
+        def __call__(self, message):
+            super().__call__(message)
+            if self.answered():
+                return None
+            waiting.release()
+            return room
+
+    async with answering(always(stream(event({"method": "a"}), event(ANSWER)))) as server:
+        client = HttpClient(server.url)
+        await client.open()
+        one, other = Slow(), Slow()
+        posts = [asyncio.create_task(client.post(b"{}", HEADERS, to, answered=to.answered)) for to in (one, other)]
+        for _ in posts:
+            await waiting.acquire()
+        posts[0].cancel()
+        await asyncio.wait(posts[:1])
+        room.set_result(None)
+        await posts[1]
+        await client.close()
+    assert len(one.messages) == 1
+    assert len(other.messages) == 2
+
+
+@scenario
+async def test_other_tasks_run_while_a_small_packed_stream_brings_very_many_events():
+    events = 200_000
+    packed = gzip.compress(b"data: {}\n\n" * events)
+    said = reply(200, packed, "text/event-stream", content_encoding="gzip")
+    count, counts = 0, []
+
+    def receive(message):
+        nonlocal count
+        count += 1
+        if count == 1:
+            asyncio.get_running_loop().call_soon(lambda: counts.append(count))
+
+    async with answering(always(said)) as server:
+        client = HttpClient(server.url)
+        await client.open()
+        with pytest.raises(TransportError, match="ended without an answer"):
+            await client.post(b"{}", HEADERS, receive, answered=lambda: False)
+        await client.close()
+    assert count == events
+    assert counts[0] < events

@@ -47,6 +47,17 @@ def test_a_body_is_decoded_in_pieces_of_bounded_size(pack):
     assert not decoder.is_cut()
 
 
+async def test_other_tasks_run_between_the_pieces_of_a_body_that_is_decoded():
+    response = received(gzip.compress(b"0" * 10 * READ_BYTES), Content_Encoding="gzip")
+    response.complete()
+    turns, pieces = [], 0
+    async for _ in response.iter_any():
+        pieces += 1
+        asyncio.get_running_loop().call_soon(turns.append, None)
+    assert pieces == 10
+    assert len(turns) >= pieces - 1
+
+
 def test_a_body_of_many_streams_is_decoded_as_one():
     decoder, packed = BodyDecoder("gzip"), b"".join(gzip.compress(b"%d" % number) for number in range(20))
     decoded = [decoder.decode(packed)]
