@@ -119,3 +119,16 @@ def test_a_large_line_in_small_chunks_comes_out_whole() -> None:
 def test_a_message_is_one_line_even_if_it_was_written_over_several(message, line):
     assert encode(message) == line
     assert LineDecoder(1000).receive(line) == [line[:-1]]
+
+
+def test_a_line_that_has_begun_is_partial_until_it_ends():
+    decoder = LineDecoder(4)
+    assert not decoder.has_partial
+    decoder.receive(b"one\ntwo")
+    assert decoder.has_partial
+    decoder.receive(b"\n")
+    assert not decoder.has_partial
+    decoder.receive(b"too long")
+    assert decoder.has_partial
+    decoder.receive(b"\n")
+    assert not decoder.has_partial

@@ -380,3 +380,37 @@ def test_an_answer_is_matched_whose_id_came_back_as_text():
     assert only(received(peer, line(id="2", error={"code": 1, "message": "x"}))).waiter == "second"
     for id in ("1", "x", "", "9" * 5000, "²"):
         assert isinstance(only(received(peer, line(id=id, result={}))), Unmatched)
+
+
+def test_a_chunk_that_is_one_request_is_accepted_at_once(peer):
+    request = peer.sole_request(call(1))
+    assert isinstance(request, Request)
+    assert request.id == 1
+    assert peer.send_result(1, {}) == b'{"jsonrpc":"2.0","id":1,"result":{}}'
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b"",
+        call(2).rstrip(),
+        call(2) + call(3),
+        call(2) + b"{",
+        call(1),
+        call(2, "initialize"),
+        cancelled(1),
+        b"[]\n",
+        b"{\n",
+    ],
+)
+def test_every_other_chunk_is_not_accepted(peer, chunk):
+    assert peer.sole_request(call(1)) is not None
+    assert peer.sole_request(chunk) is None
+    assert only(received(peer, call(4))).id == 4
+
+
+def test_a_chunk_that_ends_a_line_is_not_accepted(peer):
+    whole = call(1)
+    assert received(peer, whole[:5]) == []
+    assert peer.sole_request(whole[5:]) is None
+    assert only(received(peer, whole[5:])).id == 1
