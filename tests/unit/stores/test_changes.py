@@ -47,3 +47,20 @@ def test_a_loop_that_is_closed_is_not_woken():
     assert changes.has_listeners
     changes.reset()
     assert not changes.has_listeners
+
+
+async def test_a_finalizer_may_close_a_listener_while_its_thread_reports_a_change():
+    def keys():
+        yield "key"
+        closing.close()  # as a collection of garbage does, in the thread that holds the lock
+        yield "other"
+
+    changes = Changes()
+    listener, closing = changes.listen("key"), changes.listen("other")
+    reporting = threading.Thread(target=changes.report, args=(keys(),), daemon=True)
+    reporting.start()
+    await asyncio.wait_for(listener.wait(), 60)
+    reporting.join(60)
+    assert not reporting.is_alive()
+    listener.close()
+    assert not changes.has_listeners
