@@ -27,7 +27,7 @@ class Bell:
         self._folder = folder
         self._heard = heard
         self._path: Path | None = None
-        self._descriptor = -1
+        self._descriptor = self._listening = -1
 
     @property
     def is_open(self) -> bool:
@@ -53,7 +53,9 @@ class Bell:
             _unlink(unnamed)
             raise
         self._path = path
-        Thread(target=self._listen, args=(path, self._descriptor), name="dragoman-bell", daemon=True).start()
+        # The thread closes its own descriptor, perhaps before `close` has written to wake it.
+        self._listening = os.dup(self._descriptor)
+        Thread(target=self._listen, args=(path, self._listening), name="dragoman-bell", daemon=True).start()
 
     def _listen(self, path: Path, descriptor: int) -> None:
         while os.read(descriptor, 4096) and self._path == path:
@@ -73,11 +75,13 @@ class Bell:
         if path is not None:
             _unlink(path)
             os.write(self._descriptor, b"\0")
+            os.close(self._descriptor)
 
     def forget(self) -> None:
         """Forget the FIFO after a fork: it belongs to the parent."""
         if self._path is not None:
             os.close(self._descriptor)
+            os.close(self._listening)
         self._path = None
 
 
