@@ -41,12 +41,12 @@ uvicorn.Server(uvicorn.Config(server.asgi(), log_level="error", lifespan="off"))
 
 
 @contextmanager
-def functions_of_ours():
-    """Note the names of dragoman's functions that are entered, a coroutine as often as it goes on."""
+def functions_noted(is_wanted):
+    """Note the names of functions that are entered, a coroutine as often as it goes on."""
     passed, before = [], sys.getprofile()
 
     def note(frame, event, _):
-        if event == "call" and frame.f_code.co_filename.startswith(OURS):
+        if event == "call" and is_wanted(frame.f_code):
             passed.append(frame.f_code.co_qualname)
 
     sys.setprofile(note)
@@ -54,6 +54,16 @@ def functions_of_ours():
         yield passed
     finally:
         sys.setprofile(before)
+
+
+def functions_of_ours():
+    """Note the functions of dragoman."""
+    return functions_noted(lambda code: code.co_filename.startswith(OURS))
+
+
+def functions_of_asyncio(*names):
+    """Note which functions of these names are entered."""
+    return functions_noted(lambda code: code.co_name in names and "asyncio" in code.co_filename)
 
 
 @contextmanager
@@ -70,22 +80,6 @@ def tasks_started():
         yield started
     finally:
         loop.set_task_factory(None)
-
-
-@contextmanager
-def functions_of_asyncio(*names):
-    """Note which functions of these names are entered."""
-    passed, before = [], sys.getprofile()
-
-    def note(frame, event, _):
-        if event == "call" and frame.f_code.co_name in names and "asyncio" in frame.f_code.co_filename:
-            passed.append(frame.f_code.co_qualname)
-
-    sys.setprofile(note)
-    try:
-        yield passed
-    finally:
-        sys.setprofile(before)
 
 
 async def measured(target):

@@ -5,7 +5,7 @@ import gzip
 import os
 import random
 import zlib
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 import aiohttp
@@ -140,6 +140,18 @@ async def within_turns(work: Coroutine[Any, Any, Outcome]) -> Outcome:
     return "hangs"
 
 
+async def outcome_of(sending: Awaitable[Any]) -> Outcome:
+    """Return what a request brings, or its error."""
+    try:
+        response = await sending
+        try:
+            return await outcome(response)
+        finally:
+            response.close()
+    except (aiohttp.ClientError, OSError) as error:
+        return f"error: {error!r}"
+
+
 async def by_aiohttp(pieces: list[bytes], method: str = "POST", *, ends: bool = True) -> Outcome:
     session = aiohttp.ClientSession(
         connector=Wired(pieces, ends=ends),
@@ -148,27 +160,14 @@ async def by_aiohttp(pieces: list[bytes], method: str = "POST", *, ends: bool = 
         cookie_jar=aiohttp.DummyCookieJar(),
     )
     async with session:
-        try:
-            response = await session.request(method, URL_SENT, data=b"{}", allow_redirects=False)
-            try:
-                return await outcome(response)
-            finally:
-                response.close()
-        except (aiohttp.ClientError, OSError) as error:
-            return f"error: {error!r}"
+        return await outcome_of(session.request(method, URL_SENT, data=b"{}", allow_redirects=False))
 
 
 async def by_connection(pieces: list[bytes], method: str = "POST", *, ends: bool = True) -> Outcome:
     connector = Wired(pieces, ends=ends)
     pool = ConnectionPool(connector, URL_SENT, ssl=True, connect_timeout=DEADLINE, keep_alive=4)
     try:
-        response = await pool.request(method, URL_SENT, {}, b"{}")
-        try:
-            return await outcome(response)
-        finally:
-            response.close()
-    except (aiohttp.ClientError, OSError) as error:
-        return f"error: {error!r}"
+        return await outcome_of(pool.request(method, URL_SENT, {}, b"{}"))
     finally:
         pool.close()
         await connector.close()

@@ -212,15 +212,21 @@ class _Bytes:
         return BytesIO(self._data)
 
 
-async def answer(port: int, request: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-    """Return the status, the headers and the body that come back; what differs each time is left out."""
+async def received(port: int, sent: bytes) -> bytes:
+    """Return what a connection brings until the server closes it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
+    writer.write(sent)
     async with asyncio.timeout(DEADLINE):
         data = await reader.read()
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+    return data
+
+
+async def answer(port: int, request: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Return the status, the headers and the body that come back; what differs each time is left out."""
+    data = await received(port, request)
     response = HTTPResponse(_Bytes(data), method=request.split()[0].decode())  # type: ignore[arg-type]
     response.begin()
     headers = sorted((name.lower(), value) for name, value in response.getheaders() if name.lower() != "date")
@@ -230,13 +236,7 @@ async def answer(port: int, request: bytes) -> tuple[int, list[tuple[str, str]],
 
 async def conversation(port: int, sent: bytes) -> bytes:
     """Return what a connection brings until the server closes it; what differs each time is left out."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(sent)
-    async with asyncio.timeout(DEADLINE):
-        data = await reader.read()
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+    data = await received(port, sent)
     if b"transfer-encoding: chunked" in data:  # how many events share a chunk depends on the time between them
         data = re.sub(rb"(\r\n)+", b"\r\n", re.sub(rb"(?m)^[0-9a-f]+\r\n", b"", data))
     return re.sub(rb"(?m)^(date|mcp-session-id|id): .*$", rb"\1:", data)

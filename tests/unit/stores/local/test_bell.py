@@ -139,3 +139,20 @@ def test_without_fifos_nobody_is_rung(folder, monkeypatch):
     assert not bell.is_open
     bell.forget()
     bell.close()
+
+
+def test_a_bell_that_rings_while_it_is_closed_is_closed(folder, monkeypatch):
+    def ring_until_the_thread_has_ended(path):
+        [listening] = {thread for thread in threading.enumerate() if thread.name == "dragoman-bell"} - others
+        descriptor = os.open(path, os.O_WRONLY)
+        os.write(descriptor, b"\1")
+        os.close(descriptor)
+        listening.join(60)
+        assert not listening.is_alive()
+
+    others = set(threading.enumerate())
+    bell = Bell(folder, lambda: None)
+    bell.open()
+    monkeypatch.setattr("dragoman.stores.local.bell._unlink", ring_until_the_thread_has_ended)
+    bell.close()
+    assert not bell.is_open
