@@ -47,11 +47,11 @@ class KeyRing:
     def __init__(self, *keys: bytes) -> None:
         if not keys or any(len(key) < _MIN_KEY_BYTES for key in keys):
             raise ValueError(f"A key ring needs at least one key, and every key at least {_MIN_KEY_BYTES} bytes")
-        self._keys = keys
+        self._keys = [_Key(key) for key in keys]
 
     def seal(self, purpose: str, payload: bytes) -> str:
         """Return the payload as a token that opens only for the same purpose."""
-        token = _tag(self._keys[0], purpose, payload) + payload
+        token = self._keys[0].tag(purpose, payload) + payload
         return urlsafe_b64encode(token).rstrip(b"=").decode("ascii")
 
     def open(self, purpose: str, token: str) -> bytes | None:
@@ -60,38 +60,47 @@ class KeyRing:
         if sealed is None:
             return None
         tag, payload = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
-        genuine = any(hmac.compare_digest(tag, _tag(key, purpose, payload)) for key in self._keys)
+        genuine = any(hmac.compare_digest(tag, key.tag(purpose, payload)) for key in self._keys)
         return payload if genuine else None
 
     def digest(self, purpose: str, value: bytes) -> str:
         """Return a digest of the value that only a holder of the first key can compute."""
-        return _tag(self._keys[0], purpose, value).hex()
+        return self._keys[0].tag(purpose, value).hex()
 
     def encrypt(self, purpose: str, value: bytes, nonce: bytes) -> bytes:
         """Return the value encrypted and authenticated; the nonce is random, used once, and has `NONCE_BYTES` bytes."""
         key = self._keys[0]
-        hidden = nonce + _masked(key, nonce, value)
-        return _tag(key, f"encrypted {purpose}", hidden) + hidden
+        hidden = nonce + key.masked(nonce, value)
+        return key.tag(f"encrypted {purpose}", hidden) + hidden
 
     def decrypt(self, purpose: str, data: bytes) -> bytes | None:
         """Return the value that a key of this ring encrypted for the purpose, else None."""
         tag, hidden = data[:_TAG_BYTES], data[_TAG_BYTES:]
         for key in self._keys:
-            if hmac.compare_digest(tag, _tag(key, f"encrypted {purpose}", hidden)):
-                return _masked(key, hidden[:NONCE_BYTES], hidden[NONCE_BYTES:])
+            if hmac.compare_digest(tag, key.tag(f"encrypted {purpose}", hidden)):
+                return key.masked(hidden[:NONCE_BYTES], hidden[NONCE_BYTES:])
         return None
 
 
-def _tag(key: bytes, purpose: str, payload: bytes) -> bytes:
-    label = purpose.encode("utf-8", "surrogatepass")
-    return hmac.digest(key, len(label).to_bytes(4, "big") + label + payload, "sha256")
+class _Key:
+    """A key of a ring, with the key of its stream."""
 
+    __slots__ = ("_key", "_stream_key")
 
-def _masked(key: bytes, nonce: bytes, value: bytes) -> bytes:
-    """Return the value combined by XOR with a stream that only the holder of the key can make."""
-    # The key of the stream differs from the key of the tag, so that neither says anything about the other.
-    stream = hashlib.shake_256(hmac.digest(key, b"dragoman stream key", "sha256") + nonce).digest(len(value))
-    return (int.from_bytes(value, "big") ^ int.from_bytes(stream, "big")).to_bytes(len(value), "big")
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        # The key of the stream differs from the key of the tag, so that neither says anything about the other.
+        self._stream_key = hmac.digest(key, b"dragoman stream key", "sha256")
+
+    def tag(self, purpose: str, payload: bytes) -> bytes:
+        """Return the tag of a payload for a purpose."""
+        label = purpose.encode("utf-8", "surrogatepass")
+        return hmac.digest(self._key, len(label).to_bytes(4, "big") + label + payload, "sha256")
+
+    def masked(self, nonce: bytes, value: bytes) -> bytes:
+        """Return the value combined by XOR with a stream that only the holder of the key can make."""
+        stream = hashlib.shake_256(self._stream_key + nonce).digest(len(value))
+        return (int.from_bytes(value, "big") ^ int.from_bytes(stream, "big")).to_bytes(len(value), "big")
 
 
 def _from_base64(text: str) -> bytes | None:
