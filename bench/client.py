@@ -21,7 +21,8 @@ from processes import DEADLINE, ENVIRONMENT, HERE, free_port, on_one_core, pytho
 from rows import Effort, Held, Row, Wanted, alternate, at_least
 
 MANY = 64
-SIDES = ("dragoman", "blocking", "mcp", "fastmcp", "bare")
+SIDES = ("dragoman", "blocking", "mcp", "fastmcp", "bare", "bare-blocking")
+IN_MEMORY = SIDES[:4]
 
 
 class Place(NamedTuple):
@@ -115,7 +116,7 @@ def rows_of(name: str, place: Place, effort: Effort, server: int | None, *where:
 
     One call at a time over HTTP, where both ends only wait for each other, they share a core.
     """
-    names = SIDES[:-1] if place.kind == "memory" else SIDES
+    names = IN_MEMORY if place.kind == "memory" else SIDES
     with ExitStack() as stack:
         sides = {side: stack.enter_context(Side(side, place.era, place.kind, *where)) for side in names}
         for at_once in (1, MANY):
@@ -129,6 +130,7 @@ def rows_of(name: str, place: Place, effort: Effort, server: int | None, *where:
                 )
             blocking = {"dragoman": samples.pop("blocking")}
             others = {side: values for side, values in samples.items() if side != "dragoman"}
+            samples.pop("bare-blocking", None)
             manner = "one call at a time" if at_once == 1 else f"{MANY} at once"
             yield Row(f"{name}_{at_once}", f"{place.title}, {manner}", "calls/s", samples, place.held)
             title = f"blocking {place.title}, {manner if at_once == 1 else f'{MANY} threads'}"

@@ -2,7 +2,8 @@
 
 python client_sides.py SIDE (stateless|handshake) (http URL | stdio COMMAND ... | memory)
 
-SIDE is dragoman, blocking (dragoman's blocking client), mcp, fastmcp or bare. A line of JSON on stdin asks for a round,
+SIDE is dragoman, blocking (dragoman's blocking client), mcp, fastmcp, bare, or bare-blocking (bare on a loop in a
+thread, to which other threads pass their calls by what asyncio has for that). A line of JSON on stdin asks for a round,
 as {"seconds": 1.0, "at_once": 64} or {"calls": 100} one at a time, and a line on stdout tells how it went. In memory
 each client has a server of its own library, which the others could not use.
 """
@@ -55,6 +56,19 @@ def blocking(era: str, kind: str, *where: str) -> Iterator[Callable[[], str]]:
 
     with Client(dragoman_target(kind, where), mode=dragoman_mode(era)) as client:
         yield lambda: client.call_tool("add", ARGUMENTS).text
+
+
+@contextmanager
+def bare_blocking(era: str, kind: str, *where: str) -> Iterator[Callable[[], str]]:
+    """Run the bare client on a loop in a thread, and pass calls to that loop."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    opened = bare(era, kind, *where)
+    call: Any = asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result()
+    try:
+        yield lambda: asyncio.run_coroutine_threadsafe(call(), loop).result()
+    finally:
+        asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result()
 
 
 def dragoman_mode(era: str) -> Any:
@@ -286,13 +300,16 @@ async def serve(side: str, era: str, *where: str) -> None:
                 spoken(rate=await round_of_tasks(call, **asked))
 
 
+BLOCKING = {"blocking": blocking, "bare-blocking": bare_blocking}
+
+
 def main(side: str, era: str, *where: str) -> None:
     """Be one side."""
     warnings.simplefilter("ignore")
-    if side != "blocking":
+    if side not in BLOCKING:
         asyncio.run(serve(side, era, *where))
         return
-    with blocking(era, *where) as call:
+    with BLOCKING[side](era, *where) as call:
         while line := sys.stdin.readline():
             spoken(rate=round_of_threads(call, **json.loads(line)))
 
