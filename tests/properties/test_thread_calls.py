@@ -92,7 +92,7 @@ async def heard(era, script, *, has_task):
 
     mark.set("outer")
     async with WirePeer(server, era, capabilities={"elicitation": {"form": {}}}) as peer:
-        peer._connection.takes_thread_calls = not has_task
+        peer._connection.resumes_handlers = not has_task
         ids = []
         for number, what in enumerate(script):
             params = {"name": "act", "arguments": {"what": what}, "_meta": {"progressToken": number}}
@@ -127,4 +127,4 @@ def test_a_def_without_a_task_answers_like_one_that_a_task_awaits(era, script):
 
 def test_every_act_is_compared_and_the_connection_submits_thread_calls_by_default():
     assert len(ACTS) == 11
-    assert DuplexConnection.takes_thread_calls
+    assert DuplexConnection.resumes_handlers

@@ -154,7 +154,6 @@ def open(
     message: jsonrpc.Request,
     offer: Offer,
     session: Caller | None = None,
-    *,
     already_read: ReadParams | None = None,
     headers: McpHeaders | None = None,
 ) -> McpRequest:

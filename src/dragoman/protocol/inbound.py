@@ -144,11 +144,11 @@ def _receive_request(
                 raise
         else:
             if read[0].protocol_version is not None:
-                return eras.open(message, offer, already_read=read, headers=headers)
+                return eras.open(message, offer, None, read, headers)
     if message.method == "initialize":
         return SessionMessages([message], is_initialize=True)
     if is_stateless:
-        return eras.open(message, offer, headers=headers)
+        return eras.open(message, offer, None, None, headers)
     return _in_session(headers, version, message, offer)
 
 

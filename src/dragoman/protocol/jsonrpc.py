@@ -153,7 +153,7 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
     params = envelope.params
     if len(params) == _NULL_BYTES and params == _NULL:
         params = NO_PARAMS
-    if method[:4] == "rpc.":  # quicker than `startswith`
+    if "rpc." <= method < "rpc/":  # it begins with "rpc."; quicker than `startswith`
         return Invalid(None if id is UNSET else id, InvalidRequest("Method names that begin with 'rpc.' are reserved"))
     if id is UNSET:
         return Notification(method, params)

@@ -29,6 +29,14 @@ def encode(message: bytes) -> bytes:
     return message + b"\n"
 
 
+def encode_all(messages: list[bytes]) -> bytes:
+    """Return JSON messages as lines."""
+    joined = b"".join(messages)
+    if _NEWLINE in joined or _RETURN in joined:
+        messages = list(map(without_newlines, messages))
+    return b"\n".join((*messages, b""))
+
+
 def without_newlines(message: bytes) -> bytes:
     """Return JSON with spaces instead of newlines."""
     # MUST NOT (all versions): "embedded newlines in a message". In JSON they are white space between tokens.

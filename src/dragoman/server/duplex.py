@@ -97,7 +97,7 @@ class DuplexConnection:
 
     lacks_standalone_stream = False
     takes_parts = True
-    takes_thread_calls = True
+    resumes_handlers = True
     end_error = None
 
     def __init__(self, server: Server, sink: Sink) -> None:
@@ -427,13 +427,18 @@ class DuplexConnection:
         if id in self._running:
             self._running[id].cancel(reason)
 
-    async def _finish(self, call: Call, answer: Coroutine[Any, Any, Answer]) -> None:
+    async def _finish(self, call: Call, pending: Coroutine[Any, Any, Any]) -> None:
+        """Wait for the handler or the response of a request, and send the response."""
         id = call.request.id
         call.task = self._runner.task
         if call.cancelled:
             call.cancel()  # again: the earlier call of `cancel` had no task to cancel
         try:
-            self._reply(id, await answer)
+            try:
+                answer = resume(call, await pending, None)
+            except BaseException as error:
+                answer = resume(call, None, error)
+            self._reply(id, await answer if type(answer) is CoroutineType else answer)  # type: ignore[arg-type]
         except (asyncio.CancelledError, GeneratorExit):  # other code ended the task: there is no response
             self._reply(id, b"")
         finally:

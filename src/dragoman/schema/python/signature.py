@@ -179,7 +179,10 @@ class Signature:
         self._reserved = self.input_schema["properties"].keys() | inspection.reserved_names()
 
     def bind(
-        self, arguments: Raw | UnsetType | None, call: Any = None, *, strict: bool = False
+        self,
+        arguments: Raw | UnsetType | None,
+        call: Any = None,
+        strict: bool = False,  # noqa: FBT001, FBT002 - an argument by name takes longer, and every call passes it
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments to call the function with, for the arguments of a client.
 

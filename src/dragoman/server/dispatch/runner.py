@@ -8,9 +8,9 @@ for a request that cannot be opened. `refusal` makes the response to a message t
 `run_detached` runs a call apart from its request, and returns its result instead of a response.
 
 `run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. If
-the channel takes thread calls, and nothing but a `def` is to be run, it returns the `ThreadCall`; its outcome goes to
-`resume`, which returns the response or a coroutine. The runner records the outcome in the call: `refusal` is the error
-that was sent, and `failure_label` labels a result with `isError`.
+the channel resumes handlers, and nothing but the handler is to be run, it returns the handler: its coroutine, or the
+`ThreadCall` of a `def`. The outcome goes to `resume`, which returns the response or a coroutine. The runner records the
+outcome in the call: `refusal` is the error that was sent, and `failure_label` labels a result with `isError`.
 
 A handler returns an unsealed result, sealed and cached bytes (`Raw`), or a coroutine that returns either. A handler
 whose request is served by an author's function sets `call.target` and `call.arguments` instead. The runner then calls
@@ -71,7 +71,7 @@ STORE_AWAY = "The store of this server cannot be reached; try again later"
 
 
 def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
-    """Run a request; return its response, a coroutine that returns the response, or the call of a thread.
+    """Run a request; return its response, a coroutine that returns the response, or the handler that has to be awaited.
 
     Raises:
         CancelledError: other code cancelled the task, and the request itself was not cancelled.
@@ -87,17 +87,25 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
     if server.around_methods and call.request.method.name in server.around_methods:
         return _answer_later(call, serve(call))
     value, error = _begin(call)
-    if type(value) is ThreadCall and call.channel.takes_thread_calls and call.asking is None:
-        return value
-    if type(value) in _PENDING or call.asking is not None:
-        return _settle(call, value, error)
-    if type(value) is not CallToolResult and _asks(value, error):
-        return _settle(call, value, error)
-    return _answer(call, value, error)
+    if call.asking is None:
+        if type(value) in _PENDING:
+            if call.channel.resumes_handlers and (not server.debug or type(value) is ThreadCall):
+                return value  # type: ignore[no-any-return]
+        elif type(value) is CallToolResult or not _asks(value, error):
+            return _answer(call, value, error)
+    return _settle(call, value, error)
 
 
 def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coroutine[Any, Any, Answer]:
-    """Go on with a request whose `ThreadCall` has ended; return its response, or a coroutine that returns it."""
+    """Go on with what `run` returned, when that has ended; return the response, or a coroutine that returns it.
+
+    Raises:
+        CancelledError: other code cancelled the task, and the request itself was not cancelled.
+    """
+    if call.ended:  # the value is the response
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
     if error is None and type(value) not in _PENDING and call.target is not None:
         try:
             value = call.target.result(call, value)
