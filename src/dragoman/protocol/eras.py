@@ -172,7 +172,9 @@ def open(
         MissingCapability: the client did not declare the extension that the method belongs to.
     """
     meta, raw_meta, params = read_params(message, offer) if already_read is None else already_read
-    caller = (session or offer.default_caller) if meta.protocol_version is None and headers is None else None
+    caller = None
+    if headers is None and meta.protocol_version is None:
+        caller = offer.default_caller if session is None else session
     if caller is None:
         caller = stateless_caller(meta, offer, headers)
         if headers is not None:
@@ -181,7 +183,9 @@ def open(
     elif message.method == _DISCOVER:
         # Only stateless versions have this method. A client sends it without `_meta` to learn the versions.
         caller = next((Caller(version) for version in stateless_versions(offer.versions)), caller)
-    method = offer.find(message.method, caller)
+    method = offer.methods[caller.version.name].get(message.method)
+    if method is None or method.declared:
+        method = offer.find(message.method, caller)
     if type(params) is not method.params:  # None, or the type of another version
         params = method.decode_params(message.params)
     return McpRequest(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)

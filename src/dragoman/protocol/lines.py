@@ -15,7 +15,6 @@ from msgspec import Struct
 
 # `in` on bytes first tries to read its operand as an integer. With bytes as the operand that attempt fails slowly.
 _NEWLINE, _RETURN = b"\n\r"
-(_OBJECT_END,) = b"}"
 
 
 class Oversized(Struct, frozen=True):
@@ -71,13 +70,12 @@ class LineDecoder:
         rest = lines.pop()
         found: list[bytes | Oversized] = []
         if lines and (self._discarding or self._partial):
-            self._append(lines[0], found)
-            lines[0] = self._pop_partial()
-        limit = self._limit
-        for line in lines:
-            if line and line[-1] == _OBJECT_END and len(line) <= limit:
-                found.append(line)
-            else:
+            self._append(lines.pop(0), found)
+            self._report(self._pop_partial(), found)
+        if len(chunk) <= self._limit and _RETURN not in chunk and all(lines) and not any(map(bytes.isspace, lines)):
+            found += lines
+        else:
+            for line in lines:
                 self._report(line, found)
         if rest:
             self._append(rest, found)
