@@ -287,8 +287,8 @@ def seal(result: types.Result, version: Version, server_info: Raw | None = None)
 
 
 _PLAIN = types.CallToolResult([types.TextContent("")], structured_content={})
-has_plain_results: Memo[Version, bool] = Memo(lambda version: trim(_PLAIN, version) is _PLAIN)
-"""By version: whether the version has all fields of a tool's result of text and a structured object."""
+has_plain_results = {version.name: trim(_PLAIN, version) is _PLAIN for version in VERSIONS}
+"""By the name of a version: whether it has all fields of a tool's result of text and a structured object."""
 
 
 def seal_in_place(result: types.CallToolResult, server_info: Raw | None = None) -> None:

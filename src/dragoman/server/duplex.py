@@ -97,11 +97,11 @@ class DuplexConnection:
 
     lacks_standalone_stream = False
     takes_parts = True
-    resumes_handlers = True
     end_error = None
 
     def __init__(self, server: Server, sink: Sink) -> None:
         self.carrier: Literal["stdio", "memory"] | None = "stdio" if getattr(sink, "is_stdio", False) else "memory"
+        self.resumes_handlers = True
         self._began_at = time.monotonic()
         self._server = server
         self._sink = sink
@@ -435,10 +435,12 @@ class DuplexConnection:
             call.cancel()  # again: the earlier call of `cancel` had no task to cancel
         try:
             try:
-                answer = resume(call, await pending, None)
+                answer: Any = resume(call, await pending, None)
             except BaseException as error:
                 answer = resume(call, None, error)
-            self._reply(id, await answer if type(answer) is CoroutineType else answer)  # type: ignore[arg-type]
+            if type(answer) is CoroutineType:
+                answer = await answer
+            self._reply(id, answer)
         except (asyncio.CancelledError, GeneratorExit):  # other code ended the task: there is no response
             self._reply(id, b"")
         finally:

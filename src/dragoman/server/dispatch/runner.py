@@ -79,7 +79,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
     server = call.server
     call.settings = server.settings
     if server.audit is not None or (API in modules and observes(call)):
-        return observed(call, lambda: _answer_later(call, noted(call, _outcome(call))))
+        return observed(call, partial(_answer_noted, call))
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
     if call.rejection is not None:
@@ -106,12 +106,13 @@ def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coro
         if error is not None:
             raise error
         return value  # type: ignore[no-any-return]
-    if error is None and type(value) not in _PENDING and call.target is not None:
+    target = call.target
+    if error is None and target is not None and type(value) not in _PENDING:
         try:
-            value = call.target.result(call, value)
+            value = target.result(call, value)
         except BaseException as raised:
-            value, error = None, raised
-    if error is None and call.asking is None and type(value) in _ANSWERS:
+            return _settle(call, None, raised)
+    if type(value) in _ANSWERS and call.asking is None:  # then there is no error
         return _answer(call, value)
     return _settle(call, value, error)  # in a task, which tells who cancelled a request
 
@@ -171,6 +172,10 @@ async def _answer_later(call: Call, outcome: Coroutine[Any, Any, Any]) -> Answer
     except BaseException as error:
         return _refuse(call, error)
     return _answer(call, result)
+
+
+def _answer_noted(call: Call) -> Coroutine[Any, Any, Answer]:
+    return _answer_later(call, noted(call, _outcome(call)))
 
 
 def _begin(call: Call) -> tuple[Any, BaseException | None]:
@@ -286,7 +291,7 @@ def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Ans
         if call.cancelled:
             call.withdraw_cancellation()  # the handler caught it
         plain = call.plain_result
-        if plain is not None and result is plain and eras.has_plain_results[version]:
+        if plain is not None and result is plain and eras.has_plain_results[version.name]:
             if version.stateless:
                 eras.seal_in_place(plain, call.server.info_bytes)
         elif type(result) is CallToolResult:  # `seal` adds cache hints, which this result does not have
