@@ -51,7 +51,7 @@ from dragoman.server.dispatch.observing import noted, observed, observes
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
-from dragoman.telemetry import API
+from dragoman.telemetry import API, active_recorder
 from dragoman.types import CallToolResult
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ Answer = bytes | tuple[bytes, Raw, bytes]
 """A response to write: one piece, or parts if the channel takes parts and the result is large. Empty: no response."""
 LARGE_BYTES = 64 * 1024
 """An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
-_PENDING = frozenset({CoroutineType, ThreadCall})
+PENDING = frozenset({CoroutineType, ThreadCall})
 """The types of a value that must be awaited."""
 _ANSWERS = frozenset({CallToolResult, Raw})
 """The types of results that ask the client nothing."""
@@ -78,7 +78,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
     """
     server = call.server
     call.settings = server.settings
-    if server.audit is not None or (API in modules and observes(call)):
+    if server.audit is not None or (API in modules and active_recorder() is not None):
         return observed(call, partial(_answer_noted, call))
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
@@ -88,7 +88,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
         return _answer_later(call, serve(call))
     value, error = _begin(call)
     if call.asking is None:
-        if type(value) in _PENDING:
+        if type(value) in PENDING:
             if call.channel.resumes_handlers and (not server.debug or type(value) is ThreadCall):
                 return value  # type: ignore[no-any-return]
         elif type(value) is CallToolResult or not _asks(value, error):
@@ -107,7 +107,7 @@ def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coro
             raise error
         return value  # type: ignore[no-any-return]
     target = call.target
-    if error is None and target is not None and type(value) not in _PENDING:
+    if error is None and target is not None and type(value) not in PENDING:
         try:
             value = target.result(call, value)
         except BaseException as raised:
@@ -186,7 +186,7 @@ def _begin(call: Call) -> tuple[Any, BaseException | None]:
         target = call.target
         if target is not None:
             value = target.begin(call)
-            if type(value) not in _PENDING:
+            if type(value) not in PENDING:
                 value = target.result(call, value)
     except BaseException as error:
         return None, error
@@ -232,13 +232,12 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
     while True:
         try:
             # A `def` may return the coroutine of an `async def`, and a result the coroutine that reads its files.
-            while type(value) in _PENDING:
-                if type(value) is ThreadCall:
-                    value = await value.result()
-                else:
-                    value = await (_watched(call, value) if call.server.debug else value)
+            while type(value) in PENDING:
+                if call.server.debug and type(value) is CoroutineType:
+                    value = _watched(call, value)
+                value = await value
                 target = call.target
-                if target is not None and type(value) not in _PENDING:
+                if target is not None and type(value) not in PENDING:
                     value = target.result(call, value)
         except BaseException as raised:
             value, error = None, raised

@@ -60,6 +60,7 @@ STOPPED = InternalError("The server was stopped before the request was done; it 
 class PostChannel(NoChannel):
     """The channel of a request without a session: the event stream in the response of its POST."""
 
+    resumes_handlers = True
     _waiting: deque[bytes] | None = None
     _flushing: asyncio.Task[None] | None = None
     _is_flush_due = False
