@@ -107,8 +107,8 @@ def receive_post(
     if type(message) is jsonrpc.Request:
         try:
             return _receive_request(headers, version, message, offer, body)
-        except RpcError as error:
-            return _reject(rejection_status(error), error, headers, message.id, message)
+        except RpcError as refused:
+            return _reject(rejection_status(refused), refused, headers, message.id, message)
     if type(message) is jsonrpc.Invalid:
         message = jsonrpc.decode_batch(body, limits) or message
     is_stateless = version is not None and version.stateless

@@ -133,8 +133,7 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
     """
     size = len(data)
     if not data.isascii() or (
-        size > limits.always_shallow_bytes
-        and (size > limits.always_shallow_object_bytes or _ARRAY_START in data)
+        size > limits.always_shallow_bytes and (size > limits.always_shallow_object_bytes or _ARRAY_START in data)
     ):
         problem = _over_limits(data, limits)
         if problem is not None:

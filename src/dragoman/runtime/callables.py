@@ -15,7 +15,7 @@ This module does not import asyncio, because a server needs asyncio only when it
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -46,17 +46,19 @@ def starter(function: Callable[..., Any], *, in_place: bool) -> Callable[..., An
 
 
 async def resolved(value: Any) -> Any:
-    """Return a value; while the value is awaitable, as a `ThreadCall` is, await it."""
+    """Return a value, or that of a `ThreadCall`; while the value is awaitable, await it."""
+    if type(value) is ThreadCall:
+        value = value.result()
     while isawaitable(value):
         value = await value
     return value
 
 
 class ThreadCall:
-    """A call that a thread is to make; it begins with `await` or `submit`, of which one may be used, once.
+    """A call that a thread is to make; it begins with `result` or `submit`, of which one may be called, once.
 
     Example:
-        value = await ThreadCall(requests.get, "https://example.com", timeout=10)
+        value = await ThreadCall(requests.get, "https://example.com", timeout=10).result()
     """
 
     __slots__ = ("_args", "_function", "_kwargs")
@@ -66,11 +68,11 @@ class ThreadCall:
         self._args = args
         self._kwargs = kwargs
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        """Make the call, and return its value."""
+    def result(self) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine that makes the call, and returns its value."""
         from dragoman.runtime.offload import offload
 
-        return offload(self._function, *self._args, **self._kwargs).__await__()
+        return offload(self._function, *self._args, **self._kwargs)
 
     def submit(
         self, on_end: Callable[[Any, BaseException | None], None], on_batch_end: Callable[[], None] | None = None

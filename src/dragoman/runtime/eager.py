@@ -59,7 +59,10 @@ class _RunnerTask(SelfCancelTask[None]):
 class _TaskBody(Coroutine[Any, Any, None]):
     """The coroutine of a task: it continues an adopted coroutine, or starts the pending items of its runner."""
 
-    __slots__ = ("_awaited", "_context", "_is_future", "_job", "_runner", "created_at", "has_begun", "is_cancelled", "task")
+    __slots__ = (
+        *("_awaited", "_context", "_is_future", "_job", "_runner"),
+        *("created_at", "has_begun", "is_cancelled", "task"),
+    )
 
     def __init__(self, runner: EagerRunner[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._runner = runner

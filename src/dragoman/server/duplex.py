@@ -435,8 +435,12 @@ class DuplexConnection:
             call.cancel()  # again: the earlier call of `cancel` had no task to cancel
         try:
             try:
-                answer: Any = resume(call, await pending, None)
+                answer = await pending
+                if not call.ended:
+                    answer = resume(call, answer, None)
             except BaseException as error:
+                if call.ended:
+                    raise
                 answer = resume(call, None, error)
             if type(answer) is CoroutineType:
                 answer = await answer
@@ -448,8 +452,9 @@ class DuplexConnection:
                 if call.dependencies is not None:
                     await call.clean_up()
             finally:
-                if self._running.get(id) is call:  # the client may use the id again after the response
-                    del self._running[id]
+                later = self._running.pop(id, None)
+                if later is not call and later is not None:  # the client used the id again after the response
+                    self._running[id] = later
 
     def _reply(self, id: types.RequestId, answer: Answer, send: Callable[[bytes], None] | None = None) -> None:
         data = self._peer.finish(id, answer)

@@ -63,7 +63,7 @@ def test_a_plain_function_may_be_called_in_place():
 
 
 async def test_a_call_of_a_thread_is_awaited_or_tells_its_end():
-    assert await ThreadCall(here, 1) == (WORKER, 1)
+    assert await ThreadCall(here, 1).result() == (WORKER, 1)
     assert await resolved(starter(here, in_place=False)(2)) == (WORKER, 2)
     told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     ThreadCall(here, 3).submit(lambda *outcome: told.set_result(outcome))

@@ -9,8 +9,9 @@ for a request that cannot be opened. `refusal` makes the response to a message t
 
 `run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. If
 the channel resumes handlers, and nothing but the handler is to be run, it returns the handler: its coroutine, or the
-`ThreadCall` of a `def`. The outcome goes to `resume`, which returns the response or a coroutine. The runner records the
-outcome in the call: `refusal` is the error that was sent, and `failure_label` labels a result with `isError`.
+`ThreadCall` of a `def`. Its outcome goes to `resume`, which returns the response or a coroutine. If the call has ended
+when the coroutine has, its value is the response already. The runner records the outcome in the call: `refusal` is the
+error that was sent, and `failure_label` labels a result with `isError`.
 
 A handler returns an unsealed result, sealed and cached bytes (`Raw`), or a coroutine that returns either. A handler
 whose request is served by an author's function sets `call.target` and `call.arguments` instead. The runner then calls
@@ -63,7 +64,7 @@ Answer = bytes | tuple[bytes, Raw, bytes]
 """A response to write: one piece, or parts if the channel takes parts and the result is large. Empty: no response."""
 LARGE_BYTES = 64 * 1024
 """An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
-PENDING = frozenset({CoroutineType, ThreadCall})
+_PENDING = frozenset({CoroutineType, ThreadCall})
 """The types of a value that must be awaited."""
 _ANSWERS = frozenset({CallToolResult, Raw})
 """The types of results that ask the client nothing."""
@@ -88,7 +89,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
         return _answer_later(call, serve(call))
     value, error = _begin(call)
     if call.asking is None:
-        if type(value) in PENDING:
+        if type(value) in _PENDING:
             if call.channel.resumes_handlers and (not server.debug or type(value) is ThreadCall):
                 return value  # type: ignore[no-any-return]
         elif type(value) is CallToolResult or not _asks(value, error):
@@ -97,17 +98,9 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
 
 
 def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coroutine[Any, Any, Answer]:
-    """Go on with what `run` returned, when that has ended; return the response, or a coroutine that returns it.
-
-    Raises:
-        CancelledError: other code cancelled the task, and the request itself was not cancelled.
-    """
-    if call.ended:  # the value is the response
-        if error is not None:
-            raise error
-        return value  # type: ignore[no-any-return]
+    """Go on with a request whose handler has ended; return the response, or a coroutine that returns it."""
     target = call.target
-    if error is None and target is not None and type(value) not in PENDING:
+    if error is None and target is not None and type(value) not in _PENDING:
         try:
             value = target.result(call, value)
         except BaseException as raised:
@@ -186,7 +179,7 @@ def _begin(call: Call) -> tuple[Any, BaseException | None]:
         target = call.target
         if target is not None:
             value = target.begin(call)
-            if type(value) not in PENDING:
+            if type(value) not in _PENDING:
                 value = target.result(call, value)
     except BaseException as error:
         return None, error
@@ -232,12 +225,13 @@ async def _settle(call: Call, value: Any, error: BaseException | None, *, answer
     while True:
         try:
             # A `def` may return the coroutine of an `async def`, and a result the coroutine that reads its files.
-            while type(value) in PENDING:
-                if call.server.debug and type(value) is CoroutineType:
-                    value = _watched(call, value)
-                value = await value
+            while type(value) in _PENDING:
+                if type(value) is ThreadCall:
+                    value = await value.result()
+                else:
+                    value = await (_watched(call, value) if call.server.debug else value)
                 target = call.target
-                if target is not None and type(value) not in PENDING:
+                if target is not None and type(value) not in _PENDING:
                     value = target.result(call, value)
         except BaseException as raised:
             value, error = None, raised

@@ -39,6 +39,7 @@ from dragoman.protocol.inbound import (
     receive_post,
 )
 from dragoman.protocol.peer import Event, PeerReply
+from dragoman.runtime.callables import ThreadCall
 from dragoman.runtime.tasks import SelfCancelTask, uncancelled
 from dragoman.server.dispatch import runner
 from dragoman.server.dispatch.opening import open_call, open_notification, refused_call
@@ -156,7 +157,7 @@ class PostService:
 
     def _serve_body(self, exchange: Exchange, head: RequestHead, body: bytes) -> Coroutine[Any, Any, None]:
         received = receive_post(head.headers, body, self._server.offer, self._limits)
-        if type(received) is McpRequest:
+        if isinstance(received, McpRequest):
             call = self._call(Call, received, Session(principal=exchange.principal), exchange)
             self._require_callable(call, exchange, head.headers)
             return self._serve_request(call, exchange, head.acceptable)
@@ -164,7 +165,7 @@ class PostService:
             message, session = received.request, Session(principal=exchange.principal)
             refused = partial(refused_call, received.error)
             raise HttpRefusal.of(received, message and self._call(refused, message, session, exchange))
-        if not isinstance(received, SessionMessages):
+        if isinstance(received, jsonrpc.Notification):
             return self._serve_notification(exchange, received, head.session(exchange.principal))
         if self._sessions is None:
             return self._serve_without_session(exchange, head, received)
@@ -253,25 +254,22 @@ class PostService:
     # Requests without a session
 
     async def _serve_request(self, call: Call, exchange: Exchange, acceptable: AcceptedTypes) -> None:
-        version = call.request.caller.version
         if not self._can_stream:
             acceptable = _require_no_stream(call, acceptable)
-        exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self._json_response)
-        if call.request.method.name == "subscriptions/listen":
-            self._require_listening(call, can_stream=can_stream)
-        call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
-        if not (self._can_stream and version.listens):
-            channel.lacks_standalone_stream = True
-        call.task = exchange.task
-        if version.cancels_by_closing:
-            exchange.on_gone = call.cancel
+        channel = self._open_channel(call, exchange, acceptable)
         self.in_flight.add(call)
         try:
             data: Any = runner.run(call)
-            if type(data) in runner.PENDING:
+            if type(data) is ThreadCall:
+                data = data.result()
+            if type(data) is CoroutineType:
                 try:
-                    data = runner.resume(call, await data, None)
+                    data = await data
+                    if not call.ended:
+                        data = runner.resume(call, data, None)
                 except BaseException as error:
+                    if call.ended:
+                        raise
                     data = runner.resume(call, None, error)
                 if type(data) is CoroutineType:
                     data = await data
@@ -288,6 +286,24 @@ class PostService:
                     self.in_flight.discard(call)
                 else:
                     await self.in_flight.end(call)
+
+    def _open_channel(self, call: Call, exchange: Exchange, acceptable: AcceptedTypes) -> PostChannel:
+        """Connect a call with the exchange of its POST, and return its channel.
+
+        Raises:
+            HttpRefusal: the request is a subscription, for which there is no stream or no room.
+        """
+        version = call.request.caller.version
+        exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self._json_response)
+        if call.request.method.name == "subscriptions/listen":
+            self._require_listening(call, can_stream=can_stream)
+        call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
+        if not (self._can_stream and version.listens):
+            channel.lacks_standalone_stream = True
+        call.task = exchange.task
+        if version.cancels_by_closing:
+            exchange.on_gone = call.cancel
+        return channel
 
     def _require_listening(self, call: Call, *, can_stream: bool) -> None:
         if not can_stream:
