@@ -144,6 +144,7 @@ _NO_META = types.RequestMeta()
 _NULL = Raw(b"null")
 _NULL_BYTES = len(_NULL)
 _DISCOVER = "server/discover"
+_NO_METHODS: Mapping[str, Method] = {}
 
 
 ReadParams = tuple[types.RequestMeta, Raw | UnsetType, types.Params | None]
@@ -183,7 +184,7 @@ def open(
     elif message.method == _DISCOVER:
         # Only stateless versions have this method. A client sends it without `_meta` to learn the versions.
         caller = next((Caller(version) for version in stateless_versions(offer.versions)), caller)
-    method = offer.methods[caller.version.name].get(message.method)
+    method = offer.methods.get(caller.version.name, _NO_METHODS).get(message.method)
     if method is None or method.declared:
         method = offer.find(message.method, caller)
     if type(params) is not method.params:  # None, or the type of another version
