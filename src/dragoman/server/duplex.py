@@ -72,6 +72,7 @@ LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
         "closed": {"end": "closed", "close": "closed"},
     }
 )
+_RESUMED_HANDLERS: frozenset[type] = frozenset({CoroutineType, ThreadCall})
 GONE = "The client is gone, and will not answer"
 
 
@@ -101,7 +102,7 @@ class DuplexConnection:
 
     def __init__(self, server: Server, sink: Sink) -> None:
         self.carrier: Literal["stdio", "memory"] | None = "stdio" if getattr(sink, "is_stdio", False) else "memory"
-        self.resumes_handlers = True
+        self.resumed_handlers: frozenset[type] = _RESUMED_HANDLERS
         self._began_at = time.monotonic()
         self._server = server
         self._sink = sink

@@ -8,10 +8,10 @@ for a request that cannot be opened. `refusal` makes the response to a message t
 `run_detached` runs a call apart from its request, and returns its result instead of a response.
 
 `run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. If
-the channel resumes handlers, and nothing but the handler is to be run, it returns the handler: its coroutine, or the
-`ThreadCall` of a `def`. Its outcome goes to `resume`, which returns the response or a coroutine. If the call has ended
-when the coroutine has, its value is the response already. The runner records the outcome in the call: `refusal` is the
-error that was sent, and `failure_label` labels a result with `isError`.
+the channel resumes such handlers, and nothing but the handler is to be run, it returns the handler: its coroutine, or
+the `ThreadCall` of a `def`. The outcome of a handler goes to `resume`, which returns the response or a coroutine. Any
+other coroutine returns the response itself: then the call has ended. The runner records the outcome in the call:
+`refusal` is the error that was sent, and `failure_label` labels a result with `isError`.
 
 A handler returns an unsealed result, sealed and cached bytes (`Raw`), or a coroutine that returns either. A handler
 whose request is served by an author's function sets `call.target` and `call.arguments` instead. The runner then calls
@@ -90,7 +90,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
     value, error = _begin(call)
     if call.asking is None:
         if type(value) in _PENDING:
-            if call.channel.resumes_handlers and (not server.debug or type(value) is ThreadCall):
+            if type(value) in call.channel.resumed_handlers and (type(value) is ThreadCall or not server.debug):
                 return value  # type: ignore[no-any-return]
         elif type(value) is CallToolResult or not _asks(value, error):
             return _answer(call, value, error)

@@ -39,7 +39,6 @@ from dragoman.protocol.inbound import (
     receive_post,
 )
 from dragoman.protocol.peer import Event, PeerReply
-from dragoman.runtime.callables import ThreadCall
 from dragoman.runtime.tasks import SelfCancelTask, uncancelled
 from dragoman.server.dispatch import runner
 from dragoman.server.dispatch.opening import open_call, open_notification, refused_call
@@ -134,7 +133,7 @@ class PostService:
         self._can_stream = can_stream
 
     def serve(self, exchange: Exchange, head: RequestHead) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that serves a POST to its end; the coroutine may also raise the exception.
+        """Return the coroutine that serves a POST to its end, and may raise the same exception.
 
         Raises:
             HttpRefusal: the POST is refused.
@@ -254,14 +253,21 @@ class PostService:
     # Requests without a session
 
     async def _serve_request(self, call: Call, exchange: Exchange, acceptable: AcceptedTypes) -> None:
+        version = call.request.caller.version
         if not self._can_stream:
             acceptable = _require_no_stream(call, acceptable)
-        channel = self._open_channel(call, exchange, acceptable)
+        exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self._json_response)
+        if call.request.method.name == "subscriptions/listen":
+            self._require_listening(call, can_stream=can_stream)
+        call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
+        if not (self._can_stream and version.listens):
+            channel.lacks_standalone_stream = True
+        call.task = exchange.task
+        if version.cancels_by_closing:
+            exchange.on_gone = call.cancel
         self.in_flight.add(call)
         try:
             data: Any = runner.run(call)
-            if type(data) is ThreadCall:
-                data = data.result()
             if type(data) is CoroutineType:
                 try:
                     data = await data
@@ -286,24 +292,6 @@ class PostService:
                     self.in_flight.discard(call)
                 else:
                     await self.in_flight.end(call)
-
-    def _open_channel(self, call: Call, exchange: Exchange, acceptable: AcceptedTypes) -> PostChannel:
-        """Connect a call with the exchange of its POST, and return its channel.
-
-        Raises:
-            HttpRefusal: the request is a subscription, for which there is no stream or no room.
-        """
-        version = call.request.caller.version
-        exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self._json_response)
-        if call.request.method.name == "subscriptions/listen":
-            self._require_listening(call, can_stream=can_stream)
-        call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
-        if not (self._can_stream and version.listens):
-            channel.lacks_standalone_stream = True
-        call.task = exchange.task
-        if version.cancels_by_closing:
-            exchange.on_gone = call.cancel
-        return channel
 
     def _require_listening(self, call: Call, *, can_stream: bool) -> None:
         if not can_stream:
