@@ -15,6 +15,7 @@ from msgspec import Struct
 
 # `in` on bytes first tries to read its operand as an integer. With bytes as the operand that attempt fails slowly.
 _NEWLINE, _RETURN = b"\n\r"
+(_OBJECT_END,) = b"}"
 
 
 class Oversized(Struct, frozen=True):
@@ -72,11 +73,16 @@ class LineDecoder:
         if lines and (self._discarding or self._partial):
             self._append(lines.pop(0), found)
             self._report(self._pop_partial(), found)
-        if len(chunk) <= self._limit and _RETURN not in chunk and all(lines) and not any(map(bytes.isspace, lines)):
+        limit = self._limit
+        # Several lines are looked at together, which takes less than a step of Python for each.
+        if len(lines) > 1 and len(chunk) <= limit and _RETURN not in chunk and all(map(bytes.strip, lines)):
             found += lines
         else:
             for line in lines:
-                self._report(line, found)
+                if line and line[-1] == _OBJECT_END and len(line) <= limit:
+                    found.append(line)
+                else:
+                    self._report(line, found)
         if rest:
             self._append(rest, found)
         return found

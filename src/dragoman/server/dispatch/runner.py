@@ -89,10 +89,11 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
         return _answer_later(call, serve(call))
     value, error = _begin(call)
     if call.asking is None:
-        if type(value) in _PENDING:
-            if type(value) in call.channel.resumed_handlers and (type(value) is ThreadCall or not server.debug):
+        kind = type(value)
+        if kind in _PENDING:
+            if kind in call.channel.resumed_handlers and (kind is ThreadCall or not server.debug):
                 return value  # type: ignore[no-any-return]
-        elif type(value) is CallToolResult or not _asks(value, error):
+        elif kind is CallToolResult or not _asks(value, error):
             return _answer(call, value, error)
     return _settle(call, value, error)
 
