@@ -10,7 +10,7 @@ from dragoman import Configuration, Depends, Server
 from dragoman.stores import Memory
 
 MARGIN = 2
-MEASURED = {"handshake": 25, "stateless": 28}
+MEASURED = {"handshake": 25, "stateless": 27}
 CALLS = {
     "handshake": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}\n',
     "stateless": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2},'
@@ -60,6 +60,31 @@ def test_calling_an_inline_tool_passes_few_functions(era):
     assert len(passed) <= MEASURED[era] + MARGIN, passed
     assert not [name for name in passed if "observe" in name or "serve_" in name]
     assert passed.count("Server.settings") <= 4
+
+
+MEASURED_OF_A_FURTHER_CALL = 20
+
+
+def test_a_further_call_of_an_async_tool_in_one_chunk_passes_few_functions():
+    async def measure():
+        server, sent = Server(), []
+
+        @server.tool
+        async def add(a: int, b: int) -> int:
+            return a + b
+
+        connection = server.connect(sent.append)
+        connection.receive(CALLS["handshake"] % 0)
+        counts = []
+        for calls in (10, 20):
+            await asyncio.sleep(0)
+            chunk = b"".join(CALLS["handshake"] % id for id in range(calls))
+            counts.append(len(functions_passed(lambda chunk=chunk: connection.receive(chunk))))
+        assert len(sent) == 31
+        connection.close()
+        return (counts[1] - counts[0]) / 10
+
+    assert asyncio.run(measure()) <= MEASURED_OF_A_FURTHER_CALL
 
 
 async def calls_with(prepare, era, method=b"tools/call"):

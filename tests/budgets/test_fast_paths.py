@@ -52,7 +52,7 @@ _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_async
 _EXCHANGES = ("Http1Exchange", "AsgiExchange.complete_body", "AsgiExchange._reply_at_once")
 
 FAST_PATHS = (
-    FastPath("runtime/eager.py", PRIVATE, ("", "_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
+    FastPath("runtime/eager.py", PRIVATE, ("", "_TaskBody"), "one task for each coroutine", _RELAY),
     FastPath("runtime/eager.py", DRIVEN, ("_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
     FastPath("runtime/tasks.py", SECOND, ("waker",), "call_soon_threadsafe", _WOKEN),
     FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
@@ -61,7 +61,7 @@ FAST_PATHS = (
     FastPath("server/request/driving.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
     FastPath("client/hear/deliveries.py", SECOND, ("_ThreadBatch",), "invoke for each call", _BATCH),
     FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
-    FastPath("server/dispatch/runner.py", SECOND, ("resume",), "a task that awaits the thread", _THREAD),
+    FastPath("server/dispatch/runner.py", SECOND, ("resume",), "a coroutine or task that awaits the handler", _THREAD),
     FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
     FastPath("protocol/jsonrpc.py", SPLICED, ("encode_result_envelope",), "encode_result", _PARTS),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),

@@ -1,4 +1,4 @@
-"""A `def` that has no task while its thread runs does what one does that a task awaits."""
+"""A handler that the connection resumes does what one does that a coroutine of the runner awaits."""
 
 import asyncio
 import threading
@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman import BlockingContext, Configuration, Server, ToolError
-from dragoman.server.duplex import DuplexConnection
+from dragoman import BlockingContext, Configuration, Context, Server, ToolError
 from dragoman.testing import WirePeer
 
 DEADLINE = 60
@@ -77,8 +76,20 @@ class Acts:
 ACTS = [name for name in vars(Acts) if not name.startswith("_")]
 
 
-async def heard(era, script, *, has_task):
-    """Call a `def` for each entry of a script, all at once; return the messages of the server, and what it reported."""
+async def act_in_loop(acts, what, ctx):
+    """Do in a coroutine what `Acts` does in a thread."""
+    if what == "question":
+        return (await ctx.elicit("How many?", int)).action
+    if what == "progress":
+        await ctx.report_progress(1, 2)
+        return "reported"
+    if what == "cancelled":
+        return await asyncio.Event().wait()
+    return getattr(acts, what)(ctx)
+
+
+async def heard(era, script, *, is_async, is_resumed):
+    """Call a tool for each entry of a script, all at once; return the messages of the server, and what it reported."""
     acts, reports = Acts(), []
 
     def report(error, info):
@@ -86,16 +97,28 @@ async def heard(era, script, *, has_task):
 
     server = Server(configuration=Configuration(exception_reporter=report))
 
-    @server.tool
-    def act(what: str, ctx: BlockingContext):
-        return getattr(acts, what)(ctx)
+    if is_async:
+
+        @server.tool
+        async def act(what: str, number: int, ctx: Context):
+            if number % 2:
+                await asyncio.sleep(0)
+            return await act_in_loop(acts, what, ctx)
+
+    else:
+
+        @server.tool
+        def act(what: str, number: int, ctx: BlockingContext):
+            return getattr(acts, what)(ctx)
 
     mark.set("outer")
     async with WirePeer(server, era, capabilities={"elicitation": {"form": {}}}) as peer:
-        peer._connection.takes_thread_calls = not has_task
+        assert len(peer._connection.resumed_handlers) == 2
+        if not is_resumed:
+            peer._connection.resumed_handlers = frozenset()
         ids = []
         for number, what in enumerate(script):
-            params = {"name": "act", "arguments": {"what": what}, "_meta": {"progressToken": number}}
+            params = {"name": "act", "arguments": {"what": what, "number": number}, "_meta": {"progressToken": number}}
             ids.append(peer.start("tools/call", params, id=f"call {number}"))
             if what == "cancelled":
                 await asyncio.sleep(0)
@@ -111,20 +134,30 @@ async def heard(era, script, *, has_task):
         return answered, sorted(map(repr, peer.received)), sorted(reports)
 
 
+def compare(era, script, *, is_async):
+    def run(*, is_resumed):
+        async def limited():
+            async with asyncio.timeout(DEADLINE):
+                return await heard(era, script, is_async=is_async, is_resumed=is_resumed)
+
+        return asyncio.run(limited())
+
+    assert run(is_resumed=True) == run(is_resumed=False)
+
+
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 @given(st.lists(st.sampled_from(ACTS), min_size=1, max_size=8))
 @settings(max_examples=40, deadline=None)
 def test_a_def_without_a_task_answers_like_one_that_a_task_awaits(era, script):
-    def run(*, has_task):
-        async def limited():
-            async with asyncio.timeout(DEADLINE):
-                return await heard(era, script, has_task=has_task)
-
-        return asyncio.run(limited())
-
-    assert run(has_task=False) == run(has_task=True)
+    compare(era, script, is_async=False)
 
 
-def test_every_act_is_compared_and_the_connection_submits_thread_calls_by_default():
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+@given(st.lists(st.sampled_from(ACTS), min_size=1, max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_an_async_def_answers_alike_whoever_awaits_it(era, script):
+    compare(era, script, is_async=True)
+
+
+def test_every_act_is_compared():
     assert len(ACTS) == 11
-    assert DuplexConnection.takes_thread_calls

@@ -144,6 +144,7 @@ _NO_META = types.RequestMeta()
 _NULL = Raw(b"null")
 _NULL_BYTES = len(_NULL)
 _DISCOVER = "server/discover"
+_NO_METHODS: Mapping[str, Method] = {}
 
 
 ReadParams = tuple[types.RequestMeta, Raw | UnsetType, types.Params | None]
@@ -154,7 +155,6 @@ def open(
     message: jsonrpc.Request,
     offer: Offer,
     session: Caller | None = None,
-    *,
     already_read: ReadParams | None = None,
     headers: McpHeaders | None = None,
 ) -> McpRequest:
@@ -173,7 +173,9 @@ def open(
         MissingCapability: the client did not declare the extension that the method belongs to.
     """
     meta, raw_meta, params = read_params(message, offer) if already_read is None else already_read
-    caller = (session or offer.default_caller) if meta.protocol_version is None and headers is None else None
+    caller = None
+    if headers is None and meta.protocol_version is None:
+        caller = offer.default_caller if session is None else session
     if caller is None:
         caller = stateless_caller(meta, offer, headers)
         if headers is not None:
@@ -182,7 +184,9 @@ def open(
     elif message.method == _DISCOVER:
         # Only stateless versions have this method. A client sends it without `_meta` to learn the versions.
         caller = next((Caller(version) for version in stateless_versions(offer.versions)), caller)
-    method = offer.find(message.method, caller)
+    method = offer.methods.get(caller.version.name, _NO_METHODS).get(message.method)
+    if method is None or method.declared:
+        method = offer.find(message.method, caller)
     if type(params) is not method.params:  # None, or the type of another version
         params = method.decode_params(message.params)
     return McpRequest(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
@@ -284,8 +288,8 @@ def seal(result: types.Result, version: Version, server_info: Raw | None = None)
 
 
 _PLAIN = types.CallToolResult([types.TextContent("")], structured_content={})
-has_plain_results: Memo[Version, bool] = Memo(lambda version: trim(_PLAIN, version) is _PLAIN)
-"""By version: whether the version has all fields of a tool's result of text and a structured object."""
+has_plain_results = {version.name: trim(_PLAIN, version) is _PLAIN for version in VERSIONS}
+"""By the name of a version: whether it has all fields of a tool's result of text and a structured object."""
 
 
 def seal_in_place(result: types.CallToolResult, server_info: Raw | None = None) -> None:

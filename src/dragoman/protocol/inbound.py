@@ -103,17 +103,18 @@ def receive_post(
 ) -> InboundPost:
     """Return the content of a POST, or its rejection. The caller calls `reject_media_types` first."""
     message: jsonrpc.Message | jsonrpc.Batch = jsonrpc.decode(body, limits)
+    version = _BY_HEADER.get(headers.protocol_version)
+    if type(message) is jsonrpc.Request:
+        try:
+            return _receive_request(headers, version, message, offer, body)
+        except RpcError as refused:
+            return _reject(rejection_status(refused), refused, headers, message.id, message)
     if type(message) is jsonrpc.Invalid:
         message = jsonrpc.decode_batch(body, limits) or message
-    version = _BY_HEADER.get(headers.protocol_version)
     is_stateless = version is not None and version.stateless
-    request: jsonrpc.Request | None = None
     id: RequestId | None = None
     try:
         match message:
-            case jsonrpc.Request():
-                request, id = message, message.id
-                return _receive_request(headers, version, message, offer, body)
             case jsonrpc.Invalid(invalid_id, error, answer):
                 id = invalid_id if answer else None
                 raise error
@@ -126,7 +127,7 @@ def receive_post(
                 raise InvalidRequest("Clients send no responses in this protocol version")
         return _in_session(headers, version, message, offer)
     except RpcError as error:
-        return _reject(rejection_status(error), error, headers, id, request)
+        return _reject(rejection_status(error), error, headers, id)
 
 
 def _receive_request(
@@ -144,11 +145,11 @@ def _receive_request(
                 raise
         else:
             if read[0].protocol_version is not None:
-                return eras.open(message, offer, already_read=read, headers=headers)
+                return eras.open(message, offer, None, read, headers)
     if message.method == "initialize":
         return SessionMessages([message], is_initialize=True)
     if is_stateless:
-        return eras.open(message, offer, headers=headers)
+        return eras.open(message, offer, None, None, headers)
     return _in_session(headers, version, message, offer)
 
 

@@ -132,10 +132,9 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
         decode(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')  # Request(id=1, method='ping', ...)
     """
     size = len(data)
-    is_shallow = size <= limits.always_shallow_bytes or (
-        size <= limits.always_shallow_object_bytes and _ARRAY_START not in data
-    )
-    if not is_shallow or not data.isascii():
+    if not data.isascii() or (
+        size > limits.always_shallow_bytes and (size > limits.always_shallow_object_bytes or _ARRAY_START in data)
+    ):
         problem = _over_limits(data, limits)
         if problem is not None:
             return Invalid(None, ParseError(problem))
@@ -153,7 +152,7 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
     params = envelope.params
     if len(params) == _NULL_BYTES and params == _NULL:
         params = NO_PARAMS
-    if method[:4] == "rpc.":  # quicker than `startswith`
+    if "rpc/" > method >= "rpc.":  # it begins with "rpc."; `startswith` takes longer
         return Invalid(None if id is UNSET else id, InvalidRequest("Method names that begin with 'rpc.' are reserved"))
     if id is UNSET:
         return Notification(method, params)

@@ -29,6 +29,14 @@ def encode(message: bytes) -> bytes:
     return message + b"\n"
 
 
+def encode_all(messages: list[bytes]) -> bytes:
+    """Return JSON messages as lines."""
+    joined = b"".join(messages)
+    if _NEWLINE in joined or _RETURN in joined:
+        messages = list(map(without_newlines, messages))
+    return b"\n".join((*messages, b""))
+
+
 def without_newlines(message: bytes) -> bytes:
     """Return JSON with spaces instead of newlines."""
     # MUST NOT (all versions): "embedded newlines in a message". In JSON they are white space between tokens.
@@ -63,14 +71,18 @@ class LineDecoder:
         rest = lines.pop()
         found: list[bytes | Oversized] = []
         if lines and (self._discarding or self._partial):
-            self._append(lines[0], found)
-            lines[0] = self._pop_partial()
+            self._append(lines.pop(0), found)
+            self._report(self._pop_partial(), found)
         limit = self._limit
-        for line in lines:
-            if line and line[-1] == _OBJECT_END and len(line) <= limit:
-                found.append(line)
-            else:
-                self._report(line, found)
+        # Several lines are looked at together, which takes less than a step of Python for each.
+        if len(lines) > 1 and len(chunk) <= limit and _RETURN not in chunk and all(map(bytes.strip, lines)):
+            found += lines
+        else:
+            for line in lines:
+                if line and line[-1] == _OBJECT_END and len(line) <= limit:
+                    found.append(line)
+                else:
+                    self._report(line, found)
         if rest:
             self._append(rest, found)
         return found

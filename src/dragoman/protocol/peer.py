@@ -175,12 +175,12 @@ class Peer:
         """
         limits, served = self._limits, self._served
         for line in self._lines.finish() if chunk is None else self._lines.receive(chunk):
-            if not isinstance(line, bytes):
+            if type(line) is not bytes:
                 yield self._refuse(None, ParseError(f"A message must not have more than {limits.message_bytes} bytes"))
                 continue
             message = jsonrpc.decode(line, limits)
-            if type(message) is jsonrpc.Request and message.id not in served:
-                served[message.id] = _settle_handshake if message.method == INITIALIZE else None
+            if type(message) is jsonrpc.Request and (id := message.id) not in served:
+                served[id] = _settle_handshake if message.method == INITIALIZE else None
                 yield message
             elif type(message) is jsonrpc.Invalid:
                 yield from self._accept_invalid(message, line)

@@ -46,10 +46,23 @@ _ENDED = object()
 _enter_task, _leave_task = asyncio._enter_task, asyncio._leave_task
 
 
+class _RunnerTask(SelfCancelTask[None]):
+    """A task whose body knows whether the task was cancelled."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Request the cancellation of the task."""
+        body: Any = self.get_coro()
+        body.is_cancelled = True
+        return super().cancel(msg)
+
+
 class _TaskBody(Coroutine[Any, Any, None]):
     """The coroutine of a task: it continues an adopted coroutine, or starts the pending items of its runner."""
 
-    __slots__ = ("_awaited", "_context", "_is_future", "_job", "_runner", "created_at", "has_begun", "task")
+    __slots__ = (
+        *("_awaited", "_context", "_is_future", "_job", "_runner"),
+        *("created_at", "has_begun", "is_cancelled", "task"),
+    )
 
     def __init__(self, runner: EagerRunner[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._runner = runner
@@ -58,9 +71,10 @@ class _TaskBody(Coroutine[Any, Any, None]):
         self._awaited: Any = None
         self._is_future = False
         self.has_begun = False
+        self.is_cancelled = False
         self.created_at = monotonic()
         # Made directly: the loop's task factory may start a task at once (Python 3.12: eager tasks).
-        self.task: asyncio.Task[None] = SelfCancelTask(self, loop=loop)
+        self.task: asyncio.Task[None] = _RunnerTask(self, loop=loop)
 
     def adopt(self, context: Context, job: Job, awaited: Any) -> None:
         """Continue a coroutine whose first step ended at an awaitable."""
@@ -205,7 +219,7 @@ class EagerRunner(Generic[Item]):
             if job is None:
                 continue
             body = self._spare
-            if body is None or body.task._must_cancel:  # type: ignore[attr-defined]
+            if body is None or body.is_cancelled:
                 # The cancellation request was meant for the previous coroutine, which had ended already.
                 body = self._spare = _TaskBody(self, self._loop)
             if body.task is not self.task:

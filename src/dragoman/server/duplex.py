@@ -72,6 +72,7 @@ LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
         "closed": {"end": "closed", "close": "closed"},
     }
 )
+_RESUMED_HANDLERS: frozenset[type] = frozenset({CoroutineType, ThreadCall})
 GONE = "The client is gone, and will not answer"
 
 
@@ -97,11 +98,11 @@ class DuplexConnection:
 
     lacks_standalone_stream = False
     takes_parts = True
-    takes_thread_calls = True
     end_error = None
 
     def __init__(self, server: Server, sink: Sink) -> None:
         self.carrier: Literal["stdio", "memory"] | None = "stdio" if getattr(sink, "is_stdio", False) else "memory"
+        self.resumed_handlers: frozenset[type] = _RESUMED_HANDLERS
         self._began_at = time.monotonic()
         self._server = server
         self._sink = sink
@@ -427,13 +428,24 @@ class DuplexConnection:
         if id in self._running:
             self._running[id].cancel(reason)
 
-    async def _finish(self, call: Call, answer: Coroutine[Any, Any, Answer]) -> None:
+    async def _finish(self, call: Call, pending: Coroutine[Any, Any, Any]) -> None:
+        """Wait for the handler or the response of a request, and send the response."""
         id = call.request.id
         call.task = self._runner.task
         if call.cancelled:
             call.cancel()  # again: the earlier call of `cancel` had no task to cancel
         try:
-            self._reply(id, await answer)
+            try:
+                answer = await pending
+                if not call.ended:
+                    answer = resume(call, answer, None)
+            except BaseException as error:
+                if call.ended:
+                    raise
+                answer = resume(call, None, error)
+            if type(answer) is CoroutineType:
+                answer = await answer
+            self._reply(id, answer)
         except (asyncio.CancelledError, GeneratorExit):  # other code ended the task: there is no response
             self._reply(id, b"")
         finally:
@@ -441,8 +453,9 @@ class DuplexConnection:
                 if call.dependencies is not None:
                     await call.clean_up()
             finally:
-                if self._running.get(id) is call:  # the client may use the id again after the response
-                    del self._running[id]
+                later = self._running.pop(id, None)
+                if later is not call and later is not None:  # the client used the id again after the response
+                    self._running[id] = later
 
     def _reply(self, id: types.RequestId, answer: Answer, send: Callable[[bytes], None] | None = None) -> None:
         data = self._peer.finish(id, answer)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from binascii import b2a_base64
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Union
 
 from msgspec import UNSET, StructMeta, UnsetType
@@ -86,7 +85,7 @@ class TextContent(AnnotatedBlock, tag="text"):
     text: str
 
 
-text_block: Callable[[str], TextContent] = partial(StructMeta.__call__, TextContent)
+text_block: Callable[[str], TextContent] = StructMeta.__call__.__get__(TextContent)
 """Makes a TextContent for the answer of a tool, without the cost of explaining wrong arguments."""
 
 

@@ -675,7 +675,7 @@ def test_a_caller_is_who_the_envelope_says() -> None:
 
 
 def test_versions_that_have_all_fields_of_a_plain_result_are_found_by_what_they_lack() -> None:
-    assert [version.name for version in VERSIONS if eras.has_plain_results[version]] == [
+    assert [version.name for version in VERSIONS if eras.has_plain_results[version.name]] == [
         "2026-07-28",
         "2025-11-25",
         "2025-06-18",

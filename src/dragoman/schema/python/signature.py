@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
+from types import MappingProxyType
 from typing import Annotated, Any, NoReturn, Protocol, cast, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -40,6 +41,7 @@ MAX_PROBLEMS = 100
 MAX_REPAIRED_BYTES = 256 * 1024
 """Larger arguments are not repaired, because a repair visits every part of the arguments."""
 _NO_ARGUMENTS = Raw(b"{}")
+_NO_KEYWORDS: Mapping[str, Any] = MappingProxyType({})
 _EMPTY = inspect.Parameter.empty
 _UNBOUND = ("self", "cls")
 _SHAREABLE = (str, int, float, type(None), bytes, tuple, frozenset, Enum)
@@ -171,6 +173,7 @@ class Signature:
         self._named = [(slot.name, index) for index, slot in enumerate(slots) if slot.by_keyword]
         self._positional = len(slots) - len(self._named)
         self._is_plain = not (self._named or self.injected)
+        self._binds_values_alone = self._is_plain and not self.takes_any
         self.name = inspection.name
         self._keys = {slot.key: None for slot in slots}
         self._shape = inspection.arguments_shape()
@@ -179,8 +182,11 @@ class Signature:
         self._reserved = self.input_schema["properties"].keys() | inspection.reserved_names()
 
     def bind(
-        self, arguments: Raw | UnsetType | None, call: Any = None, *, strict: bool = False
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self,
+        arguments: Raw | UnsetType | None,
+        call: Any = None,
+        strict: bool = False,  # noqa: FBT001, FBT002 - an argument by name takes longer, and every call passes it
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return the positional and keyword arguments to call the function with, for the arguments of a client.
 
         An argument without a parameter is ignored, unless its name is similar to that of a parameter that was not
@@ -192,6 +198,8 @@ class Signature:
         given = _NO_ARGUMENTS if arguments is None or arguments is UNSET else arguments
         try:
             values = astuple(self._decode(given))
+            if self._binds_values_alone:
+                return values, _NO_KEYWORDS
             keywords = self._extras(given) if self.takes_any else {}
         except _FAILURES as error:
             values, keywords = self._bind_known(given, error, strict=strict)

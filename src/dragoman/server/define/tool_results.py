@@ -147,10 +147,9 @@ class Output:
         if self._schema is None:
             return CallToolResult([text_block(value)])
         data = _encoder.encode(value)
-        held: Any = Raw(data)
-        if not self.is_bare and (self.wraps or kind is not dict):
-            held = {"result": held}
-        return CallToolResult([text_block(data.decode())], held)
+        held = Raw(data)
+        is_sent_bare = self.is_bare or (kind is dict and not self.wraps)
+        return CallToolResult([text_block(data.decode())], held if is_sent_bare else {"result": held})
 
     def _is_text_list(self, value: Any) -> bool:
         return self._lists_content and isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)

@@ -113,6 +113,7 @@ class Tool(Definition[Parameters, Returned]):
 
     def _check_timeout(self) -> None:
         seconds: Any = self.timeout
+        self._seconds = seconds  # an attribute that the class lacks is read more quickly
         if seconds is None:
             return
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not isfinite(seconds) or seconds <= 0:
@@ -161,14 +162,15 @@ class Tool(Definition[Parameters, Returned]):
                 arguments = _fitting(self._given_schema, arguments, validate=call.settings.validates_arguments)
                 if self._takes_all is not None:
                     arguments = Raw(encode({self._takes_all: arguments}))
-            args, kwargs = self.signature.bind(arguments, call, strict=call.settings.strict_arguments)
+            args, kwargs = self.signature.bind(arguments, call, call.settings.strict_arguments)
         except (ValidationError, ArgumentsRejected) as rejected:
             raise ToolError(str(rejected)) from None
-        if self.timeout is None:
-            return self.start(*args, **kwargs)
+        value = self.start(*args, **kwargs) if kwargs else self.start(*args)
+        if self._seconds is None:
+            return value
         from dragoman.server.request.time_limit import within_limit
 
-        return within_limit(call, resolved(self.start(*args, **kwargs)), self.timeout, self.name)
+        return within_limit(call, resolved(value), self._seconds, self.name)
 
     def result(self, call: Call, value: object) -> object:
         """Return the result for the tool's value, or the value itself if it is `InputRequired`.

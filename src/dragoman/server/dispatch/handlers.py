@@ -149,15 +149,19 @@ def _unknown(kind: str, name: str, known: list[str]) -> InvalidParams:
 
 def call_tool(server: Server, call: Call) -> None:
     """Set the tool of a `tools/call` request as its target."""
-    params, scopes = call.request.params, call.scopes
-    tool = server.registry.tools.get(params.name)
-    if tool is None or tool in call.hidden:
-        tools = _shown(server.registry.tools, call)
-        permitted = [name for name, known in tools.items() if scopes is None or scopes.issuperset(known.scopes)]
-        raise _unknown("tool", params.name, permitted)
+    name, scopes, hidden = call.request.params.name, call.scopes, call.hidden
+    tool = server.registry.tools.get(name)
+    if tool is None or (hidden and tool in hidden):
+        raise _unknown("tool", name, _permitted_tools(server, call))
     if scopes is not None and not scopes.issuperset(tool.scopes):
         raise InsufficientScope(tool.scopes)
     call.target = tool
+
+
+def _permitted_tools(server: Server, call: Call) -> list[str]:
+    """Return the names of the tools that the caller sees and may call."""
+    tools, scopes = _shown(server.registry.tools, call), call.scopes
+    return [name for name, known in tools.items() if scopes is None or scopes.issuperset(known.scopes)]
 
 
 def get_prompt(server: Server, call: Call) -> None:

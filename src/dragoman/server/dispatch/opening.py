@@ -24,13 +24,20 @@ Origin: TypeAlias = "tuple[Session, Channel, Server, Any, AbstractEventLoop]"
 """The session and the channel of a message, its server, the server context and the loop."""
 
 
-def open_call(message: jsonrpc.Request, *origin: *Origin) -> Call:
+def open_call(
+    message: jsonrpc.Request,
+    session: Session,
+    channel: Channel,
+    server: Server,
+    server_context: Any,
+    loop: AbstractEventLoop,
+) -> Call:
     """Return the call of a request; the call has a `rejection` if the request cannot be opened."""
-    session, _, server, _, _ = origin
     try:
-        return Call(eras.open(message, server.offer, session.caller), *origin)
+        request = eras.open(message, server.offer, session.caller)
     except BaseException as error:
-        return refused_call(error, message, *origin)
+        return refused_call(error, message, session, channel, server, server_context, loop)
+    return Call(request, session, channel, server, server_context, loop)
 
 
 def refused_call(error: BaseException, message: jsonrpc.Request, *origin: *Origin) -> Call:

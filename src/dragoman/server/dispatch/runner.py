@@ -8,9 +8,10 @@ for a request that cannot be opened. `refusal` makes the response to a message t
 `run_detached` runs a call apart from its request, and returns its result instead of a response.
 
 `run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. If
-the channel takes thread calls, and nothing but a `def` is to be run, it returns the `ThreadCall`; its outcome goes to
-`resume`, which returns the response or a coroutine. The runner records the outcome in the call: `refusal` is the error
-that was sent, and `failure_label` labels a result with `isError`.
+the channel resumes such handlers, and nothing but the handler is to be run, it returns the handler: its coroutine, or
+the `ThreadCall` of a `def`. The outcome of a handler goes to `resume`, which returns the response or a coroutine. Any
+other coroutine returns the response itself: then the call has ended. The runner records the outcome in the call:
+`refusal` is the error that was sent, and `failure_label` labels a result with `isError`.
 
 A handler returns an unsealed result, sealed and cached bytes (`Raw`), or a coroutine that returns either. A handler
 whose request is served by an author's function sets `call.target` and `call.arguments` instead. The runner then calls
@@ -51,7 +52,7 @@ from dragoman.server.dispatch.observing import noted, observed, observes
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
-from dragoman.telemetry import API
+from dragoman.telemetry import API, active_recorder
 from dragoman.types import CallToolResult
 
 if TYPE_CHECKING:
@@ -71,15 +72,15 @@ STORE_AWAY = "The store of this server cannot be reached; try again later"
 
 
 def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
-    """Run a request; return its response, a coroutine that returns the response, or the call of a thread.
+    """Run a request; return its response, a coroutine that returns the response, or the handler that has to be awaited.
 
     Raises:
         CancelledError: other code cancelled the task, and the request itself was not cancelled.
     """
     server = call.server
     call.settings = server.settings
-    if server.audit is not None or (API in modules and observes(call)):
-        return observed(call, lambda: _answer_later(call, noted(call, _outcome(call))))
+    if server.audit is not None or (API in modules and active_recorder() is not None):
+        return observed(call, partial(_answer_noted, call))
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
     if call.rejection is not None:
@@ -87,23 +88,25 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
     if server.around_methods and call.request.method.name in server.around_methods:
         return _answer_later(call, serve(call))
     value, error = _begin(call)
-    if type(value) is ThreadCall and call.channel.takes_thread_calls and call.asking is None:
-        return value
-    if type(value) in _PENDING or call.asking is not None:
-        return _settle(call, value, error)
-    if type(value) is not CallToolResult and _asks(value, error):
-        return _settle(call, value, error)
-    return _answer(call, value, error)
+    if call.asking is None:
+        kind = type(value)
+        if kind in _PENDING:
+            if kind in call.channel.resumed_handlers and (kind is ThreadCall or not server.debug):
+                return value  # type: ignore[no-any-return]
+        elif kind is CallToolResult or not _asks(value, error):
+            return _answer(call, value, error)
+    return _settle(call, value, error)
 
 
 def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coroutine[Any, Any, Answer]:
-    """Go on with a request whose `ThreadCall` has ended; return its response, or a coroutine that returns it."""
-    if error is None and type(value) not in _PENDING and call.target is not None:
+    """Go on with a request whose handler has ended; return the response, or a coroutine that returns it."""
+    target = call.target
+    if error is None and target is not None and type(value) not in _PENDING:
         try:
-            value = call.target.result(call, value)
+            value = target.result(call, value)
         except BaseException as raised:
-            value, error = None, raised
-    if error is None and call.asking is None and type(value) in _ANSWERS:
+            return _settle(call, None, raised)
+    if type(value) in _ANSWERS and call.asking is None:  # then there is no error
         return _answer(call, value)
     return _settle(call, value, error)  # in a task, which tells who cancelled a request
 
@@ -163,6 +166,10 @@ async def _answer_later(call: Call, outcome: Coroutine[Any, Any, Any]) -> Answer
     except BaseException as error:
         return _refuse(call, error)
     return _answer(call, result)
+
+
+def _answer_noted(call: Call) -> Coroutine[Any, Any, Answer]:
+    return _answer_later(call, noted(call, _outcome(call)))
 
 
 def _begin(call: Call) -> tuple[Any, BaseException | None]:
@@ -278,7 +285,7 @@ def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Ans
         if call.cancelled:
             call.withdraw_cancellation()  # the handler caught it
         plain = call.plain_result
-        if plain is not None and result is plain and eras.has_plain_results[version]:
+        if plain is not None and result is plain and eras.has_plain_results[version.name]:
             if version.stateless:
                 eras.seal_in_place(plain, call.server.info_bytes)
         elif type(result) is CallToolResult:  # `seal` adds cache hints, which this result does not have

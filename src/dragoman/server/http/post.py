@@ -14,7 +14,7 @@ number of handlers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from http import HTTPStatus
 from types import CoroutineType
@@ -132,37 +132,43 @@ class PostService:
         self._max_subscriptions = max_subscriptions
         self._can_stream = can_stream
 
-    async def serve(self, exchange: Exchange, head: RequestHead) -> None:
-        """Serve a POST to its end.
+    def serve(self, exchange: Exchange, head: RequestHead) -> Coroutine[Any, Any, None]:
+        """Return the coroutine that serves a POST to its end, and may raise the same exception.
 
         Raises:
             HttpRefusal: the POST is refused.
         """
         if head.body_refused is not None:
             raise HttpRefusal.of(head.body_refused)
+        body = exchange.complete_body(self._limits.message_bytes)
+        return self._read_and_serve(exchange, head) if body is None else self._serve_body(exchange, head, body)
+
+    async def _read_and_serve(self, exchange: Exchange, head: RequestHead) -> None:
         limit = self._limits.message_bytes
         try:
-            body = exchange.complete_body(limit) or await exchange.read(limit)
+            body = await exchange.read(limit)
         except TooLarge:
             error = ParseError(f"A message must not have more than {limit} bytes")
             raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error) from None
         except TooSlow as slow:
             raise HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, ParseError(str(slow)), headers=(_CLOSE,)) from None
+        await self._serve_body(exchange, head, body)
+
+    def _serve_body(self, exchange: Exchange, head: RequestHead, body: bytes) -> Coroutine[Any, Any, None]:
         received = receive_post(head.headers, body, self._server.offer, self._limits)
         if isinstance(received, McpRequest):
             call = self._call(Call, received, Session(principal=exchange.principal), exchange)
             self._require_callable(call, exchange, head.headers)
-            await self._serve_request(call, exchange, head.acceptable)
-        elif isinstance(received, Rejection):
+            return self._serve_request(call, exchange, head.acceptable)
+        if isinstance(received, Rejection):
             message, session = received.request, Session(principal=exchange.principal)
             refused = partial(refused_call, received.error)
             raise HttpRefusal.of(received, message and self._call(refused, message, session, exchange))
-        elif not isinstance(received, SessionMessages):
-            await self._serve_notification(exchange, received, head.session(exchange.principal))
-        elif self._sessions is None:
-            await self._serve_without_session(exchange, head, received)
-        else:
-            await self._serve_in_session(exchange, self._sessions, head, received)
+        if isinstance(received, jsonrpc.Notification):
+            return self._serve_notification(exchange, received, head.session(exchange.principal))
+        if self._sessions is None:
+            return self._serve_without_session(exchange, head, received)
+        return self._serve_in_session(exchange, self._sessions, head, received)
 
     async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: AcceptedTypes) -> None:
         """Send the response of a refusal; middleware may replace it."""
@@ -261,8 +267,18 @@ class PostService:
             exchange.on_gone = call.cancel
         self.in_flight.add(call)
         try:
-            outcome: Any = runner.run(call)
-            data = await outcome if type(outcome) is CoroutineType else outcome
+            data: Any = runner.run(call)
+            if type(data) is CoroutineType:
+                try:
+                    data = await data
+                    if not call.ended:
+                        data = runner.resume(call, data, None)
+                except BaseException as error:
+                    if call.ended:
+                        raise
+                    data = runner.resume(call, None, error)
+                if type(data) is CoroutineType:
+                    data = await data
             status = OK if data and call.refusal is None else self._status(call, exchange)
             waiting = channel.take() if channel.was_used else b""
             await exchange.answer(status, data, json=acceptable.json, after=waiting)

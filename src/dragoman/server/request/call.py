@@ -145,8 +145,8 @@ class Channel(Protocol):
     """Whether the client has no stream for notifications that belong to no request."""
     takes_parts: bool
     """Whether the channel's transport takes a large response in parts, which saves a copy."""
-    takes_thread_calls: bool
-    """Whether the code that serves the request submits a `ThreadCall` itself, which saves a task."""
+    resumed_handlers: frozenset[type]
+    """The types of handlers that the code which serves the request waits for, which saves a coroutine or a task."""
     carrier: Literal["stdio", "memory"] | None
     """The kind of a duplex connection; None for a channel of one request, or of HTTP."""
 
@@ -190,7 +190,7 @@ class NoChannel:
 
     lacks_standalone_stream = False
     takes_parts = False
-    takes_thread_calls = False
+    resumed_handlers: frozenset[type] = frozenset()
     carrier: Literal["stdio", "memory"] | None = None
     end_error: RpcError | None = None
     standalone: ConnectedClient | None = None

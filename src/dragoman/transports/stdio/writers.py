@@ -41,6 +41,8 @@ MAX_TURN_BYTES = 1024 * 1024
 MAX_SEGMENTS = 16
 """The most segments in one `writev`; the system would accept a thousand."""
 
+NEWLINE_BYTES = 1
+
 Segment = bytes | Raw
 
 _STDERR = 2
@@ -87,7 +89,7 @@ class Writer(ABC):
         self._flow = flow
         self._segments: list[Segment] = []
         self._unjoined: list[bytes] = []
-        """Small messages after the segments; they are joined before they are written."""
+        """Small messages after the segments; they become lines, and are joined, before they are written."""
         self._unwritten = 0
         self._progress_at = 0.0
         self._is_congested = False
@@ -105,9 +107,8 @@ class Writer(ABC):
             _logger.warning("The other side has stopped reading: gave up with %d bytes unwritten", self._unwritten)
             self._fail()
             return
-        line = lines.encode(message)
-        self._unjoined.append(line)
-        self._unwritten += len(line)
+        self._unjoined.append(message)
+        self._unwritten += len(message) + NEWLINE_BYTES
         if self._unwritten > HIGH_WATER_BYTES and not self._is_congested:
             self._is_congested = True
             self._flow.pause()
@@ -123,8 +124,7 @@ class Writer(ABC):
         if not self._is_closed:
             if not self._unwritten:
                 self._progress_at = self._loop.time()
-            self._unjoined.append(head)
-            self._segments += (b"".join(self._unjoined), large)
+            self._segments += (lines.encode_all(self._unjoined) + head, large)
             self._unjoined.clear()
             self._unwritten += len(head) + len(large)
             self.send(tail)
@@ -174,7 +174,7 @@ class Writer(ABC):
         self._is_scheduled = False
         if self._unjoined and not self._is_writing:
             batch, self._segments = self._segments, []
-            batch.append(b"".join(self._unjoined))
+            batch.append(lines.encode_all(self._unjoined))
             self._unjoined.clear()
             self._is_writing = True
             self._write(batch)
