@@ -208,6 +208,17 @@ class Peer:
         event = self.accept(message)
         return [] if event is None else [event]
 
+    def take_result(self, id: types.RequestId, data: bytes) -> Raw | None:
+        """Return the result of a request of this side that waits no longer, if a message brings it.
+
+        Return None for every other message, which is not accepted: pass it to `receive_message`.
+        """
+        message = jsonrpc.decode(data, self._limits)
+        if type(message) is not jsonrpc.ResultResponse or message.id != id or id not in self._waiting:
+            return None
+        del self._waiting[id]
+        return message.result
+
     def accept(self, message: jsonrpc.Message, settle: Settle | None = None) -> Event | None:
         """Return the event of a decoded message, if any; `settle` receives the response to a message of a batch."""
         # `isinstance` with a Struct is slow if the answer is no.

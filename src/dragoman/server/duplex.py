@@ -31,7 +31,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Raw, Struct
 
@@ -85,13 +85,6 @@ class CallEnded(Struct):
     """Begins what returns the value, if that takes a task."""
 
 
-class PassesRequests(Protocol):
-    """What passes the requests of one connection to another server without tasks."""
-
-    def pass_on(self, call: Call) -> bool:
-        """Pass a request, if that needs no task; return whether it was passed. It ends with `answer` or `go_on`."""
-
-
 class DuplexConnection:
     """The server's side of one duplex connection."""
 
@@ -108,7 +101,7 @@ class DuplexConnection:
         self._send = sink.send
         # Sinks of authors write when they like.
         self._send_at_once: Callable[[bytes], None] = getattr(sink, "send_at_once", sink.send)
-        self._pass_on = None if server.passing is None else server.passing(self).pass_on
+        self._pass_on = None if server.passing is None else server.passing().pass_on
         self._peer = Peer(server.limits)
         self._session = _DuplexSession(peer=self._peer)
         self._running: dict[Any, Call] = {}
@@ -139,7 +132,7 @@ class DuplexConnection:
             return False
         server = self._server
         call = open_call(request, self._session, self, server, server.server_context, self._loop)
-        if self._pass_on is None or not self._pass_on(call):
+        if self._pass_on is None or not self._pass_on(call, self):
             self._runner.run((call,))
         return True
 
@@ -307,7 +300,7 @@ class DuplexConnection:
         if type(event) is jsonrpc.Request:
             server = self._server
             call = open_call(event, self._session, self, server, server.server_context, self._loop)
-            if self._pass_on is not None and self._pass_on(call):
+            if self._pass_on is not None and self._pass_on(call, self):
                 return None
         elif type(event) is Call:
             call = event

@@ -24,7 +24,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from sys import modules
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -46,6 +46,9 @@ from dragoman.protocol.states import Transitions
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import current_task, keep_until_done
 from dragoman.telemetry import API, trace_context
+
+if TYPE_CHECKING:
+    from dragoman.transports.web.connections import BegunRequest
 
 CLOSE_SECONDS = 5.0
 TIMED_OUT, ABANDONED = "Request timed out", "The client does not wait for it any more"
@@ -335,7 +338,9 @@ class ServerConnection:
         return id
 
     def request_of(self, method: str, params: dict[str, Any], meta: dict[str, Any], waiter: Waiter) -> bytes:
-        """Return the bytes of a request whose answer `waiter` takes; the caller sends them by `link.send_at_once`.
+        """Return the bytes of a request whose answer `waiter` takes.
+
+        The caller sends them by `link.send_at_once` or `link.posts`.
 
         `meta` is the whole `_meta`, to which the progress token is added.
 
@@ -346,6 +351,29 @@ class ServerConnection:
         if waiter.on_progress is not None:
             meta["progressToken"] = id
         return self._peer.send_request(id, method, {**params, "_meta": meta} if meta else params, waiter)
+
+    def take_result(self, id: types.RequestId, data: bytes) -> Raw | None:
+        """Return the result of a request of `request_of`, if a message brings it; else the message is not received."""
+        return self._peer.take_result(id, data)
+
+    def go_on(
+        self, begun: BegunRequest, method: str, waiter: Waiter, is_answered: Callable[[], bool]
+    ) -> asyncio.Task[None]:
+        """Read the response to a request of `link.posts` in a task, until the request is answered."""
+        assert self.link.posts is not None
+        named_by = self._table.named_by.get(method)
+        message = Outgoing(begun.body, method, waiter.id, None, None, is_answered, self.paused_clocks, named_by)
+        return self._start(self._go_on(message, self.link.posts.go_on(message, begun), waiter, is_answered))
+
+    async def _go_on(
+        self, message: Outgoing, reading: Coroutine[Any, Any, None], waiter: Waiter, is_answered: Callable[[], bool]
+    ) -> None:
+        try:
+            await reading
+        except Exception as error:
+            if not is_answered():  # a failure after the answer does not matter
+                self._abandon(message, error, may_cancel=True)
+                waiter.settle(error)
 
     def _meta(self, method: str, id: types.RequestId, options: RequestOptions) -> Raw | dict[str, Any]:
         given = options.meta or {}

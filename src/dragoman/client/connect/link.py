@@ -7,9 +7,9 @@ is sent, and the answer is received later. Over HTTP (`http.py`), the answer com
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,9 @@ from dragoman.errors import ConnectError, DragomanError, TransportError
 from dragoman.protocol.versions import Version
 from dragoman.runtime.callables import invoke
 from dragoman.transports.contract import Receive, Transport
+
+if TYPE_CHECKING:
+    from dragoman.transports.web.connections import BegunRequest
 
 
 class Outgoing(Struct):
@@ -46,6 +49,24 @@ class Outgoing(Struct):
         return None if self.named_by is None or self.params is None else self.params.get(self.named_by)
 
 
+class Posts(Protocol):
+    """How a link over HTTP sends a request without a task."""
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether `begin` can send a request now."""
+
+    def begin(self, data: bytes, arrived: Callable[[BegunRequest], None]) -> BegunRequest:
+        """Send a request now; `can_begin` must be true.
+
+        `arrived` is called once: when `response.whole` of the request is its answer, most likely, or when `go_on` must
+        read the response.
+        """
+
+    def go_on(self, message: Outgoing, begun: BegunRequest) -> Coroutine[Any, Any, None]:
+        """Return what `Link.send` does after the message was sent."""
+
+
 class Link(Protocol):
     """The contract of a link; the defaults are those of a link without HTTP."""
 
@@ -58,6 +79,8 @@ class Link(Protocol):
     """What carries the messages; None for another transport."""
     address: str | None = None
     """The URL of the server, without secrets; None if the link is not over HTTP."""
+    posts: Posts | None = None
+    """Sends requests without tasks, over HTTP."""
     on_reopened: Callable[[], None] | None = None
     """Called when the standalone stream is open again, perhaps because the server was restarted."""
 

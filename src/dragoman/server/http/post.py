@@ -44,6 +44,7 @@ from dragoman.server.dispatch import runner
 from dragoman.server.dispatch.opening import open_call, open_notification, refused_call
 from dragoman.server.http.channels import STOPPED, PostChannel, SessionChannel, StandaloneChannel, SubscriptionStream
 from dragoman.server.http.head import RequestHead
+from dragoman.server.http.passed import PassedPost
 from dragoman.server.http.refusal import HttpRefusal, challenge
 from dragoman.server.http.session import HttpSession, SharedSession
 from dragoman.server.http.sessions import Sessions
@@ -60,6 +61,8 @@ C = TypeVar("C", bound=Call | None)
 MAX_ACCEPTED_AHEAD = 1000
 """While this many messages are in flight, the server accepts a notification only after its handler has run."""
 STOP_SECONDS = 1.0
+LOOK_SECONDS = 0.02
+"""Between two looks at the calls that have no task, when the server ends."""
 NO_STREAMS_REMEDY = "serve it with server.asgi()"
 _CLOSE = (b"connection", b"close")
 _JSON_ONLY = AcceptedTypes(json=True, sse=False)
@@ -102,9 +105,12 @@ class CallsInFlight(set[Call]):
         while (left := deadline - loop.time()) > 0:
             tasks = {call.task for call in self if call.task is not None and not call.task.done()}
             tasks.discard(asyncio.current_task())
-            if not tasks:
+            if any(call.drop is not None for call in self):  # these have no task
+                await asyncio.sleep(min(left, LOOK_SECONDS))
+            elif tasks:
+                await asyncio.wait(tasks, timeout=left)
+            else:
                 return
-            await asyncio.wait(tasks, timeout=left)
 
 
 class PostService:
@@ -163,6 +169,38 @@ class PostService:
             await self._serve_without_session(exchange, head, received)
         else:
             await self._serve_in_session(exchange, self._sessions, head, received)
+
+    def pass_on(self, exchange: Exchange, head: RequestHead) -> bool:
+        """Pass a request in a session without a task, if a proxy can do so; return whether it was passed.
+
+        Any other POST is left as it was, for `serve`.
+        """
+        body = exchange.complete_body(self._limits.message_bytes)
+        if body is None:
+            return False
+        is_passed = self._pass_on(exchange, head, body)
+        if not is_passed:
+            exchange.put_back(body)
+        return is_passed
+
+    def _pass_on(self, exchange: Exchange, head: RequestHead, body: bytes) -> bool:
+        sessions = self._sessions
+        if sessions is None or head.origin or head.headers.repeated is not None:
+            return False
+        received = receive_post(head.headers, body, self._server.offer, self._limits)
+        if type(received) is not SessionMessages or received.batch or received.is_initialize:
+            return False
+        message, session = received.messages[0], sessions.find_local(head.headers.session_id, exchange.principal)
+        if type(message) is not jsonrpc.Request or session is None or session.passing is None:
+            return False
+        if session.peer.refuse_id(message.id) is not None:
+            return False  # `serve` refuses it
+        call = self._call(open_call, message, session.data, exchange)
+        try:
+            self._require_callable(call, exchange)
+        except HttpRefusal:
+            return False
+        return session.passing.pass_on(call, PassedPost(self, sessions, session, message, exchange, head.acceptable))
 
     async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: AcceptedTypes) -> None:
         """Send the response of a refusal; middleware may replace it."""
@@ -402,12 +440,11 @@ class PostService:
             raise HttpRefusal(HTTPStatus.CONFLICT, in_use, id=message.id)
         call = self._call(open_call, message, session.data, exchange)
         self._require_callable(call, exchange)
-        exchange.may_stream = acceptable.sse and not self._json_response
-        call.channel = channel = SessionChannel(session, exchange, message.id, can_stream=exchange.may_stream)
+        channel = self.open_channel(session, call, exchange, acceptable)
         session.peer.accept(message)
         session.running[message.id] = call
         self.in_flight.add(call)
-        serving = self._run_in_session(session, call, channel, json=acceptable.json)
+        serving = self.run_in_session(session, call, channel, runner.whole_answer(call), json=acceptable.json)
         if exchange.lasts:
             call.task = exchange.task
             await serving
@@ -426,12 +463,24 @@ class PostService:
         if not exchange.ended:
             await end_without_response(exchange)
 
-    async def _run_in_session(self, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool) -> None:
+    def open_channel(
+        self, session: HttpSession, call: Call, exchange: Exchange, acceptable: AcceptedTypes
+    ) -> SessionChannel:
+        """Give a call in a session the channel to its client."""
+        exchange.may_stream = acceptable.sse and not self._json_response
+        id = call.request.id
+        call.channel = channel = SessionChannel(session, exchange, id, can_stream=exchange.may_stream)
+        return channel
+
+    async def run_in_session(
+        self, session: HttpSession, call: Call, channel: SessionChannel, answer: Awaitable[bytes], *, json: bool
+    ) -> None:
+        """Wait for the answer to a call in a session, and send it."""
         assert self._sessions is not None
         status, data = OK, b""
         try:
             try:
-                data = await runner.whole_answer(call)
+                data = await answer
                 if session.data.unshared:
                     await session.share_changes()
             finally:

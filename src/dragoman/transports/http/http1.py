@@ -164,7 +164,9 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._parse_pieces(self._unparsed + data)
         if self._current is None and self._answered is None and self._queue and not self._is_closing:
-            self._begin(self._queue.popleft())
+            exchange = self._queue.popleft()
+            if not (self.served.begins and self._begin_without_task(exchange)):
+                self._begin(exchange)
 
     def _reparse(self, data: bytes) -> None:
         """Handle a chunk that looked like one whole request and is not; none of its requests has begun."""
@@ -338,6 +340,20 @@ class Http1Connection(asyncio.Protocol):
         self._current, self._answered = exchange, None
         if self._unparsed and not self._queue:
             self._parse_pieces(self._unparsed)
+        self.serve(exchange)
+
+    def _begin_without_task(self, exchange: Http1Exchange) -> bool:
+        """Begin a request that needs no task, and tell whether it is one.
+
+        A request that others follow gets a task: each response begins the next request, and would do so in itself.
+        """
+        if self._queue or self._unparsed or not exchange.is_whole:
+            return False
+        self._current, self._answered = exchange, None
+        return self.served.begin(exchange, exchange.path)
+
+    def serve(self, exchange: Http1Exchange) -> None:
+        """Serve a request in a task."""
         # A task of the loop's factory would not know whether a handler cancelled itself.
         exchange.task = task = SelfCancelTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
         self._state.tasks.add(task)

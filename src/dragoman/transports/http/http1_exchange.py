@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +115,10 @@ class Http1Exchange(Exchange):
         self._body = b""
         return body
 
+    def put_back(self, body: bytes) -> None:
+        """Keep the body that `complete_body` returned, because it was not used."""
+        self._body = body
+
     async def read(self, limit: int) -> bytes:
         """Return the body.
 
@@ -143,18 +147,31 @@ class Http1Exchange(Exchange):
 
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
         """Answer with one body, unless a response has begun."""
+        if self.reply_at_once(status, body, headers) and len(body) > UNTIMED_BYTES:
+            try:
+                await self._connection.drained()
+            except TimeoutError:
+                self.lose()
+
+    def reply_at_once(self, status: int, body: bytes, headers: Iterable[Header]) -> bool:
+        """Answer with one body, unless a response has begun; tell whether the body was written."""
         if self.ended or self.streaming or self.gone:
-            return
+            return False
         self.ended = True
         extra = self.extra_headers
         if self.record is not None:
             self.record.add(status, len(body))
         self._connection.respond(self, status, (*headers, *extra) if extra else headers, body)
-        if len(body) > UNTIMED_BYTES:
-            try:
-                await self._connection.drained()
-            except TimeoutError:
-                self.lose()
+        return True
+
+    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let a task do the rest of an exchange that began without one."""
+        self.work = work
+        self._connection.serve(self)
+
+    def finish(self) -> None:
+        """End an exchange that began without a task, and has its response or needs none."""
+        self._connection.served.end(self, self.path)
 
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         await self._connection.drained()

@@ -2,7 +2,8 @@
 
 aiohttp opens a connection: it resolves the name, tries the addresses, and speaks TLS. Then a `PooledConnection` takes
 the place of aiohttp's protocol. httptools parses, with the leniencies that aiohttp has. A request is one write, without
-a task or a timer, and its response is a `PooledResponse`. The states of a connection:
+a task or a timer, and its response is a `PooledResponse`. A request that is begun by `begin` needs no future either, as
+long as its response has the usual form (`BegunRequest`). The states of a connection:
 
     idle      the pool has it, for at most KEEP_ALIVE_SECONDS
     busy      a request was written; `_response` receives the answer
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -49,6 +50,7 @@ _INTERIM, _SWITCHING, _FINAL = 100, 101, 200
 _HOST, _ACCEPT, _ACCEPT_ENCODING, _USER_AGENT = map(istr, ("Host", "Accept", "Accept-Encoding", "User-Agent"))
 _CONTENT_TYPE, _CONTENT_LENGTH, _TRANSFER_ENCODING = map(istr, ("Content-Type", "Content-Length", "Transfer-Encoding"))
 _CONTROLS = bytes(set(range(32)) - {ord("\t")} | {127})
+_NO_HEADERS: Mapping[str, str] = {}
 _PARSER_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 
 Ssl = bool | ssl.SSLContext
@@ -81,6 +83,8 @@ class ConnectionPool:
         self._connections: set[PooledConnection] = set()
         self._expiry: asyncio.TimerHandle | None = None
         self._heads: dict[tuple[Any, ...], bytes] = {}
+        self._begun_url, self._begun_headers, self._begun_head = url, _NO_HEADERS, b""
+        """What the head was made of that was begun last, and the head."""
         self._is_closed = False
 
     async def request(
@@ -120,8 +124,33 @@ class ConnectionPool:
             else:
                 return response
 
+    def begin(
+        self,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes,
+        arrived: Callable[[BegunRequest], None],
+        kind: str,
+        limit: int,
+    ) -> BegunRequest:
+        """Write a POST to an idle connection: `has_idle` must be true, and the headers must not change.
+
+        `arrived` is called once: when the body has arrived whole, if it is of the media type and no longer than the
+        limit, or else with the head, or when there is no response.
+        """
+        if headers is not self._begun_headers or url is not self._begun_url:
+            self._begun_head = self._head("POST", url, headers)
+            self._begun_url, self._begun_headers = url, headers
+        connection = self._idle.pop()
+        begun = BegunRequest(PooledResponse(connection, "POST", url, headers), headers, body, arrived, kind, limit)
+        connection.write(_encoded(self._begun_head, "POST", body), begun.response, begun)
+        return begun
+
     def _encode(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        """Return a request. Most requests have the head of an earlier one, but for the length of the body."""
+        return _encoded(self._head(method, url, headers), method, body)
+
+    def _head(self, method: str, url: URL, headers: Mapping[str, str]) -> bytes:
+        """Return the head of a request. Most requests have that of an earlier one, but for the length of the body."""
         key = (method, url, *headers.items())
         head = self._heads.get(key)
         if head is None:
@@ -129,17 +158,22 @@ class ConnectionPool:
             if len(self._heads) >= MAX_ENCODED:
                 self._heads.clear()
             self._heads[key] = head
-        return _encoded(head, method, body)
+        return head
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether there is an idle connection that can serve a request."""
+        earliest = self.loop.time() - self._keep_alive
+        while self._idle:
+            connection = self._idle[-1]
+            if connection.idle_since >= earliest and not connection.is_closing():
+                return True
+            self._idle.pop().close()
+        return False
 
     def _idle_connection(self) -> PooledConnection | None:
         """Return the connection that became idle last: the server is least likely to close it now."""
-        earliest = self.loop.time() - self._keep_alive
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.idle_since >= earliest and not connection.is_closing():
-                return connection
-            connection.close()
-        return None
+        return self._idle.pop() if self.has_idle else None
 
     async def _open(self) -> PooledConnection:
         if self._is_closed:
@@ -230,6 +264,72 @@ def _encode_head(method: str, url: URL, headers: Mapping[str, str]) -> bytes:
     return head
 
 
+class BegunRequest:
+    """A POST that was written without a task, and takes the place of the future that waits for its head.
+
+    A response of the usual form needs no reader: `arrived` is called when it is whole, and takes `response.whole`. For
+    any other response, and if there is none, a reader goes on with `result`.
+    """
+
+    __slots__ = ("_arrived", "_error", "_kind", "_limit", "body", "headers", "response")
+
+    def __init__(
+        self,
+        response: PooledResponse,
+        headers: Mapping[str, str],
+        body: bytes,
+        arrived: Callable[[BegunRequest], None],
+        kind: str,
+        limit: int,
+    ) -> None:
+        self.response = response
+        self.headers = headers
+        self.body = body
+        self._arrived: Callable[[BegunRequest], None] | None = arrived
+        self._kind = kind
+        self._limit = limit
+        self._error: BaseException | None = None
+
+    def result(self) -> PooledResponse:
+        """Return the response, whose head has arrived.
+
+        Raises:
+            aiohttp.ClientError: the connection broke before the head arrived.
+        """
+        if self._error is not None:
+            raise self._error
+        return self.response
+
+    def drop(self) -> None:
+        """Close the connection, unless the response is complete; nobody waits for it."""
+        self._arrived = None
+        self.response.close()
+
+    # Called by the connection, as those of a future.
+
+    def done(self) -> bool:
+        """Tell whether nobody waits for the response."""
+        return self._arrived is None
+
+    def set_result(self, _: None) -> None:
+        """Take the head."""
+        if self.response.is_short(self._kind, self._limit):
+            self.response.on_end = self._deliver
+        else:
+            self._deliver()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Take the reason why there is no head."""
+        self._error = error
+        self._deliver()
+
+    def _deliver(self) -> None:
+        self.response.on_end = None
+        arrived, self._arrived = self._arrived, None
+        if arrived is not None:
+            arrived(self)
+
+
 class PooledConnection(asyncio.BufferedProtocol):
     """A connection, which serves one request at a time."""
 
@@ -244,7 +344,7 @@ class PooledConnection(asyncio.BufferedProtocol):
         self._transport = transport
         self._parser = _new_parser(self)
         self._response: PooledResponse | None = None
-        self._head: asyncio.Future[None] | None = None
+        self._head: asyncio.Future[None] | BegunRequest | None = None
         """Waits for the head of the response."""
         self._fields: list[tuple[bytes, bytes]] = []
         self._unfruitful_bytes = 0
@@ -265,14 +365,21 @@ class PooledConnection(asyncio.BufferedProtocol):
 
     def send(self, data: bytes, response: PooledResponse, idle: float | None, *, is_last: bool) -> asyncio.Future[None]:
         """Write a request. The future is done when the head of the response has arrived."""
-        self._response, self._is_last = response, is_last
-        self._is_message_complete, self._unfruitful_bytes = False, 0
-        self._head = head = self._pool.loop.create_future()
-        self._transport.write(data)
+        head = self._pool.loop.create_future()
+        self.write(data, response, head, is_last=is_last)
         if idle is not None:
             self._idle_seconds = idle
             self._watch_silence()
         return head
+
+    def write(
+        self, data: bytes, response: PooledResponse, head: asyncio.Future[None] | BegunRequest, *, is_last: bool = False
+    ) -> None:
+        """Write a request; `head` is told when the head of the response has arrived."""
+        self._response, self._is_last = response, is_last
+        self._is_message_complete, self._unfruitful_bytes = False, 0
+        self._head = head
+        self._transport.write(data)
 
     def resume_reading(self) -> None:
         """Read on, if the connection had stopped reading."""

@@ -36,6 +36,7 @@ ENCODINGS = "gzip, deflate"
 """The content encodings that a request accepts."""
 _GZIP_BITS, _ZLIB_BITS, _RAW_BITS = zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _ZLIB_METHOD, _METHOD_MASK = 8, 0xF
+_OK = 200
 _UNDECODABLE = frozenset({"br", "zstd"})
 
 
@@ -98,6 +99,7 @@ class PooledResponse:
         "_rest",
         "_sent",
         "method",
+        "on_end",
         "status",
         "url",
     )
@@ -119,6 +121,8 @@ class PooledResponse:
         self._error: Exception | None = None
         self._is_complete = False
         self._eof_callbacks: list[Callable[[], None]] | None = None
+        self.on_end: Callable[[], None] | None = None
+        """Called when the body has ended, whole or by an error."""
 
     @property
     def content(self) -> PooledResponse:
@@ -190,6 +194,8 @@ class PooledResponse:
             callbacks, self._eof_callbacks = self._eof_callbacks, None
             for callback in callbacks:
                 callback()
+        if self.on_end is not None:
+            self.on_end()
 
     def fail(self, error: Exception) -> None:
         """End the body by an error, unless it is complete or has failed before."""
@@ -198,13 +204,27 @@ class PooledResponse:
             self._error = error
         if self._reader is not None:
             self._wake_reader()
+        if self.on_end is not None:
+            self.on_end()
 
     def _wake_reader(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None and not reader.done():
             reader.set_result(None)
 
+    def is_short(self, kind: str, limit: int) -> bool:
+        """Tell whether the head names this media type, no encoding, and a length within a limit, with status 200."""
+        if self.status != _OK or self._decoder is not None or self.content_type != kind:
+            return False
+        length = self.content_length
+        return length is not None and length <= limit
+
     # Called by the reader.
+
+    @property
+    def whole(self) -> bytes | None:
+        """The body, which stays unread; None if it has not arrived whole, or is encoded."""
+        return b"".join(self._pieces) if self._is_complete and self._decoder is None else None
 
     def close(self) -> None:
         """Close the connection, unless the response is complete; the reader gets an error."""
