@@ -55,8 +55,9 @@ class _ListedTools(Struct):
 def split_meta(params: Raw) -> tuple[RawObject, RawObject]:
     """Return parameters without `_meta`, and `_meta`."""
     fields = raw_object(params)
-    meta = fields.pop("_meta", None)
-    return fields, {} if meta is None else raw_object(meta)
+    if "_meta" not in fields:
+        return fields, {}
+    return fields, raw_object(fields.pop("_meta"))
 
 
 def translated(raw: Raw, source: Version, version: Version, method: Method, info: types.Implementation | None) -> Raw:

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from dragoman.transports.web.connections import BegunRequest
 
 LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+MAX_WAYS = 64
 ALWAYS_PLAIN = LISTS | ABOUT_TASKS | {LIST_TASKS, "resources/subscribe", "resources/unsubscribe", "logging/setLevel"}
 """The methods that a proxy does more for than to pass them."""
 
@@ -83,12 +84,12 @@ class UnchangedCalls:
         self.answer = answer
         self._pool_of = pool_of
         self._is_named = is_named
-        self._way: Way | None = None
-        """The way of the session, as it was found for its last request."""
+        self._ways: dict[Iterable[tuple[bytes, bytes]], Way] = {}
+        """The ways that were found, by the headers of a request, which decide over which connection it goes."""
 
     def pass_on(self, call: Call, keeper: Keeper) -> bool:
         """Send a request to the target, if it can go the short way; return whether it was sent."""
-        request, server, way = call.request, self.server, self._way
+        request, server, way = call.request, self.server, self._ways.get(call.headers)
         name = request.method.name
         if (
             call.rejection is not None
@@ -104,30 +105,24 @@ class UnchangedCalls:
         ):
             return False
         version = request.caller.version
-        if (
-            way is None
-            or way.version is not version
-            or way.headers is not call.headers
-            or way.upstream.is_retired
-            or way.connection.state != "alive"
-        ):
-            way = self._way = self._found_way(call)
+        if way is None or way.version is not version or way.upstream.is_retired or way.connection.state != "alive":
+            way = self._find_way(call)
             if way is None:
                 return False
         link = way.connection.link
         posts = link.posts
         send = link.send_at_once if posts is None else None
-        if send is None and (posts is None or not posts.can_begin):
-            return False
         call.settings = server.settings
         token = request.progress_token
-        way.upstream.calls[call] = None
         on_progress = None if token is None else partial(report_progress, call, token)
-        PassedCall(self, way, call, keeper, on_progress, copy_context()).begin(send, posts)
-        return True
+        passed = PassedCall(self, way, call, keeper, on_progress, copy_context())
+        if posts is not None:
+            return passed.post(posts)
+        return send is not None and passed.send(send)
 
-    def _found_way(self, call: Call) -> Way | None:
+    def _find_way(self, call: Call) -> Way | None:
         """Return the connection for a call, if it is there and has the version of the call."""
+        self._ways.pop(call.headers, None)
         version = call.request.caller.version
         if self._is_named and version.stateless:
             return None
@@ -140,20 +135,21 @@ class UnchangedCalls:
         if upstream is None or connection is None:
             return None
         pool.release(upstream, call)
-        return Way(pool, upstream, connection, version, call.headers) if connection.version is version else None
+        if connection.version is not version:
+            return None
+        if len(self._ways) >= MAX_WAYS:
+            self._ways.clear()
+        way = self._ways[call.headers] = Way(pool, upstream, connection, version)
+        return way
 
 
 class Way(Struct, frozen=True):
-    """The way of the requests of a session to the target: it does not change while the connection is alive.
-
-    The headers of a request decide over which connection it goes. Those of most requests are the same object.
-    """
+    """The way of the requests of a session to the target: it does not change while the connection is alive."""
 
     pool: Pool
     upstream: Upstream
     connection: ServerConnection
     version: Version
-    headers: Iterable[tuple[bytes, bytes]]
 
 
 class PassedCall(Struct, eq=False):
@@ -173,19 +169,32 @@ class PassedCall(Struct, eq=False):
     reading: asyncio.Task[None] | None = None
     """Reads an unusual response to the POST."""
 
-    def begin(self, send: Callable[[bytes], None] | None, posts: Posts | None) -> None:
-        """Send the request: by `send`, or as a POST."""
+    def send(self, send: Callable[[bytes], None]) -> bool:
+        """Send the request; return True."""
         call = self.call
         params, meta = split_meta(call.request.raw_params)
         meta.pop("progressToken", None)
         data = self.way.connection.request_of(call.request.method.name, params, meta, self)
+        self.way.upstream.calls[call] = None
         self.keeper.keep_open(call, self._drop)
-        if posts is not None:
-            self.begun = posts.begin(data, self._arrived)
-        elif send is not None:
-            before = PROXIED.set(call)
-            send(data)
-            PROXIED.reset(before)
+        before = PROXIED.set(call)
+        send(data)
+        PROXIED.reset(before)
+        return True
+
+    def post(self, posts: Posts) -> bool:
+        """Post the request, and return whether that was possible now; its response comes later."""
+        call, connection = self.call, self.way.connection
+        params, meta = split_meta(call.request.raw_params)
+        meta.pop("progressToken", None)
+        data = connection.request_of(call.request.method.name, params, meta, self)
+        self.begun = posts.begin(data, self._arrived)
+        if self.begun is None:
+            connection.forget(self.id)
+            return False
+        self.way.upstream.calls[call] = None
+        self.keeper.keep_open(call, self._drop)
+        return True
 
     def _arrived(self, begun: BegunRequest) -> None:
         """Take the result from the response to the POST, or let a task read the response."""
@@ -213,7 +222,7 @@ class PassedCall(Struct, eq=False):
             return
         if self.on_progress is not None and is_begun_task(outcome):
             way.upstream.keep_progress(self.id, self.on_progress)
-        self.keeper.answer(call, outcome, at_once=way.connection.link.is_single)
+        self.keeper.answer(call, outcome, at_once=self.begun is None and way.connection.link.is_single)
 
     async def _go_on(self, error: Exception) -> Any:
         """Raise the error for the client, or send the request again, as the plain way does."""

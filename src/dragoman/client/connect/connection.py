@@ -185,6 +185,8 @@ class ServerConnection:
         self._owner = owner
         self._limits = limits
         self._peer = Peer(limits)
+        self.take_result = self._peer.take_result
+        """Returns the result of a request of `request_of`, if a message brings it; else the message is not received."""
         self._table = owner.table
         self._envelope: dict[str, Raw] = {}
         self._meta_prefix = b"{"
@@ -347,14 +349,17 @@ class ServerConnection:
         Raises:
             ValidationError: JSON has no form for the parameters.
         """
-        id = waiter.id = self._free_id()
+        peer = self._peer
+        id = waiter.id = self._free_id() if peer.tokens else peer.next_id()
         if waiter.on_progress is not None:
             meta["progressToken"] = id
-        return self._peer.send_request(id, method, {**params, "_meta": meta} if meta else params, waiter)
+        if meta:
+            params["_meta"] = meta
+        return peer.send_request(id, method, params, waiter)
 
-    def take_result(self, id: types.RequestId, data: bytes) -> Raw | None:
-        """Return the result of a request of `request_of`, if a message brings it; else the message is not received."""
-        return self._peer.take_result(id, data)
+    def forget(self, id: types.RequestId) -> None:
+        """Forget a request of `request_of`, which was not sent."""
+        self._peer.cancel(id)
 
     def go_on(
         self, begun: BegunRequest, method: str, waiter: Waiter, is_answered: Callable[[], bool]

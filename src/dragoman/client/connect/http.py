@@ -86,18 +86,14 @@ class HttpLink(Link):
         self._receive, self._closed = receive, closed
         await self._http.open()
 
-    @property
-    def can_begin(self) -> bool:
-        """Whether `begin` can post a request now: its headers are known, and there is a connection."""
+    def begin(self, data: bytes, arrived: Callable[[BegunRequest], None]) -> BegunRequest | None:
+        """Post a request now, without a task; return None if its headers are not known, or there is no connection."""
         version, cached = self.version, self._cached_headers
         if cached is None or version is None or version.mirrors_headers:
-            return False
-        return cached[0] is version and cached[1] is self.session_id and self._http.can_begin
-
-    def begin(self, data: bytes, arrived: Callable[[BegunRequest], None]) -> BegunRequest:
-        """Post a request now, without a task."""
-        assert self._cached_headers is not None
-        return self._http.begin(data, self._cached_headers[2], arrived)
+            return None
+        if cached[0] is not version or cached[1] is not self.session_id:
+            return None
+        return self._http.begin(data, cached[2], arrived)
 
     def go_on(self, message: Outgoing, begun: BegunRequest) -> Coroutine[Any, Any, None]:
         """Return what `send` does after the message was sent."""

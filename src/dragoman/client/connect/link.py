@@ -52,12 +52,8 @@ class Outgoing(Struct):
 class Posts(Protocol):
     """How a link over HTTP sends a request without a task."""
 
-    @property
-    def can_begin(self) -> bool:
-        """Whether `begin` can send a request now."""
-
-    def begin(self, data: bytes, arrived: Callable[[BegunRequest], None]) -> BegunRequest:
-        """Send a request now; `can_begin` must be true.
+    def begin(self, data: bytes, arrived: Callable[[BegunRequest], None]) -> BegunRequest | None:
+        """Send a request now, or return None, because it would have to wait.
 
         `arrived` is called once: when `response.whole` of the request is its answer, most likely, or when `go_on` must
         read the response.

@@ -175,17 +175,8 @@ class PostService:
 
         Any other POST is left as it was, for `serve`.
         """
-        body = exchange.complete_body(self._limits.message_bytes)
-        if body is None:
-            return False
-        is_passed = self._pass_on(exchange, head, body)
-        if not is_passed:
-            exchange.put_back(body)
-        return is_passed
-
-    def _pass_on(self, exchange: Exchange, head: RequestHead, body: bytes) -> bool:
-        sessions = self._sessions
-        if sessions is None or head.origin or head.headers.repeated is not None:
+        body, sessions = exchange.whole_body(self._limits.message_bytes), self._sessions
+        if body is None or sessions is None or head.origin or head.headers.repeated is not None:
             return False
         received = receive_post(head.headers, body, self._server.offer, self._limits)
         if type(received) is not SessionMessages or received.batch or received.is_initialize:
@@ -193,13 +184,10 @@ class PostService:
         message, session = received.messages[0], sessions.find_local(head.headers.session_id, exchange.principal)
         if type(message) is not jsonrpc.Request or session is None or session.passing is None:
             return False
-        if session.peer.refuse_id(message.id) is not None:
+        if message.id in session.running:
             return False  # `serve` refuses it
+        # Without authorization and mirrored headers, `_require_callable` has nothing to refuse.
         call = self._call(open_call, message, session.data, exchange)
-        try:
-            self._require_callable(call, exchange)
-        except HttpRefusal:
-            return False
         return session.passing.pass_on(call, PassedPost(self, sessions, session, message, exchange, head.acceptable))
 
     async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: AcceptedTypes) -> None:

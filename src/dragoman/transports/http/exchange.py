@@ -192,9 +192,9 @@ class Exchange(ABC):
         """Return the body if it is complete already, else None."""
         return None
 
-    def put_back(self, body: bytes) -> None:
-        """Keep the body that `complete_body` returned, because it was not used."""
-        raise NotImplementedError
+    def whole_body(self, limit: int) -> bytes | None:  # noqa: ARG002
+        """Return what `complete_body` returns; the body can be read again."""
+        return None
 
     @abstractmethod
     async def read(self, limit: int) -> bytes:

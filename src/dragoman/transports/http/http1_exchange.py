@@ -115,9 +115,11 @@ class Http1Exchange(Exchange):
         self._body = b""
         return body
 
-    def put_back(self, body: bytes) -> None:
-        """Keep the body that `complete_body` returned, because it was not used."""
-        self._body = body
+    def whole_body(self, limit: int) -> bytes | None:
+        """Return what `complete_body` returns; the body can be read again."""
+        body = self._body
+        is_usual = self.is_whole and self.size <= limit and self.size <= HIGH_WATER_BYTES and not self.gone
+        return body if is_usual and not isinstance(body, bytearray) else None
 
     async def read(self, limit: int) -> bytes:
         """Return the body.

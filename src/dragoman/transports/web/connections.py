@@ -50,6 +50,7 @@ _INTERIM, _SWITCHING, _FINAL = 100, 101, 200
 _HOST, _ACCEPT, _ACCEPT_ENCODING, _USER_AGENT = map(istr, ("Host", "Accept", "Accept-Encoding", "User-Agent"))
 _CONTENT_TYPE, _CONTENT_LENGTH, _TRANSFER_ENCODING = map(istr, ("Content-Type", "Content-Length", "Transfer-Encoding"))
 _CONTROLS = bytes(set(range(32)) - {ord("\t")} | {127})
+_JSON = "application/json"
 _NO_HEADERS: Mapping[str, str] = {}
 _PARSER_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 
@@ -125,25 +126,22 @@ class ConnectionPool:
                 return response
 
     def begin(
-        self,
-        url: URL,
-        headers: Mapping[str, str],
-        body: bytes,
-        arrived: Callable[[BegunRequest], None],
-        kind: str,
-        limit: int,
-    ) -> BegunRequest:
-        """Write a POST to an idle connection: `has_idle` must be true, and the headers must not change.
+        self, url: URL, headers: Mapping[str, str], body: bytes, arrived: Callable[[BegunRequest], None], limit: int
+    ) -> BegunRequest | None:
+        """Write a POST, whose headers must not change, to an idle connection; return None if there is none.
 
-        `arrived` is called once: when the body has arrived whole, if it is of the media type and no longer than the
-        limit, or else with the head, or when there is no response.
+        `arrived` is called once: when the body has arrived whole, if it is JSON and no longer than the limit, or else
+        with the head, or when there is no response.
         """
+        if not self.has_idle:
+            return None
         if headers is not self._begun_headers or url is not self._begun_url:
             self._begun_head = self._head("POST", url, headers)
             self._begun_url, self._begun_headers = url, headers
         connection = self._idle.pop()
-        begun = BegunRequest(PooledResponse(connection, "POST", url, headers), headers, body, arrived, kind, limit)
-        connection.write(_encoded(self._begun_head, "POST", body), begun.response, begun)
+        begun = BegunRequest(connection, url, headers, body, arrived, limit)
+        head = self._begun_head
+        connection.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body), begun.response, begun)
         return begun
 
     def _encode(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> bytes:
@@ -271,22 +269,21 @@ class BegunRequest:
     any other response, and if there is none, a reader goes on with `result`.
     """
 
-    __slots__ = ("_arrived", "_error", "_kind", "_limit", "body", "headers", "response")
+    __slots__ = ("_arrived", "_error", "_limit", "body", "headers", "response")
 
     def __init__(
         self,
-        response: PooledResponse,
+        connection: PooledConnection,
+        url: URL,
         headers: Mapping[str, str],
         body: bytes,
         arrived: Callable[[BegunRequest], None],
-        kind: str,
         limit: int,
     ) -> None:
-        self.response = response
+        self.response = PooledResponse(connection, "POST", url, headers)
         self.headers = headers
         self.body = body
         self._arrived: Callable[[BegunRequest], None] | None = arrived
-        self._kind = kind
         self._limit = limit
         self._error: BaseException | None = None
 
@@ -313,7 +310,7 @@ class BegunRequest:
 
     def set_result(self, _: None) -> None:
         """Take the head."""
-        if self.response.is_short(self._kind, self._limit):
+        if self.response.is_short(_JSON, self._limit):
             self.response.on_end = self._deliver
         else:
             self._deliver()

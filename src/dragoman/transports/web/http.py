@@ -130,6 +130,7 @@ class HttpClient:
         self._given = url
         self._network = network or Network()
         self._limit = limits.message_bytes
+        self._short = min(READ_BYTES, self._limit)
         self._session: aiohttp.ClientSession | None = None
         self._pool: ConnectionPool | None = None
         """None if requests are sent by the session."""
@@ -237,18 +238,14 @@ class HttpClient:
             self.release(response, at_once=not ended)
         return answer
 
-    @property
-    def can_begin(self) -> bool:
-        """Whether `begin` can send a message now."""
-        return self._pool is not None and self._authorization is None and self._pool.has_idle
+    def begin(self, body: bytes, headers: Headers, arrived: Callable[[BegunRequest], None]) -> BegunRequest | None:
+        """Post a message at once, and return None if it would have to wait. The headers must not change.
 
-    def begin(self, body: bytes, headers: Headers, arrived: Callable[[BegunRequest], None]) -> BegunRequest:
-        """Post a message at once; `post` goes on with it, unless the response is one JSON body, and short.
-
-        `arrived` is called when such a body is whole, or when `post` must go on. The headers must not change.
+        `arrived` is called when the response is one JSON body, short and whole, or when `post` must go on with it.
         """
-        assert self._pool is not None
-        return self._pool.begin(self._target, headers, body, arrived, JSON, min(READ_BYTES, self._limit))
+        if self._pool is None or self._authorization is not None:
+            return None
+        return self._pool.begin(self._target, headers, body, arrived, self._short)
 
     async def _read(self, response: Response, receive: Receive, answered: Answered, resume: Resume | None) -> bytes:
         kind = response.content_type

@@ -37,6 +37,7 @@ ENCODINGS = "gzip, deflate"
 _GZIP_BITS, _ZLIB_BITS, _RAW_BITS = zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _ZLIB_METHOD, _METHOD_MASK = 8, 0xF
 _OK = 200
+_TYPE_SIZE, _LENGTH_SIZE, _ENCODING_SIZE = map(len, ("content-type", "content-length", "content-encoding"))
 _UNDECODABLE = frozenset({"br", "zstd"})
 
 
@@ -169,13 +170,16 @@ class PooledResponse:
             aiohttp.ClientPayloadError: the body has an encoding that the request does not accept.
         """
         self.status, self._fields = status, fields
-        given = self._field(b"content-encoding")
-        if given is not None:
-            encoding = _text(given).lower()
-            if encoding in _UNDECODABLE:
-                raise aiohttp.ClientPayloadError(f"Can not decode content-encoding: {encoding}")
-            if encoding in ("gzip", "deflate"):
-                self._decoder = BodyDecoder(encoding)
+        for name, value in fields:
+            if len(name) == _ENCODING_SIZE and name.lower() == b"content-encoding":
+                self._receive_encoding(_text(value).lower())
+                return
+
+    def _receive_encoding(self, encoding: str) -> None:
+        if encoding in _UNDECODABLE:
+            raise aiohttp.ClientPayloadError(f"Can not decode content-encoding: {encoding}")
+        if encoding in ("gzip", "deflate"):
+            self._decoder = BodyDecoder(encoding)
 
     def receive_body(self, data: bytes) -> bool:
         """Take a piece of the body, and tell whether the connection is to stop reading."""
@@ -213,11 +217,15 @@ class PooledResponse:
             reader.set_result(None)
 
     def is_short(self, kind: str, limit: int) -> bool:
-        """Tell whether the head names this media type, no encoding, and a length within a limit, with status 200."""
-        if self.status != _OK or self._decoder is not None or self.content_type != kind:
-            return False
-        length = self.content_length
-        return length is not None and length <= limit
+        """Tell whether the status is 200, and the head names this media type, no encoding, and no greater length."""
+        length, given = limit + 1, b""
+        for name, value in self._fields:
+            size = len(name)
+            if size == _TYPE_SIZE and name.lower() == b"content-type":
+                given = value
+            elif size == _LENGTH_SIZE and name.lower() == b"content-length":
+                length = int(value)
+        return length <= limit and _media_type(given) == kind and self.status == _OK and self._decoder is None
 
     # Called by the reader.
 
