@@ -12,6 +12,8 @@ Uvicorn listens, handles signals and ends connections. httptools parses. This fi
 - The parser accepts more than HTTP allows, so `http1_head` checks each head before the parser gets it. For this check
   the bytes are cut into whole heads and parts of bodies. The usual chunk, one whole POST to the served path, is not
   cut.
+- A request that begins without a task is most likely followed by one with the same head, byte by byte. That head is not
+  parsed again.
 - After its last response the connection does not close at once, because a client that is still sending would lose the
   response.
 
@@ -44,7 +46,7 @@ from dragoman.runtime.tasks import SelfCancelTask
 from dragoman.transports.http.exchange import HTTP_OK, UNTIMED_BYTES, Header, ServedPath
 from dragoman.transports.http.http1_chunks import ChunkedBody
 from dragoman.transports.http.http1_exchange import Http1Exchange
-from dragoman.transports.http.http1_head import HEAD_END, path_and_query, problem_of
+from dragoman.transports.http.http1_head import HEAD_END, KnownHead, known_head, path_and_query, problem_of
 
 if TYPE_CHECKING:
     from uvicorn import Config
@@ -87,8 +89,8 @@ class Http1Connection(asyncio.Protocol):
         self.bound_to: str | None = None
         self._state = server_state
         self._keep_alive_seconds: float = config.timeout_keep_alive
-        self._served_url = self.served.path.encode()
-        self._usual_line = b"POST %b HTTP/1.1\r\n" % self._served_url
+        self.served_url = self.served.path.encode()
+        self._usual_line = b"POST %b HTTP/1.1\r\n" % self.served_url
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
         self._url = b""
@@ -113,6 +115,8 @@ class Http1Connection(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         self._idle_until = self._timer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._known_head: KnownHead | None = None
+        """The head of the last request that began without a task."""
         self._default_headers: list[Header] = []
         self._default_lines = b""
 
@@ -147,13 +151,13 @@ class Http1Connection(asyncio.Protocol):
         if self._parser is None or self._is_closing:
             self.count_dropped(len(data))
             return
-        if (
-            data.startswith(self._usual_line)
-            and data.endswith(b"}")
-            and self._incoming is None
-            and not self._unparsed
-            and not self._queue
-        ):
+        is_next = self._incoming is None and not self._unparsed and not self._queue
+        known = self._known_head
+        if known is not None and is_next and self._current is None and self._answered is None and known.begins(data):
+            self._begin_first(Http1Exchange.like(self, known, data))
+            return
+        sole = b""
+        if is_next and data.startswith(self._usual_line) and data.endswith(b"}"):
             # Usually one whole request. Its request line is known, and the service checks its Host.
             try:
                 self._parser.feed_data(data)
@@ -161,12 +165,19 @@ class Http1Connection(asyncio.Protocol):
                 self._on_parser_error(problem, data)
             if self._url or len(self._queue) != 1 or not self._queue[0].is_whole:
                 self._reparse(data)
+            else:
+                sole = data
         else:
             self._parse_pieces(self._unparsed + data)
         if self._current is None and self._answered is None and self._queue and not self._is_closing:
-            exchange = self._queue.popleft()
-            if not (self.served.begins and self._begin_without_task(exchange)):
-                self._begin(exchange)
+            self._begin_first(self._queue.popleft(), sole)
+
+    def _begin_first(self, exchange: Http1Exchange, sole: bytes = b"") -> None:
+        """Begin the first request of a chunk; `sole` is the chunk, if it is this request and its head is not known."""
+        if not (self.served.begins and self._begin_without_task(exchange)):
+            self._begin(exchange)
+        elif sole and exchange.keeps_alive:
+            self._known_head = known_head(exchange, sole, exchange.size)
 
     def _reparse(self, data: bytes) -> None:
         """Handle a chunk that looked like one whole request and is not; none of its requests has begun."""
@@ -305,7 +316,7 @@ class Http1Connection(asyncio.Protocol):
             return
         method = parser.get_method()
         exchange = Http1Exchange(self, _METHODS.get(method) or method.decode("ascii"), self._url, self._headers)
-        if self._url != self._served_url:
+        if self._url != self.served_url:
             exchange.path = unquote(path_and_query(self._url)[0].decode("latin-1"))
         self._url, self._headers = b"", []
         if self._is_http10:

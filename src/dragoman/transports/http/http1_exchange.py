@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import TooLarge
 from dragoman.transports.http.exchange import UNTIMED_BYTES, Exchange, Gone, Header
-from dragoman.transports.http.http1_head import path_and_query
+from dragoman.transports.http.http1_head import KnownHead, path_and_query
 
 if TYPE_CHECKING:
     from dragoman.transports.http.http1 import Http1Connection
@@ -35,11 +35,20 @@ class Http1Exchange(Exchange):
     _body: bytes | bytearray = b""
     _arrived: asyncio.Future[None] | None = None
 
-    def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: list[Header]) -> None:
+    def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: Iterable[Header]) -> None:
         Exchange.__init__(self, connection.loop, connection.served.pace, method, headers, connection.bound_to, "1.1")
         self.path = connection.served.path
         self._connection = connection
         self._url = url
+
+    @classmethod
+    def like(cls, connection: Http1Connection, head: KnownHead, data: bytes) -> Http1Exchange:
+        """Return the exchange of a whole POST to the served path that has a known head, and keeps its connection."""
+        exchange = cls(connection, "POST", connection.served_url, head.headers)
+        exchange.is_whole = exchange.keeps_alive = True
+        exchange.size = head.body_size
+        exchange._body = data[len(head.data) :]
+        return exchange
 
     @cached_property
     def headers(self) -> list[Header]:  # type: ignore[override]

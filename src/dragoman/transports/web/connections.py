@@ -35,7 +35,7 @@ from aiohttp.http import SERVER_SOFTWARE
 from multidict import CIMultiDict, CIMultiDictProxy, istr
 from yarl import URL
 
-from dragoman.transports.web.response import ENCODINGS, READ_BYTES, PooledResponse
+from dragoman.transports.web.response import ENCODINGS, READ_BYTES, KnownHead, PooledResponse
 
 MAX_HEAD_BYTES = 262_144
 """How many bytes of a head, or of trailers, are received."""
@@ -84,6 +84,8 @@ class ConnectionPool:
         self._connections: set[PooledConnection] = set()
         self._expiry: asyncio.TimerHandle | None = None
         self._heads: dict[tuple[Any, ...], bytes] = {}
+        self.known_head: KnownHead | None = None
+        """The head of the last short response to a request that was begun."""
         self._begun_url, self._begun_headers, self._begun_head = url, _NO_HEADERS, b""
         """What the head was made of that was begun last, and the head."""
         self._is_closed = False
@@ -269,7 +271,7 @@ class BegunRequest:
     any other response, and if there is none, a reader goes on with `result`.
     """
 
-    __slots__ = ("_arrived", "_error", "_limit", "body", "headers", "response")
+    __slots__ = ("_arrived", "_error", "_limit", "body", "headers", "is_usual", "response")
 
     def __init__(
         self,
@@ -286,6 +288,8 @@ class BegunRequest:
         self._arrived: Callable[[BegunRequest], None] | None = arrived
         self._limit = limit
         self._error: BaseException | None = None
+        self.is_usual = False
+        """Whether the head has the usual form, and was parsed for this response."""
 
     def result(self) -> PooledResponse:
         """Return the response, whose head has arrived.
@@ -310,17 +314,19 @@ class BegunRequest:
 
     def set_result(self, _: None) -> None:
         """Take the head."""
-        if self.response.is_short(_JSON, self._limit):
-            self.response.on_end = self._deliver
+        self.is_usual = self.response.is_short(_JSON, self._limit)
+        if self.is_usual:
+            self.response.on_end = self.deliver
         else:
-            self._deliver()
+            self.deliver()
 
     def set_exception(self, error: BaseException) -> None:
         """Take the reason why there is no head."""
         self._error = error
-        self._deliver()
+        self.deliver()
 
-    def _deliver(self) -> None:
+    def deliver(self) -> None:
+        """Tell that the response is whole, or needs a reader."""
         self.response.on_end = None
         arrived, self._arrived = self._arrived, None
         if arrived is not None:
@@ -419,6 +425,25 @@ class PooledConnection(asyncio.BufferedProtocol):
             return
         if self._idle_seconds is not None:
             self._received_at = self._pool.loop.time()
+        if type(self._head) is BegunRequest and not self._unfruitful_bytes:
+            self._receive_begun(self._head, self._pool.buffer[:nbytes].tobytes())
+        else:
+            self._receive(nbytes)
+
+    def _receive_begun(self, begun: BegunRequest, data: bytes) -> None:
+        """Receive the first bytes of a response, which are often whole, and begin as those of the response before."""
+        known = self._pool.known_head
+        if known is not None and known.begins(data):
+            self._head, self._is_message_complete = None, True
+            begun.response.receive_known(known, data)
+            begun.response.on_end = begun.deliver
+            self._end_response(is_reusable=True)
+            return
+        self._receive(len(data))
+        if begun.is_usual and begun.response.is_eof() and not self._is_last:
+            self._pool.known_head = begun.response.known_head(data)
+
+    def _receive(self, nbytes: int) -> None:
         self._unfruitful_bytes += nbytes
         try:
             self._parser.feed_data(self._pool.buffer[:nbytes])

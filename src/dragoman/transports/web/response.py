@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import aiohttp
+from msgspec import Struct
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -37,6 +38,7 @@ ENCODINGS = "gzip, deflate"
 _GZIP_BITS, _ZLIB_BITS, _RAW_BITS = zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _ZLIB_METHOD, _METHOD_MASK = 8, 0xF
 _OK = 200
+_HEAD_END = b"\r\n\r\n"
 _TYPE_SIZE, _LENGTH_SIZE, _ENCODING_SIZE = map(len, ("content-type", "content-length", "content-encoding"))
 _UNDECODABLE = frozenset({"br", "zstd"})
 
@@ -81,6 +83,18 @@ class BodyDecoder:
     def is_cut(self) -> bool:
         """Tell whether a body that ends here was cut off."""
         return self._bits in (_ZLIB_BITS, _RAW_BITS) and not self._zlib.eof
+
+
+class KnownHead(Struct, frozen=True):
+    """The head of a short response that was parsed, and what it stands for."""
+
+    data: bytes
+    fields: list[tuple[bytes, bytes]]
+    body_size: int
+
+    def begins(self, data: bytes) -> bool:
+        """Tell whether bytes are one whole response with this head."""
+        return len(data) == len(self.data) + self.body_size and data.startswith(self.data)
 
 
 class PooledResponse:
@@ -226,6 +240,18 @@ class PooledResponse:
             elif size == _LENGTH_SIZE and name.lower() == b"content-length":
                 length = int(value)
         return length <= limit and _media_type(given) == kind and self.status == _OK and self._decoder is None
+
+    def receive_known(self, head: KnownHead, data: bytes) -> None:
+        """Take a whole response that has a known head; `complete` follows."""
+        self.status, self._fields = _OK, head.fields
+        self._pieces.append(data[len(head.data) :])
+
+    def known_head(self, data: bytes) -> KnownHead | None:
+        """Return the head of this complete response, if these bytes are the response, and its body is short."""
+        size = self.content_length or 0
+        head = data[: len(data) - size]
+        is_whole = head.endswith(_HEAD_END) and head.find(_HEAD_END) == len(head) - len(_HEAD_END)
+        return KnownHead(head, self._fields, size) if is_whole and len(self._pieces) == 1 else None
 
     # Called by the reader.
 
