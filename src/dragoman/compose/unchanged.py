@@ -38,7 +38,7 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.connect.clocks import Clock
 from dragoman.client.connect.connection import ServerConnection
-from dragoman.client.connect.link import Posts
+from dragoman.client.connect.link import Posts, SendsAtOnce
 from dragoman.client.connect.reconnect import Failures
 from dragoman.client.options import OnProgress
 from dragoman.compose.pool import Pool
@@ -109,9 +109,8 @@ class UnchangedCalls:
             way = self._find_way(call)
             if way is None:
                 return False
-        link = way.connection.link
-        posts = link.posts
-        send = link.send_at_once if posts is None else None
+        posts, at_once = way.posts, way.at_once
+        send = None if at_once is None else at_once.send_at_once
         call.settings = server.settings
         token = request.progress_token
         on_progress = None if token is None else partial(report_progress, call, token)
@@ -139,7 +138,8 @@ class UnchangedCalls:
             return None
         if len(self._ways) >= MAX_WAYS:
             self._ways.clear()
-        way = self._ways[call.headers] = Way(pool, upstream, connection, version)
+        link = connection.link
+        way = self._ways[call.headers] = Way(pool, upstream, connection, version, link.posts, link.at_once)
         return way
 
 
@@ -150,6 +150,8 @@ class Way(Struct, frozen=True):
     upstream: Upstream
     connection: ServerConnection
     version: Version
+    posts: Posts | None
+    at_once: SendsAtOnce | None
 
 
 class PassedCall(Struct, eq=False):
@@ -174,7 +176,7 @@ class PassedCall(Struct, eq=False):
         call = self.call
         params, meta = split_meta(call.request.raw_params)
         meta.pop("progressToken", None)
-        data = self.way.connection.request_of(call.request.method.name, params, meta, self)
+        data = self.way.connection.begin_request(call.request.method.name, params, meta, self)
         self.way.upstream.calls[call] = None
         self.keeper.keep_open(call, self._drop)
         before = PROXIED.set(call)
@@ -187,7 +189,7 @@ class PassedCall(Struct, eq=False):
         call, connection = self.call, self.way.connection
         params, meta = split_meta(call.request.raw_params)
         meta.pop("progressToken", None)
-        data = connection.request_of(call.request.method.name, params, meta, self)
+        data = connection.begin_request(call.request.method.name, params, meta, self)
         self.begun = posts.begin(data, self._arrived)
         if self.begun is None:
             connection.forget(self.id)
@@ -222,7 +224,7 @@ class PassedCall(Struct, eq=False):
             return
         if self.on_progress is not None and is_begun_task(outcome):
             way.upstream.keep_progress(self.id, self.on_progress)
-        self.keeper.answer(call, outcome, at_once=self.begun is None and way.connection.link.is_single)
+        self.keeper.answer(call, outcome, at_once=way.at_once is not None and way.at_once.is_single)
 
     async def _go_on(self, error: Exception) -> Any:
         """Raise the error for the client, or send the request again, as the plain way does."""

@@ -337,6 +337,26 @@ class Peer:
         self._last_id += 1
         return self._last_id if self._id_prefix is None else f"{self._id_prefix}{self._last_id}"
 
+    def begin_request(self, method: str, params: dict[str, Any], meta: dict[str, Any], waiter: Any) -> bytes:
+        """Return the bytes of a request with a new id, which `waiter.id` gets, and keep its waiter.
+
+        `meta` is the whole `_meta`, to which the progress token is added if the waiter takes progress.
+
+        Raises:
+            ValidationError: JSON has no form for the parameters; the waiter is not kept.
+        """
+        id = self.next_id()
+        while id in self.tokens:
+            id = self.next_id()
+        waiter.id = id
+        if waiter.on_progress is not None:
+            meta["progressToken"] = id
+        if meta:
+            params["_meta"] = meta
+        data = jsonrpc.encode_request(id, method, params)
+        self._waiting[id] = waiter
+        return data
+
     def send_request(self, id: types.RequestId, method: str, params: Any, waiter: Any) -> bytes:
         """Return the bytes of a request with an id from `next_id`, and keep its waiter.
 

@@ -46,7 +46,7 @@ from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
-from dragoman.server.dispatch.runner import Answer, resume, run, run_notification
+from dragoman.server.dispatch.runner import LARGE_BYTES, Answer, resume, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
@@ -349,9 +349,19 @@ class DuplexConnection:
 
     def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
         """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
-        self._end_without_task(call)
-        answer: Any = resume(call, result, None)
-        self._reply(call.request.id, answer, self._send_at_once if at_once else None)
+        if len(result) >= LARGE_BYTES:
+            self._end_without_task(call)
+            answer: Any = resume(call, result, None)
+            self._reply(call.request.id, answer)
+            return
+        id = call.request.id
+        call.drop, call.ended = None, True
+        del self._running[id]
+        if not self._resumed.done():
+            self._resumed.set_result(None)
+        data = self._peer.finish(id, jsonrpc.encode_result(id, result))
+        if data is not None:
+            (self._send_at_once if at_once else self._send)(data)
 
     def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""
@@ -437,10 +447,10 @@ class DuplexConnection:
                 if self._running.get(id) is call:  # the client may use the id again after the response
                     del self._running[id]
 
-    def _reply(self, id: types.RequestId, answer: Answer, send: Callable[[bytes], None] | None = None) -> None:
+    def _reply(self, id: types.RequestId, answer: Answer) -> None:
         data = self._peer.finish(id, answer)
         if type(data) is bytes:
-            (send or self._send)(data)
+            self._send(data)
         elif data is not None:
             self._sink.send_parts(*data)
 

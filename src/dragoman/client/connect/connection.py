@@ -185,8 +185,10 @@ class ServerConnection:
         self._owner = owner
         self._limits = limits
         self._peer = Peer(limits)
+        self.begin_request = self._peer.begin_request
+        """Returns the bytes of a request, whose answer a `Waiter` takes; `link.at_once` or `link.posts` sends them."""
         self.take_result = self._peer.take_result
-        """Returns the result of a request of `request_of`, if a message brings it; else the message is not received."""
+        """Returns the result of such a request, if a message brings it; any other message is not received."""
         self._table = owner.table
         self._envelope: dict[str, Raw] = {}
         self._meta_prefix = b"{"
@@ -339,26 +341,8 @@ class ServerConnection:
             id = self._peer.next_id()
         return id
 
-    def request_of(self, method: str, params: dict[str, Any], meta: dict[str, Any], waiter: Waiter) -> bytes:
-        """Return the bytes of a request whose answer `waiter` takes.
-
-        The caller sends them by `link.send_at_once` or `link.posts`.
-
-        `meta` is the whole `_meta`, to which the progress token is added.
-
-        Raises:
-            ValidationError: JSON has no form for the parameters.
-        """
-        peer = self._peer
-        id = waiter.id = self._free_id() if peer.tokens else peer.next_id()
-        if waiter.on_progress is not None:
-            meta["progressToken"] = id
-        if meta:
-            params["_meta"] = meta
-        return peer.send_request(id, method, params, waiter)
-
     def forget(self, id: types.RequestId) -> None:
-        """Forget a request of `request_of`, which was not sent."""
+        """Forget a request of `begin_request`, which was not sent."""
         self._peer.cancel(id)
 
     def go_on(

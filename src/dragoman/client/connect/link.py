@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, cast
 
 import msgspec
 from msgspec import Struct
@@ -49,6 +49,21 @@ class Outgoing(Struct):
         return None if self.named_by is None or self.params is None else self.params.get(self.named_by)
 
 
+class SendsAtOnce(Protocol):
+    """A transport that may send a message without a wait."""
+
+    @property
+    def send_at_once(self) -> Callable[[bytes], None] | None:
+        """The function that sends a message now; None if a message must wait.
+
+        The answer may be received before the function returns.
+        """
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the message that is being received came without others."""
+
+
 class Posts(Protocol):
     """How a link over HTTP sends a request without a task."""
 
@@ -75,6 +90,8 @@ class Link(Protocol):
     """What carries the messages; None for another transport."""
     address: str | None = None
     """The URL of the server, without secrets; None if the link is not over HTTP."""
+    at_once: SendsAtOnce | None = None
+    """Sends messages without a wait, over a duplex transport that can do so."""
     posts: Posts | None = None
     """Sends requests without tasks, over HTTP."""
     on_reopened: Callable[[], None] | None = None
@@ -96,19 +113,6 @@ class Link(Protocol):
             TransportError: the message may have been sent, but there will be no answer.
         """
 
-    @property
-    def is_single(self) -> bool:
-        """Whether the message that is being received came without others."""
-        return False
-
-    @property
-    def send_at_once(self) -> Callable[[bytes], None] | None:
-        """The function that sends a message now, without a wait; None if a message must wait or always does.
-
-        The answer may be received before the function returns.
-        """
-        return None
-
     def open_standalone_stream(self) -> None:
         """Receive messages that belong to no request; called when both sides have agreed on a version."""
         return
@@ -126,6 +130,8 @@ class DuplexLink(Link):
     def __init__(self, transport: Transport, carrier: Literal["stdio", "http"] | None = None) -> None:
         self.transport = transport
         self.carrier = carrier
+        if hasattr(type(transport), "send_at_once"):
+            self.at_once = cast("SendsAtOnce", transport)
 
     @property
     def stderr_tail(self) -> str:
@@ -145,16 +151,6 @@ class DuplexLink(Link):
             await self.transport.send(message.data)
         except Exception as error:
             _raise(error, TransportError, "The transport failed to send")
-
-    @property
-    def is_single(self) -> bool:
-        """Whether the message that is being received came without others, as far as the transport tells."""
-        return getattr(self.transport, "is_single", False)
-
-    @property
-    def send_at_once(self) -> Callable[[bytes], None] | None:
-        """The function by which the transport sends a message now, if it has one."""
-        return getattr(self.transport, "send_at_once", None)
 
     async def close(self) -> None:
         """Close the transport."""
