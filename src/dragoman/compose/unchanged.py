@@ -56,7 +56,7 @@ from dragoman.telemetry import API
 if TYPE_CHECKING:
     import asyncio
 
-    from dragoman.server.passing import Keeper
+    from dragoman.server.duplex import Keeper
     from dragoman.server.server import Server
     from dragoman.transports.web.connections import BegunRequest
 
@@ -215,16 +215,17 @@ class PassedCall(Struct, eq=False):
         """Write the result to the client; go on in a task after an error."""
         call, way = self.call, self.way
         self.is_settled = True
-        way.pool.release(way.upstream, call)
         if type(outcome) is not Raw:
+            way.pool.release(way.upstream, call)
             assert isinstance(outcome, Exception)
             assert call.loop is not None
             # Later: the connection reports its end to the proxy after it has failed its requests.
             call.loop.call_soon(self.keeper.go_on, call, partial(self._go_on, outcome), context=self.context)
             return
+        self.keeper.answer(call, outcome, at_once=way.at_once is not None and way.at_once.is_single)
+        way.pool.release(way.upstream, call)
         if self.on_progress is not None and is_begun_task(outcome):
             way.upstream.keep_progress(self.id, self.on_progress)
-        self.keeper.answer(call, outcome, at_once=way.at_once is not None and way.at_once.is_single)
 
     async def _go_on(self, error: Exception) -> Any:
         """Raise the error for the client, or send the request again, as the plain way does."""

@@ -31,7 +31,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Raw, Struct
 
@@ -83,6 +83,26 @@ class CallEnded(Struct):
     error: BaseException | None
     work: Callable[[], Coroutine[Any, Any, Any]] | None = None
     """Begins what returns the value, if that takes a task."""
+
+
+class Keeper(Protocol):
+    """Keeps a request open that has no task: a duplex connection, or the exchange of a POST."""
+
+    def keep_open(self, call: Call, drop: Callable[[], None]) -> None:
+        """Keep a request; `drop` is called if it is cancelled before `answer` or `go_on`."""
+
+    def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
+        """Answer a request with a result of its version; `at_once` if no other answer comes now."""
+
+    def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Serve a request in a task, unless it has ended; `work` begins what returns its result."""
+
+
+class PassesRequests(Protocol):
+    """What passes the requests of one client to another server without tasks."""
+
+    def pass_on(self, call: Call, keeper: Keeper) -> bool:
+        """Pass a request, if that needs no task; return whether it was passed. It ends with `answer` or `go_on`."""
 
 
 class DuplexConnection:
@@ -349,17 +369,13 @@ class DuplexConnection:
 
     def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
         """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
+        self._end_without_task(call)
         if len(result) >= LARGE_BYTES:
-            self._end_without_task(call)
             answer: Any = resume(call, result, None)
             self._reply(call.request.id, answer)
             return
-        id = call.request.id
-        call.drop, call.ended = None, True
-        del self._running[id]
-        if not self._resumed.done():
-            self._resumed.set_result(None)
-        data = self._peer.finish(id, jsonrpc.encode_result(id, result))
+        call.ended = True
+        data = self._peer.finish(call.request.id, jsonrpc.encode_result(call.request.id, result))
         if data is not None:
             (self._send_at_once if at_once else self._send)(data)
 

@@ -25,6 +25,7 @@ from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyToo
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dragoman.server.duplex import PassesRequests
     from dragoman.server.extensions.apps import AppOptions, Html
     from dragoman.server.extensions.contract import ServerExtension
     from dragoman.server.extensions.installed import Extensions, InstalledExtensions
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from dragoman.server.mounting.mount import Mount
     from dragoman.server.mounting.mounts import Mounts
     from dragoman.server.mounting.renaming import Patterns
-    from dragoman.server.passing import PassesRequests
     from dragoman.server.server import Server
 
 E = TypeVar("E", bound="ServerExtension")

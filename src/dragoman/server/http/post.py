@@ -3,8 +3,9 @@
 `protocol.inbound.receive_post` classifies a POST. A stateless request has no session, and neither has a request of the
 handshake era if the server keeps no sessions. A request without a session runs in the task of its exchange; a stateless
 request is cancelled if its client disconnects. A request in a session continues if the connection breaks. It runs in
-the task of its exchange if that task outlives the connection, and otherwise in a task of its own. The response is JSON,
-or an event stream if the handler sends a message first.
+the task of its exchange if that task outlives the connection, and otherwise in a task of its own. A request that a
+proxy passes on has no task (`PassedPost`). The response is JSON, or an event stream if the handler sends a message
+first.
 
 The server accepts a notification with status 202 before it runs the handler, so that the client does not wait. While
 `MAX_ACCEPTED_AHEAD` messages are in flight, the server runs the handler first. Otherwise one client could start any
@@ -14,14 +15,14 @@ number of handlers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from http import HTTPStatus
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
 from dragoman.errors import HeaderMismatch, InsufficientScope, InternalError, MethodNotFound, ParseError, TooLarge
@@ -44,14 +45,13 @@ from dragoman.server.dispatch import runner
 from dragoman.server.dispatch.opening import open_call, open_notification, refused_call
 from dragoman.server.http.channels import STOPPED, PostChannel, SessionChannel, StandaloneChannel, SubscriptionStream
 from dragoman.server.http.head import RequestHead
-from dragoman.server.http.passed import PassedPost
 from dragoman.server.http.refusal import HttpRefusal, challenge
 from dragoman.server.http.session import HttpSession, SharedSession
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import end_without_response
 from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import SingleAuth, insufficient
-from dragoman.transports.http.exchange import CLIENT_CLOSED, Exchange, Header, TooSlow
+from dragoman.transports.http.exchange import CLIENT_CLOSED, JSON_HEADERS, UNTIMED_BYTES, Exchange, Header, TooSlow
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -134,7 +134,7 @@ class PostService:
         self._sessions = sessions
         self._auth = auth
         self._path = path
-        self._json_response = json_response
+        self.json_response = json_response
         self._max_subscriptions = max_subscriptions
         self._can_stream = can_stream
 
@@ -276,7 +276,7 @@ class PostService:
         version = call.request.caller.version
         if not self._can_stream:
             acceptable = _require_no_stream(call, acceptable)
-        exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self._json_response)
+        exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self.json_response)
         if call.request.method.name == "subscriptions/listen":
             self._require_listening(call, can_stream=can_stream)
         call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
@@ -428,7 +428,8 @@ class PostService:
             raise HttpRefusal(HTTPStatus.CONFLICT, in_use, id=message.id)
         call = self._call(open_call, message, session.data, exchange)
         self._require_callable(call, exchange)
-        channel = self.open_channel(session, call, exchange, acceptable)
+        exchange.may_stream = acceptable.sse and not self.json_response
+        call.channel = channel = SessionChannel(session, exchange, message.id, can_stream=exchange.may_stream)
         session.peer.accept(message)
         session.running[message.id] = call
         self.in_flight.add(call)
@@ -450,15 +451,6 @@ class PostService:
             await channel.stop(runner.stopped(call, STOPPED))
         if not exchange.ended:
             await end_without_response(exchange)
-
-    def open_channel(
-        self, session: HttpSession, call: Call, exchange: Exchange, acceptable: AcceptedTypes
-    ) -> SessionChannel:
-        """Give a call in a session the channel to its client."""
-        exchange.may_stream = acceptable.sse and not self._json_response
-        id = call.request.id
-        call.channel = channel = SessionChannel(session, exchange, id, can_stream=exchange.may_stream)
-        return channel
 
     async def run_in_session(
         self, session: HttpSession, call: Call, channel: SessionChannel, answer: Awaitable[bytes], *, json: bool
@@ -483,6 +475,79 @@ class PostService:
                 self.in_flight.discard(call)
             else:
                 await self.in_flight.end(call)
+
+
+class PassedPost(Struct, eq=False):
+    """A request in a session that a proxy passes on: its exchange, session and channel are there, and it has no task.
+
+    The answer is written in the turn of the loop in which it comes. After an error of the target or a cancellation, or
+    if the answer cannot be one short body, a task goes on with the exchange.
+    """
+
+    posts: PostService
+    sessions: Sessions
+    session: HttpSession
+    message: jsonrpc.Request
+    exchange: Exchange
+    acceptable: AcceptedTypes
+    channel: SessionChannel | None = None
+
+    def keep_open(self, call: Call, drop: Callable[[], None]) -> None:
+        """Keep the request among those of its session; `drop` is called if it is cancelled."""
+        session, exchange, id = self.session, self.exchange, self.message.id
+        exchange.may_stream = self.acceptable.sse and not self.posts.json_response
+        call.channel = self.channel = SessionChannel(session, exchange, id, can_stream=exchange.may_stream)
+        session.peer.accept(self.message)
+        session.running[id] = call
+        self.posts.in_flight.add(call)
+        call.drop = partial(self._drop, call, drop)
+
+    def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:  # noqa: ARG002
+        """Write the result, or let a task write it."""
+        call.drop, call.ended = None, True
+        answer = jsonrpc.encode_result(call.request.id, result)
+        session, exchange, channel, id = self.session, self.exchange, self.channel, self.message.id
+        assert channel is not None
+        if (
+            len(answer) > UNTIMED_BYTES
+            or not self.acceptable.json
+            or channel.opened is not None
+            or exchange.streaming
+            or session.data.unshared
+        ):
+            self._resume(call, _known(answer))
+            return
+        del session.running[id]
+        data = session.peer.finish(id, answer)
+        self.sessions.touch(session)
+        assert data
+        exchange.reply_at_once(OK, data, JSON_HEADERS)
+        channel.close()
+        self.posts.in_flight.discard(call)
+        exchange.finish()
+
+    def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Serve the request in a task, unless it has ended."""
+        if not call.ended:
+            call.drop = None
+            answer: Any = runner.resume(call, work(), None)
+            self._resume(call, answer)
+
+    def _drop(self, call: Call, drop: Callable[[], None]) -> None:
+        """End a request that was cancelled, or stopped because the server or the session ends."""
+        drop()
+        call.drop, call.ended = None, True
+        self._resume(call, _known(b"" if call.stopped is None else runner.stopped(call, call.stopped)))
+
+    def _resume(self, call: Call, answer: Coroutine[Any, Any, bytes]) -> None:
+        assert self.channel is not None
+        work = self.posts.run_in_session(self.session, call, self.channel, answer, json=self.acceptable.json)
+        self.exchange.go_on(work)
+        call.task = self.exchange.task
+
+
+async def _known(data: bytes) -> bytes:
+    return data
 
 
 def _require_no_stream(call: Call, acceptable: AcceptedTypes) -> AcceptedTypes:

@@ -377,7 +377,11 @@ class ServedPath:
         """Begin to serve an exchange without a task, if the service can; return whether it did."""
         if self._begin is None or path != self.path:
             return False
-        self._watch(exchange)
+        self._open.add(exchange)
+        if self._ticking_in is not exchange.loop:
+            self._tick_in(exchange.loop)
+        if self.log is not None:
+            exchange.record = ExchangeRecord()
         if self._begin(exchange):
             return True
         exchange.record = None
@@ -389,17 +393,17 @@ class ServedPath:
         if self.log is not None and exchange.record is not None:
             self.log(exchange, exchange.record, path)
 
-    def _watch(self, exchange: Exchange) -> None:
-        self._open.add(exchange)
-        if self._ticking_in is not exchange.loop:
-            self._ticking_in = exchange.loop
-            exchange.loop.call_later(self.pace.tick, self._tick, exchange.loop)
-        if self.log is not None and exchange.record is None:
-            exchange.record = ExchangeRecord()
+    def _tick_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ticking_in = loop
+        loop.call_later(self.pace.tick, self._tick, loop)
 
     async def serve(self, exchange: Exchange, path: str, root: str = "") -> None:
         """Serve one exchange to its end; `root` is the path prefix at which the application is mounted."""
-        self._watch(exchange)
+        self._open.add(exchange)
+        if self._ticking_in is not exchange.loop:
+            self._tick_in(exchange.loop)
+        if self.log is not None and exchange.record is None:
+            exchange.record = ExchangeRecord()
         try:
             if path == self.path or self._is_served(path, root):
                 await self._service.serve(exchange)
@@ -408,7 +412,9 @@ class ServedPath:
         except Gone:
             pass
         finally:
-            self.end(exchange, path)
+            self._open.discard(exchange)
+            if self.log is not None and exchange.record is not None:
+                self.log(exchange, exchange.record, path)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()

@@ -12,8 +12,7 @@ Uvicorn listens, handles signals and ends connections. httptools parses. This fi
 - The parser accepts more than HTTP allows, so `http1_head` checks each head before the parser gets it. For this check
   the bytes are cut into whole heads and parts of bodies. The usual chunk, one whole POST to the served path, is not
   cut.
-- A request that begins without a task is most likely followed by one with the same head, byte by byte. That head is not
-  parsed again.
+- The head of a request that began without a task is not parsed again, if the next request has the same, byte by byte.
 - After its last response the connection does not close at once, because a client that is still sending would lose the
   response.
 
@@ -154,7 +153,9 @@ class Http1Connection(asyncio.Protocol):
         is_next = self._incoming is None and not self._unparsed and not self._queue
         known = self._known_head
         if known is not None and is_next and self._current is None and self._answered is None and known.begins(data):
-            self._begin_first(Http1Exchange.like(self, known, data))
+            exchange = Http1Exchange.like(self, known, data)
+            if not self._begin_without_task(exchange):
+                self._begin(exchange)
             return
         sole = b""
         if is_next and data.startswith(self._usual_line) and data.endswith(b"}"):
@@ -170,14 +171,11 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._parse_pieces(self._unparsed + data)
         if self._current is None and self._answered is None and self._queue and not self._is_closing:
-            self._begin_first(self._queue.popleft(), sole)
-
-    def _begin_first(self, exchange: Http1Exchange, sole: bytes = b"") -> None:
-        """Begin the first request of a chunk; `sole` is the chunk, if it is this request and its head is not known."""
-        if not (self.served.begins and self._begin_without_task(exchange)):
-            self._begin(exchange)
-        elif sole and exchange.keeps_alive:
-            self._known_head = known_head(exchange, sole, exchange.size)
+            exchange = self._queue.popleft()
+            if not (self.served.begins and self._begin_without_task(exchange)):
+                self._begin(exchange)
+            elif sole and exchange.keeps_alive:
+                self._known_head = known_head(exchange, sole, exchange.size)
 
     def _reparse(self, data: bytes) -> None:
         """Handle a chunk that looked like one whole request and is not; none of its requests has begun."""
@@ -351,21 +349,19 @@ class Http1Connection(asyncio.Protocol):
         self._current, self._answered = exchange, None
         if self._unparsed and not self._queue:
             self._parse_pieces(self._unparsed)
-        self.serve(exchange)
+        # A task of the loop's factory would not know whether a handler cancelled itself.
+        exchange.task = task = SelfCancelTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
+        self._state.tasks.add(task)
 
     def _begin_without_task(self, exchange: Http1Exchange) -> bool:
-        """Begin a request that needs no task, and tell whether it is one.
-
-        A request that others follow gets a task: each response begins the next request, and would do so in itself.
-        """
+        """Begin a request that needs no task, and tell whether it is one; one that others follow has a task."""
         if self._queue or self._unparsed or not exchange.is_whole:
             return False
         self._current, self._answered = exchange, None
         return self.served.begin(exchange, exchange.path)
 
-    def serve(self, exchange: Http1Exchange) -> None:
-        """Serve a request in a task."""
-        # A task of the loop's factory would not know whether a handler cancelled itself.
+    def go_on(self, exchange: Http1Exchange) -> None:
+        """Let a task do the rest of a request that began without one."""
         exchange.task = task = SelfCancelTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
         self._state.tasks.add(task)
 

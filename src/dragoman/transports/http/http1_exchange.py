@@ -178,7 +178,7 @@ class Http1Exchange(Exchange):
     def go_on(self, work: Coroutine[Any, Any, None]) -> None:
         """Let a task do the rest of an exchange that began without one."""
         self.work = work
-        self._connection.serve(self)
+        self._connection.go_on(self)
 
     def finish(self) -> None:
         """End an exchange that began without a task, and has its response or needs none."""

@@ -35,7 +35,7 @@ from aiohttp.http import SERVER_SOFTWARE
 from multidict import CIMultiDict, CIMultiDictProxy, istr
 from yarl import URL
 
-from dragoman.transports.web.response import ENCODINGS, READ_BYTES, KnownHead, PooledResponse
+from dragoman.transports.web.response import ENCODINGS, READ_BYTES, KnownResponse, PooledResponse
 
 MAX_HEAD_BYTES = 262_144
 """How many bytes of a head, or of trailers, are received."""
@@ -84,7 +84,7 @@ class ConnectionPool:
         self._connections: set[PooledConnection] = set()
         self._expiry: asyncio.TimerHandle | None = None
         self._heads: dict[tuple[Any, ...], bytes] = {}
-        self.known_head: KnownHead | None = None
+        self.known_head: KnownResponse | None = None
         """The head of the last short response to a request that was begun."""
         self._begun_url, self._begun_headers, self._begun_head = url, _NO_HEADERS, b""
         """What the head was made of that was begun last, and the head."""

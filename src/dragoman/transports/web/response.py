@@ -85,7 +85,7 @@ class BodyDecoder:
         return self._bits in (_ZLIB_BITS, _RAW_BITS) and not self._zlib.eof
 
 
-class KnownHead(Struct, frozen=True):
+class KnownResponse(Struct, frozen=True):
     """The head of a short response that was parsed, and what it stands for."""
 
     data: bytes
@@ -241,17 +241,17 @@ class PooledResponse:
                 length = int(value)
         return length <= limit and _media_type(given) == kind and self.status == _OK and self._decoder is None
 
-    def receive_known(self, head: KnownHead, data: bytes) -> None:
+    def receive_known(self, head: KnownResponse, data: bytes) -> None:
         """Take a whole response that has a known head; `complete` follows."""
         self.status, self._fields = _OK, head.fields
         self._pieces.append(data[len(head.data) :])
 
-    def known_head(self, data: bytes) -> KnownHead | None:
+    def known_head(self, data: bytes) -> KnownResponse | None:
         """Return the head of this complete response, if these bytes are the response, and its body is short."""
         size = self.content_length or 0
         head = data[: len(data) - size]
         is_whole = head.endswith(_HEAD_END) and head.find(_HEAD_END) == len(head) - len(_HEAD_END)
-        return KnownHead(head, self._fields, size) if is_whole and len(self._pieces) == 1 else None
+        return KnownResponse(head, self._fields, size) if is_whole and len(self._pieces) == 1 else None
 
     # Called by the reader.
 
