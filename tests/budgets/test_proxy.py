@@ -14,7 +14,7 @@ MEASURED = 34
 """The functions of a proxy for one call on stdio, from the request that arrives to the result that leaves."""
 MEASURED_HTTP = 75
 """The same over HTTP."""
-WRITES = ("Http1Connection.write", "PooledConnection.write")
+WRITES = ("Http1Connection.write", "PooledConnection.begin")
 SERVER = """
 from dragoman import Server
 

@@ -46,7 +46,7 @@ from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
-from dragoman.server.dispatch.runner import LARGE_BYTES, Answer, resume, run, run_notification
+from dragoman.server.dispatch.runner import Answer, pass_result, resume, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
@@ -370,14 +370,11 @@ class DuplexConnection:
     def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
         """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
         self._end_without_task(call)
-        if len(result) >= LARGE_BYTES:
-            answer: Any = resume(call, result, None)
-            self._reply(call.request.id, answer)
-            return
-        call.ended = True
-        data = self._peer.finish(call.request.id, jsonrpc.encode_result(call.request.id, result))
-        if data is not None:
+        data = self._peer.finish(call.request.id, pass_result(call, result))
+        if type(data) is bytes:
             (self._send_at_once if at_once else self._send)(data)
+        elif data is not None:
+            self._sink.send_parts(*data)
 
     def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""

@@ -504,8 +504,8 @@ class PassedPost(Struct, eq=False):
 
     def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:  # noqa: ARG002
         """Write the result, or let a task write it."""
-        call.drop, call.ended = None, True
-        answer = jsonrpc.encode_result(call.request.id, result)
+        call.drop = None
+        answer: Any = runner.pass_result(call, result)
         session, exchange, channel, id = self.session, self.exchange, self.channel, self.message.id
         assert channel is not None
         if (

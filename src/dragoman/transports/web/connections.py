@@ -110,7 +110,7 @@ class ConnectionPool:
             aiohttp.ConnectionTimeoutError: there is no connection in time.
             aiohttp.ClientError: the connection broke, or the response is malformed.
         """
-        data = self._encode(method, url, headers, body)
+        data = _encoded(self._head(method, url, headers), method, body)
         repeats = method in _REPEATED
         while True:
             connection = self._idle_connection() or await self._open()
@@ -135,19 +135,16 @@ class ConnectionPool:
         `arrived` is called once: when the body has arrived whole, if it is JSON and no longer than the limit, or else
         with the head, or when there is no response.
         """
-        if not self.has_idle:
+        connection = self._idle_connection()
+        if connection is None:
             return None
         if headers is not self._begun_headers or url is not self._begun_url:
             self._begun_head = self._head("POST", url, headers)
             self._begun_url, self._begun_headers = url, headers
-        connection = self._idle.pop()
         begun = BegunRequest(connection, url, headers, body, arrived, limit)
         head = self._begun_head
-        connection.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body), begun.response, begun)
+        connection.begin(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body), begun)
         return begun
-
-    def _encode(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        return _encoded(self._head(method, url, headers), method, body)
 
     def _head(self, method: str, url: URL, headers: Mapping[str, str]) -> bytes:
         """Return the head of a request. Most requests have that of an earlier one, but for the length of the body."""
@@ -160,20 +157,15 @@ class ConnectionPool:
             self._heads[key] = head
         return head
 
-    @property
-    def has_idle(self) -> bool:
-        """Whether there is an idle connection that can serve a request."""
-        earliest = self.loop.time() - self._keep_alive
-        while self._idle:
-            connection = self._idle[-1]
-            if connection.idle_since >= earliest and not connection.is_closing():
-                return True
-            self._idle.pop().close()
-        return False
-
     def _idle_connection(self) -> PooledConnection | None:
         """Return the connection that became idle last: the server is least likely to close it now."""
-        return self._idle.pop() if self.has_idle else None
+        earliest = self.loop.time() - self._keep_alive
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.idle_since >= earliest and not connection.is_closing():
+                return connection
+            connection.close()
+        return None
 
     async def _open(self) -> PooledConnection:
         if self._is_closed:
@@ -368,20 +360,20 @@ class PooledConnection(asyncio.BufferedProtocol):
 
     def send(self, data: bytes, response: PooledResponse, idle: float | None, *, is_last: bool) -> asyncio.Future[None]:
         """Write a request. The future is done when the head of the response has arrived."""
-        head = self._pool.loop.create_future()
-        self.write(data, response, head, is_last=is_last)
+        self._response, self._is_last = response, is_last
+        self._is_message_complete, self._unfruitful_bytes = False, 0
+        self._head = head = self._pool.loop.create_future()
+        self._transport.write(data)
         if idle is not None:
             self._idle_seconds = idle
             self._watch_silence()
         return head
 
-    def write(
-        self, data: bytes, response: PooledResponse, head: asyncio.Future[None] | BegunRequest, *, is_last: bool = False
-    ) -> None:
-        """Write a request; `head` is told when the head of the response has arrived."""
-        self._response, self._is_last = response, is_last
-        self._is_message_complete, self._unfruitful_bytes = False, 0
-        self._head = head
+    def begin(self, data: bytes, begun: BegunRequest) -> None:
+        """Write a request that no future waits for."""
+        self._response, self._head = begun.response, begun
+        self._is_last = self._is_message_complete = False
+        self._unfruitful_bytes = 0
         self._transport.write(data)
 
     def resume_reading(self) -> None:
@@ -425,25 +417,11 @@ class PooledConnection(asyncio.BufferedProtocol):
             return
         if self._idle_seconds is not None:
             self._received_at = self._pool.loop.time()
-        if type(self._head) is BegunRequest and not self._unfruitful_bytes:
-            self._receive_begun(self._head, self._pool.buffer[:nbytes].tobytes())
-        else:
-            self._receive(nbytes)
-
-    def _receive_begun(self, begun: BegunRequest, data: bytes) -> None:
-        """Receive the first bytes of a response, which are often whole, and begin as those of the response before."""
-        known = self._pool.known_head
-        if known is not None and known.begins(data):
-            self._head, self._is_message_complete = None, True
-            begun.response.receive_known(known, data)
-            begun.response.on_end = begun.deliver
-            self._end_response(is_reusable=True)
-            return
-        self._receive(len(data))
-        if begun.is_usual and begun.response.is_eof() and not self._is_last:
-            self._pool.known_head = begun.response.known_head(data)
-
-    def _receive(self, nbytes: int) -> None:
+        begun, data = self._head, b""
+        if type(begun) is BegunRequest and not self._unfruitful_bytes:
+            data = self._pool.buffer[:nbytes].tobytes()
+            if self._receive_known(begun, data):
+                return
         self._unfruitful_bytes += nbytes
         try:
             self._parser.feed_data(self._pool.buffer[:nbytes])
@@ -451,9 +429,23 @@ class PooledConnection(asyncio.BufferedProtocol):
             self._break_off(problem)
             return
         if self._is_message_complete:
-            self._end_response(is_reusable=not self._is_last)
+            is_last = self._is_last
+            self._end_response(is_reusable=not is_last)
+            if type(begun) is BegunRequest and begun.is_usual and data and not is_last:
+                self._pool.known_head = begun.response.known_head(data)
         elif self._unfruitful_bytes > MAX_HEAD_BYTES:
             self.abort(aiohttp.ClientPayloadError(f"A head or its trailers have more than {MAX_HEAD_BYTES} bytes"))
+
+    def _receive_known(self, begun: BegunRequest, data: bytes) -> bool:
+        """Receive a whole response with the head of the one before, and tell whether it is one."""
+        known = self._pool.known_head
+        if known is None or not known.begins(data):
+            return False
+        self._head, self._is_message_complete = None, True
+        begun.response.receive_known(known, data)
+        begun.response.on_end = begun.deliver
+        self._end_response(is_reusable=True)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the response: by an error, unless the end of the connection is the end of the body."""
