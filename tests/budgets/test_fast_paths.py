@@ -48,6 +48,7 @@ _BATCH = "properties/test_client_shortcuts.py::test_calls_in_one_thread_job_are_
 _THREAD = "properties/test_thread_calls.py::test_a_def_without_a_task_answers_like_one_that_a_task_awaits"
 _WOKEN = "unit/runtime/test_tasks.py::test_a_loop_that_is_woken_sees_what_was_published_before"
 _SHORT = "properties/test_unchanged.py::test_a_conversation_on_the_short_way_is_the_one_on_the_plain_way"
+_SHORT_HTTP = "properties/test_unchanged_http.py::test_over_http_the_short_way_says_what_the_plain_way_says"
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 _EXCHANGES = ("Http1Exchange", "AsgiExchange.complete_body", "AsgiExchange._reply_at_once")
 
@@ -69,6 +70,7 @@ FAST_PATHS = (
     FastPath("protocol/peer.py", SECOND, ("Peer.events", "Peer.sole_request"), "Peer.receive_message", _STREAM),
     FastPath("protocol/inbound.py", SECOND, ("_receive_request",), "reading the params of every request", _GLANCE),
     FastPath("compose/unchanged.py", SECOND, ("UnchangedCalls",), "a task for each request of a proxy", _SHORT),
+    FastPath("server/http/post.py", SECOND, ("PassedPost",), "a task for each request of a proxy", _SHORT_HTTP),
     FastPath("transports/stdio/pages.py", SECOND, ("SplicedPages",), "os.writev", _WRITER),
     FastPath("transports/stdio/writers.py", SECOND, ("LoopWriter.send_at_once",), "one write a turn", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),

@@ -5,11 +5,16 @@ import sys
 
 from budgets.test_client_calls import functions_of_ours, tasks_started
 from dragoman import Server
+from scenarios.proxied_http import HttpFront
+from scenarios.raw_http import answering, called, classic, reply, result
 
 DEADLINE = 60
 MARGIN = 2
-MEASURED = 47
+MEASURED = 34
 """The functions of a proxy for one call on stdio, from the request that arrives to the result that leaves."""
+MEASURED_HTTP = 75
+"""The same over HTTP."""
+WRITES = ("Http1Connection.write", "PooledConnection.begin")
 SERVER = """
 from dragoman import Server
 
@@ -52,3 +57,21 @@ async def test_a_call_through_a_proxy_takes_few_functions_and_no_task(monkeypatc
     count, tasks, began, passed = min(seen)
     assert (tasks, began) == (0, 0), passed
     assert MEASURED - 10 <= count <= MEASURED + MARGIN, passed
+
+
+async def test_a_call_through_a_proxy_over_http_takes_few_functions_one_write_to_each_end_and_no_task():
+    async def add(request, writer):
+        return reply(200, result(request, called()))
+
+    seen = []
+    async with answering(classic(add)) as raw, HttpFront(raw.url) as front:
+        await front.begin()
+        for _ in range(11):
+            with functions_of_ours() as passed, tasks_started() as tasks:
+                assert (await front.ask("tools/call", {"name": "add"})).last["result"] == called()
+            seen.append((len(passed), len(tasks), passed))
+    assert len(front.passed) == len(seen)
+    count, tasks, passed = min(seen)
+    assert tasks == 0, passed
+    assert [passed.count(name) for name in WRITES] == [1, 1], passed
+    assert MEASURED_HTTP - 10 <= count <= MEASURED_HTTP + MARGIN, passed

@@ -177,8 +177,7 @@ class ProxyServer(Server):
                 "notifications/initialized": self._joined,
             },
         )
-        if not endpoint.is_http:
-            self.passing = partial(UnchangedCalls, self, self._pool_of, self._answer, self._is_named)
+        self.passing = partial(UnchangedCalls, self, self._pool_of, self._answer, self._is_named)
         self.lifespan(self._pooled)
         self._is_proxying = True
         self._derive()

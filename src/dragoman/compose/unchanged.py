@@ -1,29 +1,33 @@
-"""`UnchangedCalls`: the short way of a request through a proxy, between two duplex connections.
+"""`UnchangedCalls`: the short way of a request through a proxy.
 
 A request that keeps its version, and of whose content a proxy changes nothing, needs no task: it is sent to the target
-in the turn of the loop in which it arrives, and its result is written in the turn in which that arrives. All other
+in the turn of the loop in which it arrives, and its result is written in the turn in which that arrives. It comes over
+a duplex connection or in a session of HTTP (`Keeper`), and goes over a duplex connection or as a POST. All other
 requests go the plain way (`ProxyServer`):
 
 - a request of another version than that of the connection to the target
 - a request that middleware, an extension, an audit or telemetry observes
 - a request for which the proxy does more than pass it, such as a list, which it remembers
 - a request that has to wait, because there is no connection or the target does not read
+- a request over HTTP that carries headers of its own, or credentials that a function returns
 
 A passed call is in one of these states:
 
-    open       the target has the request; the connection of the client keeps it without a task
+    open       the target has the request; what received it keeps it without a task
     answered   the client has the result
     dropped    the client cancelled the request: the target is told, and its answer is ignored
     failed     the target answered with an error or was lost: a task goes on with the request, on the plain way
 
-What the target sends meanwhile finds its client as on the plain way: the call is one of `Upstream.calls`.
+What the target sends meanwhile finds its client as on the plain way: the call is one of `Upstream.calls`. Over HTTP a
+response that is no short JSON body with the result, such as an event stream or a failure, is read by a task, which does
+what the plain way does after it has sent a request.
 
 Rejected: a coroutine with fewer steps. The task, its future and two more turns of the loop cost more than all the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from functools import partial
 from sys import modules
@@ -34,13 +38,14 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.connect.clocks import Clock
 from dragoman.client.connect.connection import ServerConnection
+from dragoman.client.connect.link import Posts, SendsAtOnce
 from dragoman.client.connect.reconnect import Failures
 from dragoman.client.options import OnProgress
 from dragoman.compose.pool import Pool
 from dragoman.compose.raw_results import is_begun_task, split_meta
 from dragoman.compose.task_owners import ABOUT_TASKS
 from dragoman.compose.upstream import PROXIED, Upstream, refusal_of
-from dragoman.errors import DragomanError, TransportError
+from dragoman.errors import DragomanError, HeaderMismatch, TransportError
 from dragoman.protocol.fields import trim
 from dragoman.protocol.official.tasks import LIST as LIST_TASKS
 from dragoman.protocol.versions import Version
@@ -49,16 +54,20 @@ from dragoman.server.request.call import Call
 from dragoman.telemetry import API
 
 if TYPE_CHECKING:
-    from dragoman.server.duplex import DuplexConnection
+    import asyncio
+
+    from dragoman.server.duplex import Keeper
     from dragoman.server.server import Server
+    from dragoman.transports.web.connections import BegunRequest
 
 LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+MAX_WAYS = 64
 ALWAYS_PLAIN = LISTS | ABOUT_TASKS | {LIST_TASKS, "resources/subscribe", "resources/unsubscribe", "logging/setLevel"}
 """The methods that a proxy does more for than to pass them."""
 
 
 class UnchangedCalls:
-    """The short way through a proxy for the requests of one duplex connection.
+    """The short way through a proxy for the requests of one duplex connection, or of one session of HTTP.
 
     `pool_of` returns the connections for a call. `answer` passes a call on the plain way; it takes how often the call
     has failed.
@@ -70,19 +79,17 @@ class UnchangedCalls:
         pool_of: Callable[[Call], Pool],
         answer: Callable[[Call, Failures], Coroutine[Any, Any, Any]],
         is_named: bool,  # noqa: FBT001
-        channel: DuplexConnection,
     ) -> None:
         self.server = server
-        self._channel = channel
         self.answer = answer
         self._pool_of = pool_of
         self._is_named = is_named
-        self._way: Way | None = None
-        """The way of the session, as it was found for its last request."""
+        self._ways: dict[Iterable[tuple[bytes, bytes]], Way] = {}
+        """The ways that were found, by the headers of a request, which decide over which connection it goes."""
 
-    def pass_on(self, call: Call) -> bool:
+    def pass_on(self, call: Call, keeper: Keeper) -> bool:
         """Send a request to the target, if it can go the short way; return whether it was sent."""
-        request, server, way = call.request, self.server, self._way
+        request, server, way = call.request, self.server, self._ways.get(call.headers)
         name = request.method.name
         if (
             call.rejection is not None
@@ -99,19 +106,22 @@ class UnchangedCalls:
             return False
         version = request.caller.version
         if way is None or way.version is not version or way.upstream.is_retired or way.connection.state != "alive":
-            way = self._way = self._found_way(call)
-        send = None if way is None else way.connection.link.send_at_once
-        if way is None or send is None:
-            return False
+            way = self._find_way(call)
+            if way is None:
+                return False
+        posts, at_once = way.posts, way.at_once
+        send = None if at_once is None else at_once.send_at_once
         call.settings = server.settings
         token = request.progress_token
-        way.upstream.calls[call] = None
         on_progress = None if token is None else partial(report_progress, call, token)
-        PassedCall(self, way, call, self._channel, on_progress, copy_context()).begin(send)
-        return True
+        passed = PassedCall(self, way, call, keeper, on_progress, copy_context())
+        if posts is not None:
+            return passed.post(posts)
+        return send is not None and passed.send(send)
 
-    def _found_way(self, call: Call) -> Way | None:
+    def _find_way(self, call: Call) -> Way | None:
         """Return the connection for a call, if it is there and has the version of the call."""
+        self._ways.pop(call.headers, None)
         version = call.request.caller.version
         if self._is_named and version.stateless:
             return None
@@ -124,7 +134,13 @@ class UnchangedCalls:
         if upstream is None or connection is None:
             return None
         pool.release(upstream, call)
-        return Way(pool, upstream, connection, version) if connection.version is version else None
+        if connection.version is not version:
+            return None
+        if len(self._ways) >= MAX_WAYS:
+            self._ways.clear()
+        link = connection.link
+        way = self._ways[call.headers] = Way(pool, upstream, connection, version, link.posts, link.at_once)
+        return way
 
 
 class Way(Struct, frozen=True):
@@ -134,6 +150,8 @@ class Way(Struct, frozen=True):
     upstream: Upstream
     connection: ServerConnection
     version: Version
+    posts: Posts | None
+    at_once: SendsAtOnce | None
 
 
 class PassedCall(Struct, eq=False):
@@ -142,39 +160,77 @@ class PassedCall(Struct, eq=False):
     passing: UnchangedCalls
     way: Way
     call: Call
-    channel: DuplexConnection
+    keeper: Keeper
     on_progress: OnProgress | None
     context: Context
     id: types.RequestId = 0
     clock: Clock | None = None
+    is_settled: bool = False
+    begun: BegunRequest | None = None
+    """The POST of the request."""
+    reading: asyncio.Task[None] | None = None
+    """Reads an unusual response to the POST."""
 
-    def begin(self, send: Callable[[bytes], None]) -> None:
-        """Send the request."""
+    def send(self, send: Callable[[bytes], None]) -> bool:
+        """Send the request; return True."""
         call = self.call
         params, meta = split_meta(call.request.raw_params)
         meta.pop("progressToken", None)
-        data = self.way.connection.request_of(call.request.method.name, params, meta, self)
-        self.channel.keep_open(call, self._drop)
+        data = self.way.connection.begin_request(call.request.method.name, params, meta, self)
+        self.way.upstream.calls[call] = None
+        self.keeper.keep_open(call, self._drop)
         before = PROXIED.set(call)
         send(data)
+        PROXIED.reset(before)
+        return True
+
+    def post(self, posts: Posts) -> bool:
+        """Post the request, and return whether that was possible now; its response comes later."""
+        call, connection = self.call, self.way.connection
+        params, meta = split_meta(call.request.raw_params)
+        meta.pop("progressToken", None)
+        data = connection.begin_request(call.request.method.name, params, meta, self)
+        self.begun = posts.begin(data, self._arrived)
+        if self.begun is None:
+            connection.forget(self.id)
+            return False
+        self.way.upstream.calls[call] = None
+        self.keeper.keep_open(call, self._drop)
+        return True
+
+    def _arrived(self, begun: BegunRequest) -> None:
+        """Take the result from the response to the POST, or let a task read the response."""
+        if self.is_settled:  # the connection was closed
+            return
+        connection, body = self.way.connection, begun.response.whole
+        result = None if body is None else connection.take_result(self.id, body)
+        if result is not None:
+            self.settle(result)
+            return
+        before = PROXIED.set(self.call)
+        self.reading = connection.go_on(begun, self.call.request.method.name, self, lambda: self.is_settled)
         PROXIED.reset(before)
 
     def settle(self, outcome: Raw | Exception) -> None:
         """Write the result to the client; go on in a task after an error."""
         call, way = self.call, self.way
-        way.pool.release(way.upstream, call)
+        self.is_settled = True
         if type(outcome) is not Raw:
+            way.pool.release(way.upstream, call)
             assert isinstance(outcome, Exception)
             assert call.loop is not None
             # Later: the connection reports its end to the proxy after it has failed its requests.
-            call.loop.call_soon(self.channel.go_on, call, partial(self._go_on, outcome), context=self.context)
+            call.loop.call_soon(self.keeper.go_on, call, partial(self._go_on, outcome), context=self.context)
             return
+        self.keeper.answer(call, outcome, at_once=way.at_once is not None and way.at_once.is_single)
+        way.pool.release(way.upstream, call)
         if self.on_progress is not None and is_begun_task(outcome):
             way.upstream.keep_progress(self.id, self.on_progress)
-        self.channel.answer(call, outcome, at_once=way.connection.link.is_single)
 
     async def _go_on(self, error: Exception) -> Any:
         """Raise the error for the client, or send the request again, as the plain way does."""
+        if isinstance(error, HeaderMismatch):  # the plain way finds out which headers the target wants
+            return await self.passing.answer(self.call, Failures())
         if not isinstance(error, TransportError):
             raise error
         failures, name, method = Failures(), self.passing.server.name, self.call.request.method.name
@@ -188,6 +244,11 @@ class PassedCall(Struct, eq=False):
 
     def _drop(self) -> None:
         """Tell the target that the client cancelled the request."""
+        self.is_settled = True
+        if self.begun is not None:
+            self.begun.drop()
+        if self.reading is not None:
+            self.reading.cancel()
         self.way.pool.release(self.way.upstream, self.call)
         self.way.connection.abandon(self.id)
 

@@ -208,6 +208,17 @@ class Peer:
         event = self.accept(message)
         return [] if event is None else [event]
 
+    def take_result(self, id: types.RequestId, data: bytes) -> Raw | None:
+        """Return the result of a request of this side that waits no longer, if a message brings it.
+
+        Return None for every other message, which is not accepted: pass it to `receive_message`.
+        """
+        message = jsonrpc.decode(data, self._limits)
+        if type(message) is not jsonrpc.ResultResponse or message.id != id or id not in self._waiting:
+            return None
+        del self._waiting[id]
+        return message.result
+
     def accept(self, message: jsonrpc.Message, settle: Settle | None = None) -> Event | None:
         """Return the event of a decoded message, if any; `settle` receives the response to a message of a batch."""
         # `isinstance` with a Struct is slow if the answer is no.
@@ -325,6 +336,26 @@ class Peer:
         """Return an id that no request of this side has had."""
         self._last_id += 1
         return self._last_id if self._id_prefix is None else f"{self._id_prefix}{self._last_id}"
+
+    def begin_request(self, method: str, params: dict[str, Any], meta: dict[str, Any], waiter: Any) -> bytes:
+        """Return the bytes of a request with a new id, which `waiter.id` gets, and keep its waiter.
+
+        `meta` is the whole `_meta`, to which the progress token is added if the waiter takes progress.
+
+        Raises:
+            ValidationError: JSON has no form for the parameters; the waiter is not kept.
+        """
+        id = self.next_id()
+        while id in self.tokens:
+            id = self.next_id()
+        waiter.id = id
+        if waiter.on_progress is not None:
+            meta["progressToken"] = id
+        if meta:
+            params["_meta"] = meta
+        data = jsonrpc.encode_request(id, method, params)
+        self._waiting[id] = waiter
+        return data
 
     def send_request(self, id: types.RequestId, method: str, params: Any, waiter: Any) -> bytes:
         """Return the bytes of a request with an id from `next_id`, and keep its waiter.

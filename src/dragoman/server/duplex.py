@@ -46,7 +46,7 @@ from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
-from dragoman.server.dispatch.runner import Answer, resume, run, run_notification
+from dragoman.server.dispatch.runner import Answer, pass_result, resume, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
@@ -86,10 +86,23 @@ class CallEnded(Struct):
     """Begins what returns the value, if that takes a task."""
 
 
-class PassesRequests(Protocol):
-    """What passes the requests of one connection to another server without tasks."""
+class Keeper(Protocol):
+    """Keeps a request open that has no task: a duplex connection, or the exchange of a POST."""
 
-    def pass_on(self, call: Call) -> bool:
+    def keep_open(self, call: Call, drop: Callable[[], None]) -> None:
+        """Keep a request; `drop` is called if it is cancelled before `answer` or `go_on`."""
+
+    def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
+        """Answer a request with a result of its version; `at_once` if no other answer comes now."""
+
+    def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Serve a request in a task, unless it has ended; `work` begins what returns its result."""
+
+
+class PassesRequests(Protocol):
+    """What passes the requests of one client to another server without tasks."""
+
+    def pass_on(self, call: Call, keeper: Keeper) -> bool:
         """Pass a request, if that needs no task; return whether it was passed. It ends with `answer` or `go_on`."""
 
 
@@ -109,7 +122,7 @@ class DuplexConnection:
         self._send = sink.send
         # Sinks of authors write when they like.
         self._send_at_once: Callable[[bytes], None] = getattr(sink, "send_at_once", sink.send)
-        self._pass_on = None if server.passing is None else server.passing(self).pass_on
+        self._pass_on = None if server.passing is None else server.passing().pass_on
         self._peer = Peer(server.limits)
         self._session = _DuplexSession(peer=self._peer)
         self._running: dict[Any, Call] = {}
@@ -140,7 +153,7 @@ class DuplexConnection:
             return False
         server = self._server
         call = open_call(request, self._session, self, server, server.server_context, self._loop)
-        if self._pass_on is None or not self._pass_on(call):
+        if self._pass_on is None or not self._pass_on(call, self):
             self._runner.run((call,))
         return True
 
@@ -308,7 +321,7 @@ class DuplexConnection:
         if type(event) is jsonrpc.Request:
             server = self._server
             call = open_call(event, self._session, self, server, server.server_context, self._loop)
-            if self._pass_on is not None and self._pass_on(call):
+            if self._pass_on is not None and self._pass_on(call, self):
                 return None
         elif type(event) is Call:
             call = event
@@ -358,8 +371,11 @@ class DuplexConnection:
     def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
         """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
         self._end_without_task(call)
-        answer: Any = resume(call, result, None)
-        self._reply(call.request.id, answer, self._send_at_once if at_once else None)
+        data = self._peer.finish(call.request.id, pass_result(call, result))
+        if type(data) is bytes:
+            (self._send_at_once if at_once else self._send)(data)
+        elif data is not None:
+            self._sink.send_parts(*data)
 
     def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""
@@ -457,10 +473,10 @@ class DuplexConnection:
                 if later is not call and later is not None:  # the client used the id again after the response
                     self._running[id] = later
 
-    def _reply(self, id: types.RequestId, answer: Answer, send: Callable[[bytes], None] | None = None) -> None:
+    def _reply(self, id: types.RequestId, answer: Answer) -> None:
         data = self._peer.finish(id, answer)
         if type(data) is bytes:
-            (send or self._send)(data)
+            self._send(data)
         elif data is not None:
             self._sink.send_parts(*data)
 

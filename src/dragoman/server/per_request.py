@@ -49,6 +49,8 @@ def asgi(
 class _PerRequestService:
     """Serves each exchange with a server of its own."""
 
+    begin = None
+
     def __init__(self, factory: Factory, guard: Guard) -> None:
         self._factory = factory
         self._guard = guard

@@ -76,6 +76,8 @@ class MemoryTransport:
             raise ConnectError("The transport to the server of this process is not open")
         connection.receive_message(message)
 
+    is_single = False
+
     @property
     def send_at_once(self) -> Callable[[bytes], None] | None:
         """The function that sends a message now; None without a connection, and when it is time to yield."""

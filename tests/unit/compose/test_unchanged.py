@@ -54,7 +54,7 @@ class Front:
         self.messages = asyncio.Queue()
         self.passed = []
         make = self.proxy.passing
-        self.proxy.passing = (lambda channel: Noting(make(channel), self.passed)) if passes else None
+        self.proxy.passing = (lambda: Noting(make(), self.passed)) if passes else None
         self._id = 0
 
     async def __aenter__(self):
@@ -96,8 +96,8 @@ class Noting:
     def __init__(self, passing, passed):
         self._passing, self._passed = passing, passed
 
-    def pass_on(self, call):
-        if self._passing.pass_on(call):
+    def pass_on(self, call, keeper):
+        if self._passing.pass_on(call, keeper):
             self._passed.append(call.request.method.name)
             return True
         return False

@@ -297,5 +297,6 @@ async def test_logs_that_belong_to_no_call_are_not_shown_to_several_people():
     assert [one.logs for one in heard.values()] == [["mine"], ["mine"]]
 
 
-async def test_a_target_that_is_killed_while_many_call_it_loses_and_doubles_nothing(tmp_path):
-    await call_while_the_target_is_killed(tmp_path, clients=20, kills=2)
+@pytest.mark.parametrize("carriers", [("asgi", "stdio"), ("http", "stdio"), ("http", "http")])
+async def test_a_target_that_is_killed_while_many_call_it_loses_and_doubles_nothing(carriers, tmp_path):
+    await call_while_the_target_is_killed(tmp_path, clients=20, kills=2, carriers=carriers)

@@ -249,6 +249,43 @@ def test_a_request_of_ours_that_cannot_be_json_leaves_nobody_waiting(peer):
     assert peer.waiting == []
 
 
+class Waiter:
+    """Waits for the answer to a request that was begun."""
+
+    id = None
+
+    def __init__(self, on_progress=None):
+        self.on_progress = on_progress
+
+
+def test_a_request_that_is_begun_has_an_id_that_is_no_token_and_the_token_of_its_progress(peer):
+    peer.tokens[1] = "another"
+    silent, telling = Waiter(), Waiter(print)
+    assert json.loads(peer.begin_request("x", {"a": 1}, {}, silent))["params"] == {"a": 1}
+    begun = json.loads(peer.begin_request("x", {}, {"b": 2}, telling))
+    assert (silent.id, telling.id) == (2, 3) == tuple(peer.waiting)
+    assert begun == {"jsonrpc": "2.0", "id": 3, "method": "x", "params": {"_meta": {"b": 2, "progressToken": 3}}}
+    with pytest.raises(ValidationError):
+        peer.begin_request("x", {"a": object()}, {}, Waiter())
+    assert peer.waiting == [2, 3]
+
+
+def test_only_the_result_of_a_waiting_request_is_taken(peer):
+    waiter = Waiter()
+    peer.begin_request("x", {}, {}, waiter)
+    others = [
+        line(id=2, result={}),
+        line(id=1, error={"code": 1, "message": "m"}),
+        line(method="y"),
+        b"{",
+        line(id="1", result={}),
+    ]
+    assert [peer.take_result(waiter.id, data) for data in others] == [None] * len(others)
+    assert peer.take_result(waiter.id, line(id=1, result={"a": 1})) == Raw(b'{"a": 1}')
+    assert peer.take_result(waiter.id, line(id=1, result={"a": 1})) is None
+    assert peer.waiting == []
+
+
 def test_a_whole_message_may_come_without_a_line(peer):
     assert isinstance(only(peer.receive_message(call(1).rstrip())), Request)
 

@@ -24,7 +24,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from sys import modules
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -46,6 +46,9 @@ from dragoman.protocol.states import Transitions
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import current_task, keep_until_done
 from dragoman.telemetry import API, trace_context
+
+if TYPE_CHECKING:
+    from dragoman.transports.web.connections import BegunRequest
 
 CLOSE_SECONDS = 5.0
 TIMED_OUT, ABANDONED = "Request timed out", "The client does not wait for it any more"
@@ -182,6 +185,10 @@ class ServerConnection:
         self._owner = owner
         self._limits = limits
         self._peer = Peer(limits)
+        self.begin_request = self._peer.begin_request
+        """Returns the bytes of a request, whose answer a `Waiter` takes; `link.at_once` or `link.posts` sends them."""
+        self.take_result = self._peer.take_result
+        """Returns the result of such a request, if a message brings it; any other message is not received."""
         self._table = owner.table
         self._envelope: dict[str, Raw] = {}
         self._meta_prefix = b"{"
@@ -334,18 +341,28 @@ class ServerConnection:
             id = self._peer.next_id()
         return id
 
-    def request_of(self, method: str, params: dict[str, Any], meta: dict[str, Any], waiter: Waiter) -> bytes:
-        """Return the bytes of a request whose answer `waiter` takes; the caller sends them by `link.send_at_once`.
+    def forget(self, id: types.RequestId) -> None:
+        """Forget a request of `begin_request`, which was not sent."""
+        self._peer.cancel(id)
 
-        `meta` is the whole `_meta`, to which the progress token is added.
+    def go_on(
+        self, begun: BegunRequest, method: str, waiter: Waiter, is_answered: Callable[[], bool]
+    ) -> asyncio.Task[None]:
+        """Read the response to a request of `link.posts` in a task, until the request is answered."""
+        assert self.link.posts is not None
+        named_by = self._table.named_by.get(method)
+        message = Outgoing(begun.body, method, waiter.id, None, None, is_answered, self.paused_clocks, named_by)
+        return self._start(self._go_on(message, self.link.posts.go_on(message, begun), waiter, is_answered))
 
-        Raises:
-            ValidationError: JSON has no form for the parameters.
-        """
-        id = waiter.id = self._free_id()
-        if waiter.on_progress is not None:
-            meta["progressToken"] = id
-        return self._peer.send_request(id, method, {**params, "_meta": meta} if meta else params, waiter)
+    async def _go_on(
+        self, message: Outgoing, reading: Coroutine[Any, Any, None], waiter: Waiter, is_answered: Callable[[], bool]
+    ) -> None:
+        try:
+            await reading
+        except Exception as error:
+            if not is_answered():  # a failure after the answer does not matter
+                self._abandon(message, error, may_cancel=True)
+                waiter.settle(error)
 
     def _meta(self, method: str, id: types.RequestId, options: RequestOptions) -> Raw | dict[str, Any]:
         given = options.meta or {}

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict
 
@@ -30,6 +30,9 @@ from dragoman.runtime.network import Network
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.contract import Receive
 from dragoman.transports.web.http import FAILED, JSON, SERVER_FAILED, SSE, HttpClient, HttpResponse, retry_pause
+
+if TYPE_CHECKING:
+    from dragoman.transports.web.connections import BegunRequest
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED = 400, 401, 403, 404, 405
 MAX_PAUSE = 30.0
@@ -62,6 +65,7 @@ class HttpLink(Link):
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.session_id: str | None = None
+        self.posts = self
         self._http = HttpClient(url, network, limits)
         self._full_url = url
         """The URL as it was given, with the secrets that it may hold."""
@@ -82,7 +86,20 @@ class HttpLink(Link):
         self._receive, self._closed = receive, closed
         await self._http.open()
 
-    async def send(self, message: Outgoing) -> None:
+    def begin(self, data: bytes, arrived: Callable[[BegunRequest], None]) -> BegunRequest | None:
+        """Post a request now, without a task; return None if its headers are not known, or there is no connection."""
+        version, cached = self.version, self._cached_headers
+        if cached is None or version is None or version.mirrors_headers:
+            return None
+        if cached[0] is not version or cached[1] is not self.session_id:
+            return None
+        return self._http.begin(data, cached[2], arrived)
+
+    def go_on(self, message: Outgoing, begun: BegunRequest) -> Coroutine[Any, Any, None]:
+        """Return what `send` does after the message was sent."""
+        return self.send(message, begun)
+
+    async def send(self, message: Outgoing, begun: BegunRequest | None = None) -> None:
         """Post a message; a request is answered when this returns.
 
         Raises:
@@ -99,8 +116,11 @@ class HttpLink(Link):
         answered = message.answered
         is_resumable = self.version is None or not self.version.cancels_by_closing
         for challenges in range(MAX_CHALLENGES + 1):
-            sent = self._copied_headers() or await self._common_headers("POST")
-            self._add_headers(message, sent)
+            if begun is not None:
+                sent = CIMultiDict(begun.headers)
+            else:
+                sent = self._copied_headers() or await self._common_headers("POST")
+                self._add_headers(message, sent)
             try:
                 posting = self._http.post(
                     message.data,
@@ -109,7 +129,9 @@ class HttpLink(Link):
                     answered=_always if answered is None else answered,
                     resume=self._stream_headers if is_resumable else None,
                     on_head=self._note_session if is_initialize else None,
+                    begun=begun,
                 )
+                begun = None
                 response = await (posting if message.id is not None else _acknowledged(posting))
             except ResumptionRefused as refused:
                 if refused.status == NOT_FOUND and SESSION in sent:

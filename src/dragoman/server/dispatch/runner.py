@@ -111,6 +111,15 @@ def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coro
     return _settle(call, value, error)  # in a task, which tells who cancelled a request
 
 
+def pass_result(call: Call, result: Raw) -> Answer:
+    """Return the response to a request that another server has answered, with its result as it is."""
+    call.ended = True
+    if len(result) >= LARGE_BYTES and call.channel.takes_parts:
+        head, tail = jsonrpc.encode_result_envelope(call.request.id)
+        return head, result, tail
+    return jsonrpc.encode_result(call.request.id, result)
+
+
 async def run_detached(call: Call, *, seals: bool = True) -> Any:
     """Run a detached call; return its result as the client would receive it, or the questions (`InputRequiredResult`).
 

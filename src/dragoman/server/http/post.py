@@ -3,8 +3,9 @@
 `protocol.inbound.receive_post` classifies a POST. A stateless request has no session, and neither has a request of the
 handshake era if the server keeps no sessions. A request without a session runs in the task of its exchange; a stateless
 request is cancelled if its client disconnects. A request in a session continues if the connection breaks. It runs in
-the task of its exchange if that task outlives the connection, and otherwise in a task of its own. The response is JSON,
-or an event stream if the handler sends a message first.
+the task of its exchange if that task outlives the connection, and otherwise in a task of its own. A request that a
+proxy passes on has no task (`PassedPost`). The response is JSON, or an event stream if the handler sends a message
+first.
 
 The server accepts a notification with status 202 before it runs the handler, so that the client does not wait. While
 `MAX_ACCEPTED_AHEAD` messages are in flight, the server runs the handler first. Otherwise one client could start any
@@ -21,7 +22,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
 from dragoman.errors import HeaderMismatch, InsufficientScope, InternalError, MethodNotFound, ParseError, TooLarge
@@ -50,7 +51,7 @@ from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import end_without_response
 from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import SingleAuth, insufficient
-from dragoman.transports.http.exchange import CLIENT_CLOSED, Exchange, Header, TooSlow
+from dragoman.transports.http.exchange import CLIENT_CLOSED, JSON_HEADERS, UNTIMED_BYTES, Exchange, Header, TooSlow
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -60,6 +61,8 @@ C = TypeVar("C", bound=Call | None)
 MAX_ACCEPTED_AHEAD = 1000
 """While this many messages are in flight, the server accepts a notification only after its handler has run."""
 STOP_SECONDS = 1.0
+LOOK_SECONDS = 0.02
+"""Between two looks at the calls that have no task, when the server ends."""
 NO_STREAMS_REMEDY = "serve it with server.asgi()"
 _CLOSE = (b"connection", b"close")
 _JSON_ONLY = AcceptedTypes(json=True, sse=False)
@@ -102,9 +105,12 @@ class CallsInFlight(set[Call]):
         while (left := deadline - loop.time()) > 0:
             tasks = {call.task for call in self if call.task is not None and not call.task.done()}
             tasks.discard(asyncio.current_task())
-            if not tasks:
+            if any(call.drop is not None for call in self):  # these have no task
+                await asyncio.sleep(min(left, LOOK_SECONDS))
+            elif tasks:
+                await asyncio.wait(tasks, timeout=left)
+            else:
                 return
-            await asyncio.wait(tasks, timeout=left)
 
 
 class PostService:
@@ -128,7 +134,7 @@ class PostService:
         self._sessions = sessions
         self._auth = auth
         self._path = path
-        self._json_response = json_response
+        self.json_response = json_response
         self._max_subscriptions = max_subscriptions
         self._can_stream = can_stream
 
@@ -169,6 +175,26 @@ class PostService:
         if self._sessions is None:
             return self._serve_without_session(exchange, head, received)
         return self._serve_in_session(exchange, self._sessions, head, received)
+
+    def pass_on(self, exchange: Exchange, head: RequestHead) -> bool:
+        """Pass a request in a session without a task, if a proxy can do so; return whether it was passed.
+
+        Any other POST is left as it was, for `serve`.
+        """
+        body, sessions = exchange.whole_body(self._limits.message_bytes), self._sessions
+        if body is None or sessions is None or head.origin or head.headers.repeated is not None:
+            return False
+        received = receive_post(head.headers, body, self._server.offer, self._limits)
+        if type(received) is not SessionMessages or received.batch or received.is_initialize:
+            return False
+        message, session = received.messages[0], sessions.find_local(head.headers.session_id, exchange.principal)
+        if type(message) is not jsonrpc.Request or session is None or session.passing is None:
+            return False
+        if message.id in session.running:
+            return False  # `serve` refuses it
+        # Without authorization and mirrored headers, `_require_callable` has nothing to refuse.
+        call = self._call(open_call, message, session.data, exchange)
+        return session.passing.pass_on(call, PassedPost(self, sessions, session, message, exchange, head.acceptable))
 
     async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: AcceptedTypes) -> None:
         """Send the response of a refusal; middleware may replace it."""
@@ -256,7 +282,7 @@ class PostService:
         version = call.request.caller.version
         if not self._can_stream:
             acceptable = _require_no_stream(call, acceptable)
-        exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self._json_response)
+        exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self.json_response)
         if call.request.method.name == "subscriptions/listen":
             self._require_listening(call, can_stream=can_stream)
         call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
@@ -418,12 +444,12 @@ class PostService:
             raise HttpRefusal(HTTPStatus.CONFLICT, in_use, id=message.id)
         call = self._call(open_call, message, session.data, exchange)
         self._require_callable(call, exchange)
-        exchange.may_stream = acceptable.sse and not self._json_response
+        exchange.may_stream = acceptable.sse and not self.json_response
         call.channel = channel = SessionChannel(session, exchange, message.id, can_stream=exchange.may_stream)
         session.peer.accept(message)
         session.running[message.id] = call
         self.in_flight.add(call)
-        serving = self._run_in_session(session, call, channel, json=acceptable.json)
+        serving = self.run_in_session(session, call, channel, runner.whole_answer(call), json=acceptable.json)
         if exchange.lasts:
             call.task = exchange.task
             await serving
@@ -442,12 +468,15 @@ class PostService:
         if not exchange.ended:
             await end_without_response(exchange)
 
-    async def _run_in_session(self, session: HttpSession, call: Call, channel: SessionChannel, *, json: bool) -> None:
+    async def run_in_session(
+        self, session: HttpSession, call: Call, channel: SessionChannel, answer: Awaitable[bytes], *, json: bool
+    ) -> None:
+        """Wait for the answer to a call in a session, and send it."""
         assert self._sessions is not None
         status, data = OK, b""
         try:
             try:
-                data = await runner.whole_answer(call)
+                data = await answer
                 if session.data.unshared:
                     await session.share_changes()
             finally:
@@ -462,6 +491,79 @@ class PostService:
                 self.in_flight.discard(call)
             else:
                 await self.in_flight.end(call)
+
+
+class PassedPost(Struct, eq=False):
+    """A request in a session that a proxy passes on: its exchange, session and channel are there, and it has no task.
+
+    The answer is written in the turn of the loop in which it comes. After an error of the target or a cancellation, or
+    if the answer cannot be one short body, a task goes on with the exchange.
+    """
+
+    posts: PostService
+    sessions: Sessions
+    session: HttpSession
+    message: jsonrpc.Request
+    exchange: Exchange
+    acceptable: AcceptedTypes
+    channel: SessionChannel | None = None
+
+    def keep_open(self, call: Call, drop: Callable[[], None]) -> None:
+        """Keep the request among those of its session; `drop` is called if it is cancelled."""
+        session, exchange, id = self.session, self.exchange, self.message.id
+        exchange.may_stream = self.acceptable.sse and not self.posts.json_response
+        call.channel = self.channel = SessionChannel(session, exchange, id, can_stream=exchange.may_stream)
+        session.peer.accept(self.message)
+        session.running[id] = call
+        self.posts.in_flight.add(call)
+        call.drop = partial(self._drop, call, drop)
+
+    def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:  # noqa: ARG002
+        """Write the result, or let a task write it."""
+        call.drop = None
+        answer: Any = runner.pass_result(call, result)
+        session, exchange, channel, id = self.session, self.exchange, self.channel, self.message.id
+        assert channel is not None
+        if (
+            len(answer) > UNTIMED_BYTES
+            or not self.acceptable.json
+            or channel.opened is not None
+            or exchange.streaming
+            or session.data.unshared
+        ):
+            self._resume(call, _known(answer))
+            return
+        del session.running[id]
+        data = session.peer.finish(id, answer)
+        self.sessions.touch(session)
+        assert data
+        exchange.reply_at_once(OK, data, JSON_HEADERS)
+        channel.close()
+        self.posts.in_flight.discard(call)
+        exchange.finish()
+
+    def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Serve the request in a task, unless it has ended."""
+        if not call.ended:
+            call.drop = None
+            answer: Any = runner.resume(call, work(), None)
+            self._resume(call, answer)
+
+    def _drop(self, call: Call, drop: Callable[[], None]) -> None:
+        """End a request that was cancelled, or stopped because the server or the session ends."""
+        drop()
+        call.drop, call.ended = None, True
+        self._resume(call, _known(b"" if call.stopped is None else runner.stopped(call, call.stopped)))
+
+    def _resume(self, call: Call, answer: Coroutine[Any, Any, bytes]) -> None:
+        assert self.channel is not None
+        work = self.posts.run_in_session(self.session, call, self.channel, answer, json=self.acceptable.json)
+        self.exchange.go_on(work)
+        call.task = self.exchange.task
+
+
+async def _known(data: bytes) -> bytes:
+    return data
 
 
 def _require_no_stream(call: Call, acceptable: AcceptedTypes) -> AcceptedTypes:

@@ -7,6 +7,7 @@ service gracefully.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -70,8 +71,21 @@ class HttpService:
             can_stream=can_stream,
         )
 
+    @property
+    def begin(self) -> Callable[[Exchange], bool] | None:
+        """Passes a request of a session without a task, if the server is a proxy and can do so."""
+        return None if self._server.passing is None or self._sessions is None else self._begin
+
+    def _begin(self, exchange: Exchange) -> bool:
+        if exchange.method != "POST" or self._auth is not None or self._ready_in is not exchange.loop:
+            return False
+        head = self._heads.read(exchange)
+        if head.refused is not None or head.cors or head.body_refused is not None:
+            return False
+        return self._posts.pass_on(exchange, head)
+
     async def serve(self, exchange: Exchange) -> None:
-        """Serve one exchange to its end."""
+        """Serve one exchange to its end, or do the `work` that is left."""
         head = self._heads.read(exchange)
         if head.cors:
             exchange.extra_headers = head.cors
@@ -85,7 +99,9 @@ class HttpService:
                 await self._get_ready(exchange.loop)
             if self._auth is not None:
                 await self._authenticate(exchange, self._auth)
-            if exchange.method == "POST":
+            if exchange.work is not None:
+                await exchange.work
+            elif exchange.method == "POST":
                 await self._posts.serve(exchange, head)
             else:
                 await self._serve_without_body(exchange, head)

@@ -140,6 +140,9 @@ class Exchange(ABC):
     scope: Mapping[str, Any]
     """The request as an ASGI scope."""
 
+    work: Coroutine[Any, Any, None] | None = None
+    """What is left to do for an exchange that began without a task."""
+
     _last_sent = 0.0
     _writing: asyncio.Lock | None = None
     _read_until: float | None = None
@@ -189,6 +192,10 @@ class Exchange(ABC):
         """Return the body if it is complete already, else None."""
         return None
 
+    def whole_body(self, limit: int) -> bytes | None:  # noqa: ARG002
+        """Return what `complete_body` returns; the body can be read again."""
+        return None
+
     @abstractmethod
     async def read(self, limit: int) -> bytes:
         """Return the body.
@@ -202,6 +209,18 @@ class Exchange(ABC):
     @abstractmethod
     def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> Coroutine[Any, Any, None]:
         """Answer with one body, unless a response has begun."""
+
+    def reply_at_once(self, status: int, body: bytes, headers: Iterable[Header]) -> bool:
+        """Do what `reply` does before it waits, and tell whether the body was written."""
+        raise NotImplementedError
+
+    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let a task do the rest of an exchange that began without one."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """End an exchange that began without a task, and has its response or needs none."""
+        raise NotImplementedError
 
     def answer(self, status: int, data: bytes, *, json: bool, after: bytes = b"") -> Coroutine[Any, Any, None]:
         """Send a message as one body, or as the last event if a stream has begun or the client accepts no `json`.
@@ -297,11 +316,18 @@ class Exchange(ABC):
 class ExchangeService(Protocol):
     """Serves exchanges."""
 
+    @property
+    def begin(self) -> Callable[[Exchange], bool] | None:
+        """Begins to serve an exchange without a task, if that is possible, and returns whether it is.
+
+        The exchange ends with `Exchange.finish` or `Exchange.go_on`. None: it is never possible.
+        """
+
     async def start(self) -> None:
         """Get ready before the first exchange; if nobody calls this, the first exchange does it."""
 
     async def serve(self, exchange: Exchange) -> None:
-        """Serve one exchange to its end."""
+        """Serve one exchange to its end, or do the `work` that is left."""
 
     async def close(self, seconds: float | None = None) -> None:
         """End open exchanges gracefully: streams at once, requests after `seconds`."""
@@ -339,18 +365,44 @@ class ServedPath:
         self.log: Callable[[Exchange, ExchangeRecord, str], None] | None = None
         """Called with each exchange that has ended, its record and its path."""
         self._service = service
+        self._begin = service.begin
+        self.begins = self._begin is not None
+        """Whether `begin` may ever serve an exchange."""
         self._documents = documents or {}
         self._open: set[Exchange] = set()
         self._sending: set[asyncio.Task[Any]] = set()
         self._ticking_in: asyncio.AbstractEventLoop | None = None
 
+    def begin(self, exchange: Exchange, path: str) -> bool:
+        """Begin to serve an exchange without a task, if the service can; return whether it did."""
+        if self._begin is None or path != self.path:
+            return False
+        self._open.add(exchange)
+        if self._ticking_in is not exchange.loop:
+            self._tick_in(exchange.loop)
+        if self.log is not None:
+            exchange.record = ExchangeRecord()
+        if self._begin(exchange):
+            return True
+        exchange.record = None
+        return False
+
+    def end(self, exchange: Exchange, path: str) -> None:
+        """Forget an exchange that has ended."""
+        self._open.discard(exchange)
+        if self.log is not None and exchange.record is not None:
+            self.log(exchange, exchange.record, path)
+
+    def _tick_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ticking_in = loop
+        loop.call_later(self.pace.tick, self._tick, loop)
+
     async def serve(self, exchange: Exchange, path: str, root: str = "") -> None:
         """Serve one exchange to its end; `root` is the path prefix at which the application is mounted."""
         self._open.add(exchange)
         if self._ticking_in is not exchange.loop:
-            self._ticking_in = exchange.loop
-            exchange.loop.call_later(self.pace.tick, self._tick, exchange.loop)
-        if self.log is not None:
+            self._tick_in(exchange.loop)
+        if self.log is not None and exchange.record is None:
             exchange.record = ExchangeRecord()
         try:
             if path == self.path or self._is_served(path, root):

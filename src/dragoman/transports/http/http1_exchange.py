@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import TooLarge
 from dragoman.transports.http.exchange import UNTIMED_BYTES, Exchange, Gone, Header
-from dragoman.transports.http.http1_head import path_and_query
+from dragoman.transports.http.http1_head import KnownHead, path_and_query
 
 if TYPE_CHECKING:
     from dragoman.transports.http.http1 import Http1Connection
@@ -35,11 +35,20 @@ class Http1Exchange(Exchange):
     _body: bytes | bytearray = b""
     _arrived: asyncio.Future[None] | None = None
 
-    def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: list[Header]) -> None:
+    def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: Iterable[Header]) -> None:
         Exchange.__init__(self, connection.loop, connection.served.pace, method, headers, connection.bound_to, "1.1")
         self.path = connection.served.path
         self._connection = connection
         self._url = url
+
+    @classmethod
+    def like(cls, connection: Http1Connection, head: KnownHead, data: bytes) -> Http1Exchange:
+        """Return the exchange of a whole POST to the served path that has a known head, and keeps its connection."""
+        exchange = cls(connection, "POST", connection.served_url, head.headers)
+        exchange.is_whole = exchange.keeps_alive = True
+        exchange.size = head.body_size
+        exchange._body = data[len(head.data) :]
+        return exchange
 
     @cached_property
     def headers(self) -> list[Header]:  # type: ignore[override]
@@ -115,6 +124,12 @@ class Http1Exchange(Exchange):
         self._body = b""
         return body
 
+    def whole_body(self, limit: int) -> bytes | None:
+        """Return what `complete_body` returns; the body can be read again."""
+        body = self._body
+        is_usual = self.is_whole and self.size <= limit and self.size <= HIGH_WATER_BYTES and not self.gone
+        return body if is_usual and not isinstance(body, bytearray) else None
+
     async def read(self, limit: int) -> bytes:
         """Return the body.
 
@@ -143,18 +158,31 @@ class Http1Exchange(Exchange):
 
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
         """Answer with one body, unless a response has begun."""
+        if self.reply_at_once(status, body, headers) and len(body) > UNTIMED_BYTES:
+            try:
+                await self._connection.drained()
+            except TimeoutError:
+                self.lose()
+
+    def reply_at_once(self, status: int, body: bytes, headers: Iterable[Header]) -> bool:
+        """Answer with one body, unless a response has begun; tell whether the body was written."""
         if self.ended or self.streaming or self.gone:
-            return
+            return False
         self.ended = True
         extra = self.extra_headers
         if self.record is not None:
             self.record.add(status, len(body))
         self._connection.respond(self, status, (*headers, *extra) if extra else headers, body)
-        if len(body) > UNTIMED_BYTES:
-            try:
-                await self._connection.drained()
-            except TimeoutError:
-                self.lose()
+        return True
+
+    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let a task do the rest of an exchange that began without one."""
+        self.work = work
+        self._connection.go_on(self)
+
+    def finish(self) -> None:
+        """End an exchange that began without a task, and has its response or needs none."""
+        self._connection.served.end(self, self.path)
 
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         await self._connection.drained()

@@ -2,7 +2,8 @@
 
 aiohttp opens a connection: it resolves the name, tries the addresses, and speaks TLS. Then a `PooledConnection` takes
 the place of aiohttp's protocol. httptools parses, with the leniencies that aiohttp has. A request is one write, without
-a task or a timer, and its response is a `PooledResponse`. The states of a connection:
+a task or a timer, and its response is a `PooledResponse`. A request that is begun by `begin` needs no future either, as
+long as its response has the usual form (`BegunRequest`). The states of a connection:
 
     idle      the pool has it, for at most KEEP_ALIVE_SECONDS
     busy      a request was written; `_response` receives the answer
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -34,7 +35,7 @@ from aiohttp.http import SERVER_SOFTWARE
 from multidict import CIMultiDict, CIMultiDictProxy, istr
 from yarl import URL
 
-from dragoman.transports.web.response import ENCODINGS, READ_BYTES, PooledResponse
+from dragoman.transports.web.response import ENCODINGS, READ_BYTES, KnownResponse, PooledResponse
 
 MAX_HEAD_BYTES = 262_144
 """How many bytes of a head, or of trailers, are received."""
@@ -49,6 +50,8 @@ _INTERIM, _SWITCHING, _FINAL = 100, 101, 200
 _HOST, _ACCEPT, _ACCEPT_ENCODING, _USER_AGENT = map(istr, ("Host", "Accept", "Accept-Encoding", "User-Agent"))
 _CONTENT_TYPE, _CONTENT_LENGTH, _TRANSFER_ENCODING = map(istr, ("Content-Type", "Content-Length", "Transfer-Encoding"))
 _CONTROLS = bytes(set(range(32)) - {ord("\t")} | {127})
+_JSON = "application/json"
+_NO_HEADERS: Mapping[str, str] = {}
 _PARSER_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 
 Ssl = bool | ssl.SSLContext
@@ -81,6 +84,10 @@ class ConnectionPool:
         self._connections: set[PooledConnection] = set()
         self._expiry: asyncio.TimerHandle | None = None
         self._heads: dict[tuple[Any, ...], bytes] = {}
+        self.known_head: KnownResponse | None = None
+        """The head of the last short response to a request that was begun."""
+        self._begun_url, self._begun_headers, self._begun_head = url, _NO_HEADERS, b""
+        """What the head was made of that was begun last, and the head."""
         self._is_closed = False
 
     async def request(
@@ -103,7 +110,7 @@ class ConnectionPool:
             aiohttp.ConnectionTimeoutError: there is no connection in time.
             aiohttp.ClientError: the connection broke, or the response is malformed.
         """
-        data = self._encode(method, url, headers, body)
+        data = _encoded(self._head(method, url, headers), method, body)
         repeats = method in _REPEATED
         while True:
             connection = self._idle_connection() or await self._open()
@@ -120,8 +127,27 @@ class ConnectionPool:
             else:
                 return response
 
-    def _encode(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        """Return a request. Most requests have the head of an earlier one, but for the length of the body."""
+    def begin(
+        self, url: URL, headers: Mapping[str, str], body: bytes, arrived: Callable[[BegunRequest], None], limit: int
+    ) -> BegunRequest | None:
+        """Write a POST, whose headers must not change, to an idle connection; return None if there is none.
+
+        `arrived` is called once: when the body has arrived whole, if it is JSON and no longer than the limit, or else
+        with the head, or when there is no response.
+        """
+        connection = self._idle_connection()
+        if connection is None:
+            return None
+        if headers is not self._begun_headers or url is not self._begun_url:
+            self._begun_head = self._head("POST", url, headers)
+            self._begun_url, self._begun_headers = url, headers
+        begun = BegunRequest(connection, url, headers, body, arrived, limit)
+        head = self._begun_head
+        connection.begin(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body), begun)
+        return begun
+
+    def _head(self, method: str, url: URL, headers: Mapping[str, str]) -> bytes:
+        """Return the head of a request. Most requests have that of an earlier one, but for the length of the body."""
         key = (method, url, *headers.items())
         head = self._heads.get(key)
         if head is None:
@@ -129,7 +155,7 @@ class ConnectionPool:
             if len(self._heads) >= MAX_ENCODED:
                 self._heads.clear()
             self._heads[key] = head
-        return _encoded(head, method, body)
+        return head
 
     def _idle_connection(self) -> PooledConnection | None:
         """Return the connection that became idle last: the server is least likely to close it now."""
@@ -230,6 +256,75 @@ def _encode_head(method: str, url: URL, headers: Mapping[str, str]) -> bytes:
     return head
 
 
+class BegunRequest:
+    """A POST that was written without a task, and takes the place of the future that waits for its head.
+
+    A response of the usual form needs no reader: `arrived` is called when it is whole, and takes `response.whole`. For
+    any other response, and if there is none, a reader goes on with `result`.
+    """
+
+    __slots__ = ("_arrived", "_error", "_limit", "body", "headers", "is_usual", "response")
+
+    def __init__(
+        self,
+        connection: PooledConnection,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes,
+        arrived: Callable[[BegunRequest], None],
+        limit: int,
+    ) -> None:
+        self.response = PooledResponse(connection, "POST", url, headers)
+        self.headers = headers
+        self.body = body
+        self._arrived: Callable[[BegunRequest], None] | None = arrived
+        self._limit = limit
+        self._error: BaseException | None = None
+        self.is_usual = False
+        """Whether the head has the usual form, and was parsed for this response."""
+
+    def result(self) -> PooledResponse:
+        """Return the response, whose head has arrived.
+
+        Raises:
+            aiohttp.ClientError: the connection broke before the head arrived.
+        """
+        if self._error is not None:
+            raise self._error
+        return self.response
+
+    def drop(self) -> None:
+        """Close the connection, unless the response is complete; nobody waits for it."""
+        self._arrived = None
+        self.response.close()
+
+    # Called by the connection, as those of a future.
+
+    def done(self) -> bool:
+        """Tell whether nobody waits for the response."""
+        return self._arrived is None
+
+    def set_result(self, _: None) -> None:
+        """Take the head."""
+        self.is_usual = self.response.is_short(_JSON, self._limit)
+        if self.is_usual:
+            self.response.on_end = self.deliver
+        else:
+            self.deliver()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Take the reason why there is no head."""
+        self._error = error
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Tell that the response is whole, or needs a reader."""
+        self.response.on_end = None
+        arrived, self._arrived = self._arrived, None
+        if arrived is not None:
+            arrived(self)
+
+
 class PooledConnection(asyncio.BufferedProtocol):
     """A connection, which serves one request at a time."""
 
@@ -244,7 +339,7 @@ class PooledConnection(asyncio.BufferedProtocol):
         self._transport = transport
         self._parser = _new_parser(self)
         self._response: PooledResponse | None = None
-        self._head: asyncio.Future[None] | None = None
+        self._head: asyncio.Future[None] | BegunRequest | None = None
         """Waits for the head of the response."""
         self._fields: list[tuple[bytes, bytes]] = []
         self._unfruitful_bytes = 0
@@ -273,6 +368,13 @@ class PooledConnection(asyncio.BufferedProtocol):
             self._idle_seconds = idle
             self._watch_silence()
         return head
+
+    def begin(self, data: bytes, begun: BegunRequest) -> None:
+        """Write a request that no future waits for."""
+        self._response, self._head = begun.response, begun
+        self._is_last = self._is_message_complete = False
+        self._unfruitful_bytes = 0
+        self._transport.write(data)
 
     def resume_reading(self) -> None:
         """Read on, if the connection had stopped reading."""
@@ -315,6 +417,11 @@ class PooledConnection(asyncio.BufferedProtocol):
             return
         if self._idle_seconds is not None:
             self._received_at = self._pool.loop.time()
+        begun, data = self._head, b""
+        if type(begun) is BegunRequest and not self._unfruitful_bytes:
+            data = self._pool.buffer[:nbytes].tobytes()
+            if self._receive_known(begun, data):
+                return
         self._unfruitful_bytes += nbytes
         try:
             self._parser.feed_data(self._pool.buffer[:nbytes])
@@ -322,9 +429,23 @@ class PooledConnection(asyncio.BufferedProtocol):
             self._break_off(problem)
             return
         if self._is_message_complete:
-            self._end_response(is_reusable=not self._is_last)
+            is_last = self._is_last
+            self._end_response(is_reusable=not is_last)
+            if type(begun) is BegunRequest and begun.is_usual and data and not is_last:
+                self._pool.known_head = begun.response.known_head(data)
         elif self._unfruitful_bytes > MAX_HEAD_BYTES:
             self.abort(aiohttp.ClientPayloadError(f"A head or its trailers have more than {MAX_HEAD_BYTES} bytes"))
+
+    def _receive_known(self, begun: BegunRequest, data: bytes) -> bool:
+        """Receive a whole response with the head of the one before, and tell whether it is one."""
+        known = self._pool.known_head
+        if known is None or not known.begins(data):
+            return False
+        self._head, self._is_message_complete = None, True
+        begun.response.receive_known(known, data)
+        begun.response.on_end = begun.deliver
+        self._end_response(is_reusable=True)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the response: by an error, unless the end of the connection is the end of the body."""

@@ -38,7 +38,7 @@ from dragoman.transports.contract import Receive
 from dragoman.transports.web.response import READ_BYTES, PooledResponse
 
 if TYPE_CHECKING:
-    from dragoman.transports.web.connections import ConnectionPool
+    from dragoman.transports.web.connections import BegunRequest, ConnectionPool
 
 KEEP_ALIVE_SECONDS = 4.0
 """How long an idle connection is kept: less than the five seconds after which uvicorn and others close it."""
@@ -130,6 +130,7 @@ class HttpClient:
         self._given = url
         self._network = network or Network()
         self._limit = limits.message_bytes
+        self._short = min(READ_BYTES, self._limit)
         self._session: aiohttp.ClientSession | None = None
         self._pool: ConnectionPool | None = None
         """None if requests are sent by the session."""
@@ -205,18 +206,19 @@ class HttpClient:
         answered: Answered,
         resume: Resume | None = None,
         on_head: Callable[[HttpResponse], None] | None = None,
+        begun: BegunRequest | None = None,
     ) -> HttpResponse:
         """Post a message, and pass each message of the response to `receive` until `answered()` is true.
 
         `on_head` is called with the status and the headers before the body is read. `resume` gives the headers of a GET
-        that resumes a broken stream; without it the stream is not resumed.
+        that resumes a broken stream; without it the stream is not resumed. A request that is begun is not sent again.
 
         Raises:
             ConnectError: there was no connection, and nothing was sent.
             HttpError: the response is neither JSON nor an event stream, or a redirect is refused.
             TransportError: the connection broke, or the stream ended, before the response arrived.
         """
-        response = await self.send("POST", headers, body)
+        response = await self.send("POST", headers, body, begun=begun)
         status = response.status
         ended = False
         try:
@@ -235,6 +237,15 @@ class HttpClient:
         finally:
             self.release(response, at_once=not ended)
         return answer
+
+    def begin(self, body: bytes, headers: Headers, arrived: Callable[[BegunRequest], None]) -> BegunRequest | None:
+        """Post a message at once, and return None if it would have to wait. The headers must not change.
+
+        `arrived` is called when the response is one JSON body, short and whole, or when `post` must go on with it.
+        """
+        if self._pool is None or self._authorization is not None:
+            return None
+        return self._pool.begin(self._target, headers, body, arrived, self._short)
 
     async def _read(self, response: Response, receive: Receive, answered: Answered, resume: Resume | None) -> bytes:
         kind = response.content_type
@@ -300,10 +311,12 @@ class HttpClient:
         url: URL | None = None,
         idle: float | None = None,
         is_last: bool = False,
+        begun: BegunRequest | None = None,
     ) -> Response:
         """Send a request, follow redirects to the same origin, and return the response; the caller calls `release`.
 
-        `idle` is how many seconds the response may be silent. No request follows the last one on its connection.
+        `idle` is how many seconds the response may be silent. No request follows the last one on its connection. The
+        response of a request that is begun has arrived already.
 
         Raises:
             ConnectError: there was no connection, and nothing was sent.
@@ -320,7 +333,9 @@ class HttpClient:
                 raise ConnectError(f"The connection to {self.url} is closed")
             response: Response
             try:
-                if pool is not None:
+                if begun is not None:
+                    response, begun = begun.result(), None
+                elif pool is not None:
                     response = await pool.request(method, target, headers, body, idle=idle, is_last=is_last)
                 else:
                     response = await self._request(session, method, target, headers, body, idle)

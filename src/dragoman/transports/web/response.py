@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import aiohttp
+from msgspec import Struct
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -36,6 +37,9 @@ ENCODINGS = "gzip, deflate"
 """The content encodings that a request accepts."""
 _GZIP_BITS, _ZLIB_BITS, _RAW_BITS = zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _ZLIB_METHOD, _METHOD_MASK = 8, 0xF
+_OK = 200
+_HEAD_END = b"\r\n\r\n"
+_TYPE_SIZE, _LENGTH_SIZE, _ENCODING_SIZE = map(len, ("content-type", "content-length", "content-encoding"))
 _UNDECODABLE = frozenset({"br", "zstd"})
 
 
@@ -81,6 +85,18 @@ class BodyDecoder:
         return self._bits in (_ZLIB_BITS, _RAW_BITS) and not self._zlib.eof
 
 
+class KnownResponse(Struct, frozen=True):
+    """The head of a short response that was parsed, and what it stands for."""
+
+    data: bytes
+    fields: list[tuple[bytes, bytes]]
+    body_size: int
+
+    def begins(self, data: bytes) -> bool:
+        """Tell whether bytes are one whole response with this head."""
+        return len(data) == len(self.data) + self.body_size and data.startswith(self.data)
+
+
 class PooledResponse:
     """A response that a pooled connection receives."""
 
@@ -98,6 +114,7 @@ class PooledResponse:
         "_rest",
         "_sent",
         "method",
+        "on_end",
         "status",
         "url",
     )
@@ -119,6 +136,8 @@ class PooledResponse:
         self._error: Exception | None = None
         self._is_complete = False
         self._eof_callbacks: list[Callable[[], None]] | None = None
+        self.on_end: Callable[[], None] | None = None
+        """Called when the body has ended, whole or by an error."""
 
     @property
     def content(self) -> PooledResponse:
@@ -165,13 +184,16 @@ class PooledResponse:
             aiohttp.ClientPayloadError: the body has an encoding that the request does not accept.
         """
         self.status, self._fields = status, fields
-        given = self._field(b"content-encoding")
-        if given is not None:
-            encoding = _text(given).lower()
-            if encoding in _UNDECODABLE:
-                raise aiohttp.ClientPayloadError(f"Can not decode content-encoding: {encoding}")
-            if encoding in ("gzip", "deflate"):
-                self._decoder = BodyDecoder(encoding)
+        for name, value in fields:
+            if len(name) == _ENCODING_SIZE and name.lower() == b"content-encoding":
+                self._receive_encoding(_text(value).lower())
+                return
+
+    def _receive_encoding(self, encoding: str) -> None:
+        if encoding in _UNDECODABLE:
+            raise aiohttp.ClientPayloadError(f"Can not decode content-encoding: {encoding}")
+        if encoding in ("gzip", "deflate"):
+            self._decoder = BodyDecoder(encoding)
 
     def receive_body(self, data: bytes) -> bool:
         """Take a piece of the body, and tell whether the connection is to stop reading."""
@@ -190,6 +212,8 @@ class PooledResponse:
             callbacks, self._eof_callbacks = self._eof_callbacks, None
             for callback in callbacks:
                 callback()
+        if self.on_end is not None:
+            self.on_end()
 
     def fail(self, error: Exception) -> None:
         """End the body by an error, unless it is complete or has failed before."""
@@ -198,13 +222,43 @@ class PooledResponse:
             self._error = error
         if self._reader is not None:
             self._wake_reader()
+        if self.on_end is not None:
+            self.on_end()
 
     def _wake_reader(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None and not reader.done():
             reader.set_result(None)
 
+    def is_short(self, kind: str, limit: int) -> bool:
+        """Tell whether the status is 200, and the head names this media type, no encoding, and no greater length."""
+        length, given = limit + 1, b""
+        for name, value in self._fields:
+            size = len(name)
+            if size == _TYPE_SIZE and name.lower() == b"content-type":
+                given = value
+            elif size == _LENGTH_SIZE and name.lower() == b"content-length":
+                length = int(value)
+        return length <= limit and _media_type(given) == kind and self.status == _OK and self._decoder is None
+
+    def receive_known(self, head: KnownResponse, data: bytes) -> None:
+        """Take a whole response that has a known head; `complete` follows."""
+        self.status, self._fields = _OK, head.fields
+        self._pieces.append(data[len(head.data) :])
+
+    def known_head(self, data: bytes) -> KnownResponse | None:
+        """Return the head of this complete response, if these bytes are the response, and its body is short."""
+        size = self.content_length or 0
+        head = data[: len(data) - size]
+        is_whole = head.endswith(_HEAD_END) and head.find(_HEAD_END) == len(head) - len(_HEAD_END)
+        return KnownResponse(head, self._fields, size) if is_whole and len(self._pieces) == 1 else None
+
     # Called by the reader.
+
+    @property
+    def whole(self) -> bytes | None:
+        """The body, which stays unread; None if it has not arrived whole, or is encoded."""
+        return b"".join(self._pieces) if self._is_complete and self._decoder is None else None
 
     def close(self) -> None:
         """Close the connection, unless the response is complete; the reader gets an error."""

@@ -24,6 +24,8 @@ Serve = Callable[[Exchange], Coroutine[Any, Any, None]]
 class Service:
     """Serves exchanges by a function."""
 
+    begin = None
+
     def __init__(self, serve: Serve) -> None:
         self._serve = serve
 

@@ -20,6 +20,8 @@ SCOPE = {"type": "http", "method": "POST", "path": "/mcp", "root_path": "", "hea
 class Service:
     """Serves exchanges by a function."""
 
+    begin = None
+
     def __init__(self, serve: Any) -> None:
         self._serve = serve
         self.started = False

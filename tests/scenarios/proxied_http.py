@@ -1,0 +1,163 @@
+"""A proxy that serves HTTP by itself, and a client that sends it exactly what a test wants, and reads the answers."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from dragoman import Server
+from dragoman.server.http.run import serve_http
+
+DEADLINE = 60
+NEWEST = "2025-11-25"
+VARYING = ("date", "mcp-session-id")
+INFO = {"name": "any", "version": "1"}
+
+
+@contextlib.asynccontextmanager
+async def serving_itself(app: Any) -> AsyncIterator[int]:
+    """Serve an application as `run("http")` does, and give its port."""
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(
+        serve_http(app, host="127.0.0.1", port=0, announce=lambda address: port.set_result(address[1]))
+    )
+    await asyncio.wait([port, task], return_when=asyncio.FIRST_COMPLETED)
+    try:
+        yield port.result()
+    finally:
+        task.cancel()
+        await asyncio.wait([task], timeout=DEADLINE)
+
+
+class Noting:
+    """Notes which requests were passed on the short way."""
+
+    def __init__(self, passing: Any, passed: list[str]) -> None:
+        self._passing, self._passed = passing, passed
+
+    def pass_on(self, call: Any, keeper: Any) -> bool:
+        if self._passing.pass_on(call, keeper):
+            self._passed.append(call.request.method.name)
+            return True
+        return False
+
+
+def _data_of(body: bytes) -> list[str]:
+    """Return the messages of an event stream, each of which is one line."""
+    return [line[6:] for line in body.decode().splitlines() if line.startswith("data: {")]
+
+
+class Answer:
+    """A response: its status, its headers but for those that vary, and its messages as text."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status = status
+        self.all_headers = headers
+        self.headers = {name: value for name, value in headers.items() if name not in VARYING}
+        self.messages = [body.decode()] if body else []
+        if headers.get("content-type") == "text/event-stream":
+            self.messages = _data_of(body)
+            self.headers.pop("content-length", None)
+
+    @property
+    def said(self) -> tuple[Any, ...]:
+        """What must be the same, whichever way the request went."""
+        return self.status, self.headers, self.messages
+
+    @property
+    def last(self) -> Any:
+        """The last message."""
+        return json.loads(self.messages[-1])
+
+
+class HttpFront:
+    """A proxy in front of a target, with one session of a client."""
+
+    def __init__(self, target: Any, *, passes: bool = True, **options: Any) -> None:
+        self.proxy = Server.proxy(target, **options)
+        self.passed: list[str] = []
+        self.session = ""
+        self.port = 0
+        make = self.proxy.passing
+        self.proxy.passing = None if make is None or not passes else lambda: Noting(make(), self.passed)
+        self._id = 0
+        self._stack = contextlib.AsyncExitStack()
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.serving: dict[str, Any] = {}
+
+    async def __aenter__(self) -> "HttpFront":
+        self.port = await self._stack.enter_async_context(serving_itself(self.proxy.asgi(**self.serving)))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+        await self._stack.aclose()
+
+    async def stop(self) -> None:
+        """End the server while the client is connected."""
+        await self._stack.aclose()
+
+    async def begin(self, capabilities: Any = None) -> None:
+        """Begin a session, and let the connection to the target be there."""
+        hello = {"protocolVersion": NEWEST, "capabilities": capabilities or {}, "clientInfo": INFO}
+        answer = await self.ask("initialize", hello)
+        self.session = answer.all_headers["mcp-session-id"]
+        await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        await self.ask("ping", {})
+        await self.ask("acme/first", {})
+        self.passed.clear()
+
+    def request(self, method: str, params: Any) -> Any:
+        self._id += 1
+        return {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
+
+    async def ask(self, method: str, params: Any) -> Answer:
+        return await self.post(self.request(method, params))
+
+    async def post(self, message: Any) -> Answer:
+        """Post a message on the connection that is kept, and return the response."""
+        if self._streams is None or self._streams[1].is_closing():
+            self._streams = await self.connect()
+        self._streams[1].write(self.encoded(message))
+        answer = await self.read(self._streams[0])
+        if answer.all_headers.get("connection") == "close":
+            self._streams[1].close()
+        return answer
+
+    def encoded(self, message: Any, **headers: str) -> bytes:
+        """Return a POST."""
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        lines = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers}
+        if self.session:
+            lines |= {"Mcp-Session-Id": self.session, "MCP-Protocol-Version": NEWEST}
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        start = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n{head}Content-Length: {len(body)}\r\n\r\n"
+        return start.encode() + body
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return another connection."""
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def read(
+        self, reader: asyncio.StreamReader, on_event: Callable[[str], Awaitable[None]] | None = None
+    ) -> Answer:
+        """Return the next response of a connection; `on_event` gets the data of each event when it comes."""
+        async with asyncio.timeout(DEADLINE):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            headers = dict(line.lower().split(": ", 1) for line in head[1:] if line and "session" not in line.lower())
+            headers |= dict(line.split(": ", 1) for line in head[1:] if "session" in line.lower())
+            body = b""
+            if headers.get("transfer-encoding") == "chunked":
+                heard = 0
+                while size := int(await reader.readline(), 16):
+                    body += (await reader.readexactly(size + 2))[:-2]
+                    whole = _data_of(body[: body.rfind(b"\n") + 1])
+                    for message in whole[heard:] if on_event is not None else ():
+                        await on_event(message)
+                    heard = len(whole)
+                await reader.readline()
+            else:
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+        return Answer(int(head[0].split()[1]), headers, body)

@@ -1,0 +1,352 @@
+"""The short way through a proxy over HTTP: which requests take it, and how it ends."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from dragoman import Server
+from scenarios.proxied_http import DEADLINE, HttpFront
+from scenarios.proxied_server import everything
+from scenarios.raw_http import answering, called, classic, event, refusal, reply, result, stream
+
+CALL = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"progressToken": "mine"}}
+
+
+async def both_ways(on_call, *asked, **options):
+    """Ask the same on the short way and on the plain way; return the answers, and what went the short way."""
+    said = []
+    passed = []
+    for passes in (True, False):
+        async with answering(classic(on_call)) as raw, HttpFront(raw.url, passes=passes, **options) as front:
+            await front.begin()
+            answers = [await front.ask("tools/call", params) for params in asked]
+            said.append([one.said for one in answers])
+            if passes:
+                passed = front.passed
+    assert said[0] == said[1]
+    return answers, passed
+
+
+def answer_with(*said):
+    """Answer the calls with these in turn, and everything else with a result."""
+    left = list(said)
+
+    async def on_call(request, writer):
+        if request.method == "tools/call" and left:
+            answer = left.pop(0)
+            left.append(answer)  # the other way asks again
+            return answer(request)
+        return reply(200, result(request, called()))
+
+    return on_call
+
+
+async def test_a_request_that_does_not_change_goes_the_short_way():
+    async def echo(request, writer):
+        params = {key: value for key, value in request.json["params"].items() if key != "_meta"}
+        return reply(200, result(request, {"content": [], "given": params, "exact": 1.0}))
+
+    odd = {"name": "odd", "arguments": {"a": 1e2}, "x-unknown": None, "_meta": {"com.example/x": [1.0]}}
+    answers, passed = await both_ways(echo, CALL, odd, odd, {"name": "odd", "_meta": None})
+    assert answers[1].last["result"]["given"] == {"name": "odd", "arguments": {"a": 1e2}, "x-unknown": None}
+    assert passed == ["tools/call"] * 4
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda request: reply(200, result(request, called()), "application/json; charset=utf-8"),
+        lambda request: reply(200, result(request, {"content": [], "long": "é" * 40_000})),
+        lambda request: reply(200, result(request, {"content": [], "long": "x" * 300_000})),
+        lambda request: reply(200, refusal(request.id, -32123, "It failed", {"why": [1.0]})),
+        lambda request: reply(200, refusal(..., -32123, "It failed without an id")),
+        lambda request: reply(400, refusal(request.id, -32602, "Wrong")),
+        lambda request: reply(404, refusal(request.id, -32601, "Method not found")),
+        lambda request: reply(403, b"no", "text/plain"),
+        lambda request: reply(500, b"<title>Oh</title>", "text/html"),
+        lambda request: reply(200, b"<html>", "text/html"),
+        lambda request: reply(200, b"no json"),
+        lambda request: reply(200, b""),
+        lambda request: reply(202, kind=None),
+        lambda request: reply(200, result(request, called()), connection="close"),
+        lambda request: reply(200, {"jsonrpc": "2.0", "id": 9999, "result": {}}),
+        lambda request: reply(200, {"jsonrpc": "2.0", "id": str(request.id), "result": called("by text")}),
+        lambda request: stream(event(result(request, called("streamed")))),
+        lambda request: stream(event(result(request, called())), end=False),
+        lambda request: stream(
+            event({"jsonrpc": "2.0", "method": "acme/said", "params": {"x": 1}}),
+            event(progress(request, 1)),
+            event(progress(request, 2)),
+            event(result(request, called("after progress"))),
+        ),
+        lambda _: b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+    ],
+)
+async def test_whatever_the_target_answers_the_client_gets_what_the_plain_way_gives(said):
+    answers, passed = await both_ways(answer_with(said), CALL, CALL)
+    assert len(answers) == 2
+    assert passed[0] == "tools/call"
+
+
+def progress(request, number):
+    token = request.json["params"]["_meta"]["progressToken"]
+    return {
+        "jsonrpc": "2.0",
+        "method": "notifications/progress",
+        "params": {"progressToken": token, "progress": number},
+    }
+
+
+@pytest.mark.parametrize("cut", [0, 20, -5])
+async def test_a_target_that_hangs_up_during_a_call_is_a_clear_error_and_the_next_call_is_served(cut):
+    calls = []
+
+    async def hang_up(request, writer):
+        calls.append(request.id)
+        if request.method == "tools/call" and len(calls) % 2:
+            writer.write(reply(200, result(request, called()))[:cut])
+            await writer.drain()
+            writer.close()
+            return None
+        return reply(200, result(request, called()))
+
+    for passes in (True, False):
+        async with answering(classic(hang_up)) as raw, HttpFront(raw.url, passes=passes) as front:
+            await front.begin()
+            calls.clear()
+            answer = await front.ask("tools/call", CALL)
+            assert "may have been served" in answer.last["error"]["message"]
+            assert (await front.ask("tools/call", CALL)).last["result"] == called()
+            assert len(calls) == 2
+
+
+async def test_a_session_that_the_target_has_forgotten_is_begun_again_and_the_call_is_served_once():
+    served = []
+
+    async def forget(request, writer):
+        if request.method == "tools/call":
+            served.append(request.id)
+            if len(served) == 2:
+                return reply(404, b"gone", "text/plain")
+        return reply(200, result(request, called(str(len(served)))))
+
+    async with answering(classic(forget)) as raw, HttpFront(raw.url) as front:
+        await front.begin()
+        assert [(await front.ask("tools/call", CALL)).last["result"] for _ in range(3)] == [
+            called("1"),
+            called("3"),
+            called("4"),
+        ]
+        assert len(raw.sent("initialize")) == 2
+        assert len(front.passed) == 3
+
+
+async def test_a_call_that_is_redirected_follows_as_on_the_plain_way():
+    async def redirect(request, writer):
+        if request.path == "/mcp" and request.method == "tools/call":
+            return reply(307, location="/there")
+        return reply(200, result(request, called("there")))
+
+    answers, passed = await both_ways(redirect, CALL)
+    assert answers[0].last["result"] == called("there")
+    assert passed == ["tools/call"]
+
+
+@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("began", [b"", reply(200, b"x" * 50)[:-20], stream(event("{}"), end=False)])
+async def test_a_cancelled_call_is_cancelled_at_the_target_and_its_connection_is_closed(passes, began):
+    reached = asyncio.Event()
+
+    async def wait(request, writer):
+        if request.method == "tools/call":
+            writer.write(began)
+            reached.set()
+            await asyncio.Event().wait()
+        return reply(200, result(request, called()))
+
+    async with answering(classic(wait)) as raw, HttpFront(raw.url, passes=passes) as front:
+        await front.begin()
+        message = front.request("tools/call", CALL)
+        calling = asyncio.ensure_future(front.post(message))
+        await asyncio.wait_for(reached.wait(), DEADLINE)
+        await asyncio.sleep(0.05)
+        reader, writer = await front.connect()
+        given = {"requestId": message["id"], "reason": "late"}
+        writer.write(front.encoded({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": given}))
+        assert (await front.read(reader)).status == 202
+        assert (await calling).said[0::2] == (202, [])
+        [told] = await raw.until(lambda _: raw.sent("notifications/cancelled"))
+        assert told.json["params"]["requestId"] == raw.sent("tools/call")[0].id
+        assert (await front.ask("acme/again", {})).last["result"] == called()
+        writer.close()
+    assert front.passed == (["tools/call", "acme/again"] if passes else [])
+
+
+async def test_a_client_that_hangs_up_does_not_end_its_call_and_others_are_served():
+    going, ended = asyncio.Event(), []
+
+    async def wait(request, writer):
+        if request.method == "tools/call":
+            await going.wait()
+            ended.append(request.id)
+        return reply(200, result(request, called()))
+
+    async with answering(classic(wait)) as raw, HttpFront(raw.url) as front:
+        await front.begin()
+        _, writer = await front.connect()
+        writer.write(front.encoded(front.request("tools/call", CALL)))
+        await raw.until(lambda _: raw.sent("tools/call"))
+        writer.close()
+        await writer.wait_closed()
+        assert (await front.ask("acme/again", {})).last["result"] == called()
+        going.set()
+        assert (await front.ask("tools/call", CALL)).last["result"] == called()
+    assert len(ended) == 2
+    assert not raw.sent("notifications/cancelled")
+
+
+async def test_a_server_that_ends_answers_the_calls_that_its_target_serves():
+    async def wait(request, writer):
+        if request.method == "tools/call":
+            await asyncio.Event().wait()
+        return reply(200, result(request, called()))
+
+    async with answering(classic(wait)) as raw, HttpFront(raw.url) as front:
+        await front.begin()
+        calling = asyncio.ensure_future(front.ask("tools/call", CALL))
+        await raw.until(lambda _: raw.sent("tools/call"))
+        await front.stop()
+        assert front.passed == ["tools/call"]
+        assert "stopped" in (await calling).last["error"]["message"]
+
+
+async def test_a_call_in_flight_is_answered_before_the_server_ends():
+    async def wait(request, writer):
+        if request.method == "tools/call":
+            await asyncio.sleep(0.3)
+        return reply(200, result(request, called()))
+
+    async with answering(classic(wait)) as raw, HttpFront(raw.url) as front:
+        await front.begin()
+        calling = asyncio.ensure_future(front.ask("tools/call", CALL))
+        await raw.until(lambda _: raw.sent("tools/call"))
+        await front.stop()
+        assert (await calling).last["result"] == called()
+
+
+async def test_requests_that_come_together_are_answered_in_order():
+    async with answering(classic(answer_with())) as raw, HttpFront(raw.url) as front:
+        await front.begin()
+        await front.ask("tools/call", CALL)
+        reader, writer = await front.connect()
+        messages = [front.request("tools/call", CALL) for _ in range(40)]
+        writer.write(b"".join(map(front.encoded, messages)))
+        answers = [await front.read(reader) for _ in messages]
+        writer.close()
+    assert [one.last["id"] for one in answers] == [one["id"] for one in messages]
+
+
+async def test_a_request_in_pieces_is_the_request_in_one():
+    async with answering(classic(answer_with())) as raw, HttpFront(raw.url) as front:
+        await front.begin()
+        reader, writer = await front.connect()
+        for cut in (1, 30, 200, -40, -1, None):
+            data = front.encoded(front.request("tools/call", CALL))
+            for piece in (data[:cut], data[cut:] if cut else b""):
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.01)
+            assert (await front.read(reader)).last["result"] == called()
+        writer.close()
+
+
+async def test_two_requests_with_one_id_are_refused_as_on_the_plain_way():
+    going = asyncio.Event()
+
+    async def wait(request, writer):
+        if request.method == "tools/call":
+            await going.wait()
+        return reply(200, result(request, called()))
+
+    for passes in (True, False):
+        going.clear()
+        async with answering(classic(wait)) as raw, HttpFront(raw.url, passes=passes) as front:
+            await front.begin()
+            message = front.request("tools/call", CALL)
+            calling = asyncio.ensure_future(front.post(message))
+            await raw.until(lambda _, raw=raw: raw.sent("tools/call"))
+            reader, writer = await front.connect()
+            writer.write(front.encoded(message))
+            assert (await front.read(reader)).status == 409
+            writer.close()
+            going.set()
+            assert (await calling).last["result"] == called()
+
+
+async def test_credentials_of_a_caller_reach_the_target_with_each_of_its_requests():
+    async def echo(request, writer):
+        return reply(200, result(request, called(request.headers.get("authorization", ""))))
+
+    async with answering(classic(echo)) as raw, HttpFront(raw.url, forward_credentials=True) as front:
+        await front.begin()
+        reader, writer = await front.connect()
+        seen = []
+        for name in "abbaab":
+            writer.write(front.encoded(front.request("tools/call", CALL), Authorization=f"Bearer {name}"))
+            seen.append((await front.read(reader)).last["result"]["content"][0]["text"])
+        writer.close()
+    assert seen == [f"Bearer {name}" for name in "abbaab"]
+
+
+async def test_a_proxy_whose_headers_a_function_returns_goes_the_plain_way():
+    async def echo(request, writer):
+        return reply(200, result(request, called(request.headers["x-turn"])))
+
+    turns = iter(range(100))
+    async with (
+        answering(classic(echo)) as raw,
+        HttpFront(raw.url, headers={"X-Turn": lambda: str(next(turns))}) as front,
+    ):
+        await front.begin()
+        first, second = [(await front.ask("tools/call", CALL)).last["result"]["content"] for _ in range(2)]
+    assert first != second
+    assert front.passed == []
+
+
+async def test_the_access_log_has_a_passed_request_once(caplog):
+    caplog.set_level(logging.INFO)
+    async with answering(classic(answer_with())) as raw:
+        front = HttpFront(raw.url)
+        front.serving = {"access_log": True}
+        async with front:
+            await front.begin()
+            caplog.clear()
+            await front.ask("tools/call", CALL)
+            await front.ask("tools/list", {})
+    assert front.passed == ["tools/call"]
+    assert sum("tools/call" in record.getMessage() for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("front_is_http", [True, False])
+async def test_the_two_ends_may_have_different_carriers(front_is_http):
+    messages = asyncio.Queue()
+    if front_is_http:
+        async with HttpFront(everything()) as front:
+            await front.begin()
+            assert (await front.ask("acme/add", {"a": 1, "b": 2})).last["result"] == {"sum": 3, "exact": 1.0}
+        assert front.passed == ["acme/add"]
+        return
+    async with answering(classic(answer_with())) as raw:
+        proxy = Server.proxy(raw.url)
+        async with proxy.serving():
+            connection = proxy.connect(lambda data: messages.put_nowait(json.loads(data)))
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+            asked = [("initialize", hello), ("ping", {}), *[("tools/call", CALL)] * 3]
+            for id, (method, params) in enumerate(asked):
+                request = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+                connection.receive(json.dumps(request).encode() + b"\n")
+                answer = await asyncio.wait_for(messages.get(), DEADLINE)
+            connection.close()
+    assert answer["result"] == called()
