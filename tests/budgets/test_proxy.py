@@ -46,10 +46,10 @@ async def test_a_call_through_a_proxy_takes_few_functions_and_no_task(monkeypatc
         seen = []
         for number in range(1, 12):
             with functions_of_ours() as passed, tasks_started() as tasks:
-                monkeypatch.setattr(loop, "create_future", lambda: futures.append(1) or create_future())
-                connection.receive(request % number)
+                with monkeypatch.context() as patch:
+                    patch.setattr(loop, "create_future", lambda: futures.append(1) or create_future())
+                    connection.receive(request % number)
                 began = len(futures)
-                monkeypatch.undo()
                 assert b'"text":"3"' in await answers.get()
             seen.append((len(passed), len(tasks), began, passed))
             futures.clear()
