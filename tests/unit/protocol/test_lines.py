@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from dragoman.protocol.lines import LineDecoder, Oversized, encode
+from dragoman.protocol.lines import LineDecoder, Oversized, encode, encode_all
 
 
 def decode(*chunks: bytes, limit: int = 10) -> list[bytes | Oversized]:
@@ -132,3 +132,10 @@ def test_a_line_that_has_begun_is_partial_until_it_ends():
     assert decoder.has_partial
     decoder.receive(b"\n")
     assert not decoder.has_partial
+
+
+@pytest.mark.parametrize(
+    "messages", [[], [b"{}"], [b"{}", b"[1]"], [b'{\n"a":1}', b"[\r\n]", b"{}"], [b"{}", b"1\r"], [b"", b"{}"]]
+)
+def test_messages_that_are_encoded_together_are_the_lines_of_each(messages: list[bytes]) -> None:
+    assert encode_all(messages) == b"".join(map(encode, messages))
