@@ -7,10 +7,11 @@ import logging
 import pytest
 
 from dragoman import Server
-from scenarios.proxied_http import DEADLINE, HttpFront
+from scenarios.proxied_http import DEADLINE, INFO, HttpFront
 from scenarios.proxied_server import everything
 from scenarios.raw_http import answering, called, classic, event, refusal, reply, result, stream
 
+BATCHING = "2025-03-26"
 CALL = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"progressToken": "mine"}}
 
 
@@ -141,6 +142,31 @@ async def test_a_session_that_the_target_has_forgotten_is_begun_again_and_the_ca
         ]
         assert len(raw.sent("initialize")) == 2
         assert len(front.passed) == 3
+
+
+async def test_a_call_in_flight_is_answered_though_another_finds_the_session_forgotten():
+    going = asyncio.Event()
+
+    async def forget(request, writer):
+        if request.method == "acme/slow":
+            await going.wait()
+            return reply(200, result(request, called("slow")))
+        if request.method == "acme/gone" and len(raw.sent("acme/gone")) == 1:
+            return reply(404, b"gone", "text/plain")
+        return reply(200, result(request, called()))
+
+    async with answering(classic(forget)) as raw, HttpFront(raw.url) as front:
+        await front.begin()
+        reader, writer = await front.connect()
+        writer.write(front.encoded(front.request("acme/slow", {})))
+        await raw.until(lambda _: raw.sent("acme/slow"))
+        await front.ask("acme/more", {})  # opens another connection to the target
+        assert (await front.ask("acme/gone", {})).last["result"] == called()
+        await asyncio.sleep(0.1)
+        going.set()
+        assert (await front.read(reader)).last["result"] == called("slow")
+        writer.close()
+    assert front.passed[0] == "acme/slow"
 
 
 async def test_a_call_that_is_redirected_follows_as_on_the_plain_way():
@@ -283,6 +309,37 @@ async def test_two_requests_with_one_id_are_refused_as_on_the_plain_way():
             writer.close()
             going.set()
             assert (await calling).last["result"] == called()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_request_with_the_id_of_one_in_a_batch_is_refused_as_soon_as_the_batch_is_accepted(turns, monkeypatch):
+    monkeypatch.setattr("scenarios.proxied_http.NEWEST", BATCHING)
+
+    async def wait(request, writer):
+        if request.method == "initialize":
+            agreed = {"protocolVersion": BATCHING, "capabilities": {}, "serverInfo": INFO}
+            return reply(200, result(request, agreed), mcp_session_id="one")
+        if request.method == "tools/call":
+            await asyncio.sleep(0.1)
+        return (
+            reply(202, kind=None) if not request.body or request.id is None else reply(200, result(request, called()))
+        )
+
+    async with answering(wait) as raw, HttpFront(raw.url) as front:
+        await front.begin()
+        first, second = await front.connect(), await front.connect()
+        message = front.request("tools/call", CALL)
+        await asyncio.sleep(0.02)  # both connections are accepted
+        first[1].write(front.encoded([message]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        second[1].write(front.encoded(message))
+        batch, alone = [await front.read(reader) for reader, _ in (first, second)]
+        for _, writer in (first, second):
+            writer.close()
+        assert (batch.status, isinstance(batch.last, list)) == (200, True)
+        assert isinstance(alone.last, dict)
+        assert sorted(["result" in batch.last[0], "result" in alone.last]) == [False, True]
 
 
 async def test_credentials_of_a_caller_reach_the_target_with_each_of_its_requests():

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from dragoman.transports.web.connections import BegunRequest
 
 CLOSE_SECONDS = 5.0
+LOOK_SECONDS = 0.02
+"""Between two looks at the requests without a clock, when a lost connection is drained."""
 TIMED_OUT, ABANDONED = "Request timed out", "The client does not wait for it any more"
 ConnectionLife = Literal["alive", "lost", "closed"]
 CONNECTION_LIFE: Transitions[ConnectionLife, Literal["lose", "close"]] = Transitions(
@@ -507,6 +509,8 @@ class ServerConnection:
     async def drained(self) -> None:
         """Wait until no request is pending."""
         await self._clocks.ended()
+        while self._peer.waiting:  # noqa: ASYNC110 - a request of `begin_request` has no clock, and sets no event
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def close(self) -> None:
         """End the connection; pending requests fail."""

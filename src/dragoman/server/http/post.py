@@ -190,7 +190,7 @@ class PostService:
         message, session = received.messages[0], sessions.find_local(head.headers.session_id, exchange.principal)
         if type(message) is not jsonrpc.Request or session is None or session.passing is None:
             return False
-        if message.id in session.running:
+        if session.peer.refuse_id(message.id) is not None:
             return False  # `serve` refuses it
         # Without authorization and mirrored headers, `_require_callable` has nothing to refuse.
         call = self._call(open_call, message, session.data, exchange)
