@@ -164,14 +164,15 @@ def test_a_call_of_an_application_on_uvicorn_passes_few_functions():
 
         def note(loop: asyncio.AbstractEventLoop, work: Any, **_: Any) -> Any:
             tasks.append(work)
-            return loop.create_future()
+            return asyncio.Task(asyncio.sleep(0), loop=loop)  # Python 3.13 gives it a name
 
         asyncio.get_running_loop().set_task_factory(note)
         caller.connection.data_received(caller.request)
         asyncio.get_running_loop().set_task_factory(None)
         (work,) = tasks
         passed = functions_passed(lambda: next(iter(work.__await__()), None))
-        assert len(caller.transport.writes) == 1
+        (written,) = caller.transport.writes
+        assert b'"text":"3"' in written
         caller.end()
         return [name for name in passed if not name.startswith(OF_THE_SERVER)]
 
