@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman import types
-from dragoman.compose.upstream import RawObject, decode_object, raw_object
+from dragoman.compose.upstream import RawObject, raw_object
 from dragoman.errors import DragomanError
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
@@ -54,15 +54,9 @@ class _ListedTools(Struct):
 
 def split_meta(params: Raw) -> tuple[RawObject, RawObject]:
     """Return parameters without `_meta`, and `_meta`."""
-    try:
-        fields = decode_object(params)
-    except (msgspec.DecodeError, RecursionError):
-        return {}, {}
+    fields = raw_object(params)
     meta = fields.pop("_meta", None)
-    try:
-        return fields, {} if meta is None else decode_object(meta)
-    except (msgspec.DecodeError, RecursionError):
-        return fields, {}
+    return fields, {} if meta is None else raw_object(meta)
 
 
 def translated(raw: Raw, source: Version, version: Version, method: Method, info: types.Implementation | None) -> Raw:

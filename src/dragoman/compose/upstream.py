@@ -75,15 +75,14 @@ LOG = "notifications/message"
 MAX_TASKS = 1000
 """Of so many tasks on a connection the progress is passed after the call was answered."""
 _TABLE = ProtocolTable.of([SECOND])
-decode_object = msgspec.json.Decoder(RawObject).decode
-"""Returns the members of a JSON object, each still encoded."""
+_object = msgspec.json.Decoder(RawObject)
 _logger = logging.getLogger("dragoman.compose")
 
 
 def raw_object(raw: Raw | bytes) -> RawObject:
     """Return the members of a JSON object, each still encoded; an empty dict for any other value."""
     try:
-        return decode_object(raw)
+        return _object.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return {}
 
