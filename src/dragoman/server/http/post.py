@@ -51,7 +51,15 @@ from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import end_without_response
 from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import SingleAuth, insufficient
-from dragoman.transports.http.exchange import CLIENT_CLOSED, JSON_HEADERS, UNTIMED_BYTES, Exchange, Header, TooSlow
+from dragoman.transports.http.exchange import (
+    CLIENT_CLOSED,
+    JSON_HEADERS,
+    UNTIMED_BYTES,
+    Exchange,
+    Header,
+    TasklessExchange,
+    TooSlow,
+)
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -176,7 +184,7 @@ class PostService:
             return self._serve_without_session(exchange, head, received)
         return self._serve_in_session(exchange, self._sessions, head, received)
 
-    def pass_on(self, exchange: Exchange, head: RequestHead) -> bool:
+    def pass_on(self, exchange: TasklessExchange, head: RequestHead) -> bool:
         """Pass a request in a session without a task, if a proxy can do so; return whether it was passed.
 
         Any other POST is left as it was, for `serve`.
@@ -504,7 +512,7 @@ class PassedPost(Struct, eq=False):
     sessions: Sessions
     session: HttpSession
     message: jsonrpc.Request
-    exchange: Exchange
+    exchange: TasklessExchange
     acceptable: AcceptedTypes
     channel: SessionChannel | None = None
 

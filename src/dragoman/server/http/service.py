@@ -22,7 +22,7 @@ from dragoman.server.http.session import HttpSession
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.workers import Workers
 from dragoman.server.request.http_request import SingleAuth, verify
-from dragoman.transports.http.exchange import Exchange, Gone
+from dragoman.transports.http.exchange import Exchange, Gone, TasklessExchange
 
 if TYPE_CHECKING:
     import asyncio
@@ -72,11 +72,11 @@ class HttpService:
         )
 
     @property
-    def begin(self) -> Callable[[Exchange], bool] | None:
+    def begin(self) -> Callable[[TasklessExchange], bool] | None:
         """Passes a request of a session without a task, if the server is a proxy and can do so."""
         return None if self._server.passing is None or self._sessions is None else self._begin
 
-    def _begin(self, exchange: Exchange) -> bool:
+    def _begin(self, exchange: TasklessExchange) -> bool:
         if exchange.method != "POST" or self._auth is not None or self._ready_in is not exchange.loop:
             return False
         head = self._heads.read(exchange)

@@ -192,10 +192,6 @@ class Exchange(ABC):
         """Return the body if it is complete already, else None."""
         return None
 
-    def whole_body(self, limit: int) -> bytes | None:  # noqa: ARG002
-        """Return what `complete_body` returns; the body can be read again."""
-        return None
-
     @abstractmethod
     async def read(self, limit: int) -> bytes:
         """Return the body.
@@ -209,18 +205,6 @@ class Exchange(ABC):
     @abstractmethod
     def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> Coroutine[Any, Any, None]:
         """Answer with one body, unless a response has begun."""
-
-    def reply_at_once(self, status: int, body: bytes, headers: Iterable[Header]) -> bool:
-        """Do what `reply` does before it waits, and tell whether the body was written."""
-        raise NotImplementedError
-
-    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let a task do the rest of an exchange that began without one."""
-        raise NotImplementedError
-
-    def finish(self) -> None:
-        """End an exchange that began without a task, and has its response or needs none."""
-        raise NotImplementedError
 
     def answer(self, status: int, data: bytes, *, json: bool, after: bytes = b"") -> Coroutine[Any, Any, None]:
         """Send a message as one body, or as the last event if a stream has begun or the client accepts no `json`.
@@ -313,14 +297,34 @@ class Exchange(ABC):
         return TooSlow(f"The body did not come within {self._pace.read:g} seconds")
 
 
+class TasklessExchange(Exchange):
+    """An exchange that can begin without a task. It ends with `finish`, or goes on in a task."""
+
+    @abstractmethod
+    def whole_body(self, limit: int) -> bytes | None:
+        """Return what `complete_body` returns; the body can be read again."""
+
+    @abstractmethod
+    def reply_at_once(self, status: int, body: bytes, headers: Iterable[Header]) -> bool:
+        """Do what `reply` does before it waits, and tell whether the body was written."""
+
+    @abstractmethod
+    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let a task do the rest of the exchange."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """End the exchange, which has its response or needs none."""
+
+
 class ExchangeService(Protocol):
     """Serves exchanges."""
 
     @property
-    def begin(self) -> Callable[[Exchange], bool] | None:
+    def begin(self) -> Callable[[TasklessExchange], bool] | None:
         """Begins to serve an exchange without a task, if that is possible, and returns whether it is.
 
-        The exchange ends with `Exchange.finish` or `Exchange.go_on`. None: it is never possible.
+        None: it is never possible.
         """
 
     async def start(self) -> None:
@@ -373,7 +377,7 @@ class ServedPath:
         self._sending: set[asyncio.Task[Any]] = set()
         self._ticking_in: asyncio.AbstractEventLoop | None = None
 
-    def begin(self, exchange: Exchange, path: str) -> bool:
+    def begin(self, exchange: TasklessExchange, path: str) -> bool:
         """Begin to serve an exchange without a task, if the service can; return whether it did."""
         if self._begin is None or path != self.path:
             return False

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import TooLarge
-from dragoman.transports.http.exchange import UNTIMED_BYTES, Exchange, Gone, Header
+from dragoman.transports.http.exchange import UNTIMED_BYTES, Gone, Header, TasklessExchange
 from dragoman.transports.http.http1_head import KnownHead, path_and_query
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ HIGH_WATER_BYTES = 65_536
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Http1Exchange(Exchange):
+class Http1Exchange(TasklessExchange):
     """An exchange on an HTTP/1.1 connection."""
 
     lasts = True
@@ -36,7 +36,9 @@ class Http1Exchange(Exchange):
     _arrived: asyncio.Future[None] | None = None
 
     def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: Iterable[Header]) -> None:
-        Exchange.__init__(self, connection.loop, connection.served.pace, method, headers, connection.bound_to, "1.1")
+        TasklessExchange.__init__(
+            self, connection.loop, connection.served.pace, method, headers, connection.bound_to, "1.1"
+        )
         self.path = connection.served.path
         self._connection = connection
         self._url = url
@@ -176,12 +178,12 @@ class Http1Exchange(Exchange):
         return True
 
     def go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let a task do the rest of an exchange that began without one."""
+        """Let a task do the rest of the exchange."""
         self.work = work
         self._connection.go_on(self)
 
     def finish(self) -> None:
-        """End an exchange that began without a task, and has its response or needs none."""
+        """End the exchange, which has its response or needs none."""
         self._connection.served.end(self, self.path)
 
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
