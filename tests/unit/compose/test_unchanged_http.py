@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from functools import partial
 
 import pytest
 
@@ -233,10 +234,12 @@ async def test_a_client_that_hangs_up_does_not_end_its_call_and_others_are_serve
     assert not raw.sent("notifications/cancelled")
 
 
-async def test_a_server_that_ends_answers_the_calls_that_its_target_serves():
+async def answer_of_a_call_during_which_the_server_ends(pause):
+    """Return the answer to a call that passes to a target, which waits before it answers, while the front ends."""
+
     async def wait(request, writer):
         if request.method == "tools/call":
-            await asyncio.Event().wait()
+            await pause()
         return reply(200, result(request, called()))
 
     async with answering(classic(wait)) as raw, HttpFront(raw.url) as front:
@@ -245,21 +248,17 @@ async def test_a_server_that_ends_answers_the_calls_that_its_target_serves():
         await raw.until(lambda _: raw.sent("tools/call"))
         await front.stop()
         assert front.passed == ["tools/call"]
-        assert "stopped" in (await calling).last["error"]["message"]
+        return (await calling).last
+
+
+async def test_a_server_that_ends_answers_the_calls_that_its_target_serves():
+    answer = await answer_of_a_call_during_which_the_server_ends(asyncio.Event().wait)
+    assert "stopped" in answer["error"]["message"]
 
 
 async def test_a_call_in_flight_is_answered_before_the_server_ends():
-    async def wait(request, writer):
-        if request.method == "tools/call":
-            await asyncio.sleep(0.3)
-        return reply(200, result(request, called()))
-
-    async with answering(classic(wait)) as raw, HttpFront(raw.url) as front:
-        await front.begin()
-        calling = asyncio.ensure_future(front.ask("tools/call", CALL))
-        await raw.until(lambda _: raw.sent("tools/call"))
-        await front.stop()
-        assert (await calling).last["result"] == called()
+    answer = await answer_of_a_call_during_which_the_server_ends(partial(asyncio.sleep, 0.3))
+    assert answer["result"] == called()
 
 
 async def test_requests_that_come_together_are_answered_in_order():
