@@ -6,16 +6,23 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
-from dragoman.runtime.program import run, until_signal
+from dragoman.runtime import program as module
+from dragoman.runtime.program import until_signal
 
 DEADLINE = 60
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 
 
-def test_a_program_runs_to_its_end():
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def run(request):
+    return partial(module.run, prefers_uvloop=request.param)
+
+
+def test_a_program_runs_to_its_end(run):
     done = []
 
     async def program():
@@ -27,7 +34,7 @@ def test_a_program_runs_to_its_end():
 
 
 @pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError, KeyboardInterrupt, SystemExit])
-def test_what_a_program_raises_without_having_been_asked_to_end_comes_out(kind):
+def test_what_a_program_raises_without_having_been_asked_to_end_comes_out(run, kind):
     async def program():
         raise kind
 
@@ -35,7 +42,7 @@ def test_what_a_program_raises_without_having_been_asked_to_end_comes_out(kind):
         run(program())
 
 
-def test_a_running_loop_is_refused_with_the_remedy():
+def test_a_running_loop_is_refused_with_the_remedy(run):
     async def program():
         raise AssertionError
 
@@ -46,7 +53,7 @@ def test_a_running_loop_is_refused_with_the_remedy():
         asyncio.run(main())
 
 
-def test_tasks_and_generators_that_are_left_are_ended():
+def test_tasks_and_generators_that_are_left_are_ended(run):
     ended = []
 
     async def forever():
@@ -73,7 +80,7 @@ def test_tasks_and_generators_that_are_left_are_ended():
 
 
 @SIGNALS
-def test_a_signal_cancels_the_program_and_run_returns(number):
+def test_a_signal_cancels_the_program_and_run_returns(run, number):
     before = signal.getsignal(number)
     ended = []
 
@@ -91,7 +98,7 @@ def test_a_signal_cancels_the_program_and_run_returns(number):
 
 
 @SIGNALS
-def test_a_second_signal_interrupts_what_blocks_the_loop(number):
+def test_a_second_signal_interrupts_what_blocks_the_loop(run, number):
     interrupted = []
 
     async def program():
@@ -120,7 +127,7 @@ def insistence(monkeypatch):
 
 
 @SIGNALS
-def test_what_blocks_the_loop_is_interrupted_when_a_grace_passes_in_which_it_does_not_turn(number, insistence):
+def test_what_blocks_the_loop_is_interrupted_when_a_grace_passes_in_which_it_does_not_turn(run, number, insistence):
     async def program():
         signal.raise_signal(number)
         time.sleep(DEADLINE)  # noqa: ASYNC251
@@ -131,7 +138,7 @@ def test_what_blocks_the_loop_is_interrupted_when_a_grace_passes_in_which_it_doe
 
 
 @SIGNALS
-def test_an_interrupted_task_is_not_reported(number, insistence, caplog):
+def test_an_interrupted_task_is_not_reported(run, number, insistence, caplog):
     async def blocking():
         signal.raise_signal(number)
         time.sleep(DEADLINE)  # noqa: ASYNC251
@@ -145,7 +152,7 @@ def test_an_interrupted_task_is_not_reported(number, insistence, caplog):
     assert caplog.records == []
 
 
-def test_a_task_that_failed_is_reported(caplog):
+def test_a_task_that_failed_is_reported(run, caplog):
     async def fail():
         raise ValueError("nobody looks")
 
@@ -158,7 +165,9 @@ def test_a_task_that_failed_is_reported(caplog):
 
 
 @SIGNALS
-def test_a_program_that_takes_its_time_without_blocking_the_loop_is_not_interrupted(number, insistence, monkeypatch):
+def test_a_program_that_takes_its_time_without_blocking_the_loop_is_not_interrupted(
+    run, number, insistence, monkeypatch
+):
     ended, turns, pause = [], [], time.sleep
 
     def turned(grace):
@@ -184,7 +193,7 @@ def test_a_program_that_takes_its_time_without_blocking_the_loop_is_not_interrup
 
 
 @SIGNALS
-def test_a_signal_that_is_still_on_its_way_when_the_program_has_ended_does_nothing(number):
+def test_a_signal_that_is_still_on_its_way_when_the_program_has_ended_does_nothing(run, number):
     handlers = []
 
     async def program():
@@ -197,7 +206,7 @@ def test_a_signal_that_is_still_on_its_way_when_the_program_has_ended_does_nothi
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None], ids=["ignored", "own handler"])
-def test_a_handler_of_the_process_is_left_alone(handler):
+def test_a_handler_of_the_process_is_left_alone(run, handler):
     before = signal.signal(signal.SIGINT, handler)
     try:
 
@@ -212,7 +221,7 @@ def test_a_handler_of_the_process_is_left_alone(handler):
         signal.signal(signal.SIGINT, before)
 
 
-def test_outside_the_main_thread_signals_are_not_touched():
+def test_outside_the_main_thread_signals_are_not_touched(run):
     handlers = []
 
     async def program():
@@ -224,7 +233,7 @@ def test_outside_the_main_thread_signals_are_not_touched():
     assert handlers == [signal.getsignal(signal.SIGTERM)]
 
 
-def test_to_thread_runs_on_a_daemon_thread():
+def test_to_thread_runs_on_a_daemon_thread(run):
     threads = []
 
     async def program():
@@ -235,7 +244,7 @@ def test_to_thread_runs_on_a_daemon_thread():
     assert threads[0].name == "dragoman-worker"
 
 
-def test_an_executor_that_was_chosen_is_used():
+def test_an_executor_that_was_chosen_is_used(run):
     names = []
 
     def name():
