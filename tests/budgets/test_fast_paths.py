@@ -49,6 +49,8 @@ _THREAD = "properties/test_thread_calls.py::test_a_def_without_a_task_answers_li
 _WOKEN = "unit/runtime/test_tasks.py::test_a_loop_that_is_woken_sees_what_was_published_before"
 _SHORT = "properties/test_unchanged.py::test_a_conversation_on_the_short_way_is_the_one_on_the_plain_way"
 _SHORT_HTTP = "properties/test_unchanged_http.py::test_over_http_the_short_way_says_what_the_plain_way_says"
+_SOLE = "properties/test_framing.py::test_a_sole_line_is_the_line_that_is_received"
+_AT_ONCE = "properties/test_server_shortcuts.py::test_a_request_that_is_read_at_once_is_the_one_that_is_opened"
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 _EXCHANGES = ("Http1Exchange", "AsgiExchange.complete_body", "AsgiExchange._reply_at_once")
 
@@ -68,6 +70,8 @@ FAST_PATHS = (
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
     FastPath("protocol/peer.py", SECOND, ("Peer.finish",), "an answer in one message", _PARTS),
     FastPath("protocol/peer.py", SECOND, ("Peer.events", "Peer.sole_request"), "Peer.receive_message", _STREAM),
+    FastPath("protocol/lines.py", SECOND, ("LineDecoder.sole_line",), "LineDecoder.receive", _SOLE),
+    FastPath("protocol/eras.py", SECOND, ("open_in_session",), "eras.open", _AT_ONCE),
     FastPath("protocol/inbound.py", SECOND, ("_receive_request",), "reading the params of every request", _GLANCE),
     FastPath("compose/unchanged.py", SECOND, ("UnchangedCalls",), "a task for each request of a proxy", _SHORT),
     FastPath("server/http/post.py", SECOND, ("PassedPost",), "a task for each request of a proxy", _SHORT_HTTP),

@@ -47,6 +47,10 @@ fragments = st.sampled_from(
         b"x" * (LIMIT + 1),
         b"x" * 3 * LIMIT,
         b" " * LIMIT,
+        b"}\n",
+        b"}\n",
+        b"{" + b" " * (LIMIT - 2) + b"}\n",
+        b"{" + b" " * (LIMIT - 1) + b"}\n",
     ]
 )
 streams = st.lists(fragments | st.binary(max_size=3), max_size=25).map(b"".join)
@@ -88,6 +92,17 @@ def test_lines_do_not_depend_on_how_the_stream_is_cut(stream: bytes, positions: 
     assert lines_of([stream]) == expected
     assert lines_of(chunks_of(stream, positions)) == expected
     assert lines_of(single_bytes(stream)) == expected
+
+
+@quickly
+@given(streams, cuts)
+def test_a_sole_line_is_the_line_that_is_received(stream: bytes, positions: list[int]) -> None:
+    for chunks in (chunks_of(stream, positions), stream.splitlines(keepends=True)):
+        decoder = LineDecoder(LIMIT)
+        for chunk in chunks:
+            sole = decoder.sole_line(chunk)
+            found = decoder.receive(chunk)
+            assert sole is None or found == [sole]
 
 
 @quickly

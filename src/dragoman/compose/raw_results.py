@@ -59,6 +59,13 @@ def split_meta(params: Raw) -> tuple[RawObject, RawObject]:
     return fields, {} if meta is None else raw_object(meta)
 
 
+def with_progress_token(params: Raw, token: types.ProgressToken) -> Raw:
+    """Return parameters with another progress token."""
+    fields: dict[str, Any]
+    fields, meta = split_meta(params)
+    return Raw(encode({**fields, "_meta": {**meta, "progressToken": token}}))
+
+
 def translated(raw: Raw, source: Version, version: Version, method: Method, info: types.Implementation | None) -> Raw:
     """Return a result of one version in another; a stateless result names the server as `info`, if that is given."""
     if source.stateless is version.stateless and (info is None or not version.stateless):

@@ -18,6 +18,9 @@ A passed call is in one of these states:
     dropped    the client cancelled the request: the target is told, and its answer is ignored
     failed     the target answered with an error or was lost: a task goes on with the request, on the plain way
 
+The target gets the parameters as they came. It also gets the progress token of the client, unless another request to
+the target has that token.
+
 What the target sends meanwhile finds its client as on the plain way: the call is one of `Upstream.calls`. Over HTTP a
 response that is no short JSON body with the result, such as an event stream or a failure, is read by a task, which does
 what the plain way does after it has sent a request.
@@ -40,9 +43,8 @@ from dragoman.client.connect.clocks import Clock
 from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.connect.link import Posts, SendsAtOnce
 from dragoman.client.connect.reconnect import Failures
-from dragoman.client.options import OnProgress
 from dragoman.compose.pool import Pool
-from dragoman.compose.raw_results import is_begun_task, split_meta
+from dragoman.compose.raw_results import is_begun_task, with_progress_token
 from dragoman.compose.task_owners import ABOUT_TASKS
 from dragoman.compose.upstream import PROXIED, Upstream, refusal_of
 from dragoman.errors import DragomanError, HeaderMismatch, TransportError
@@ -109,15 +111,11 @@ class UnchangedCalls:
             way = self._find_way(call)
             if way is None:
                 return False
-        posts, at_once = way.posts, way.at_once
-        send = None if at_once is None else at_once.send_at_once
+        send = None if way.at_once is None else way.at_once.send_at_once
+        if send is None and way.posts is None:
+            return False
         call.settings = server.settings
-        token = request.progress_token
-        on_progress = None if token is None else partial(report_progress, call, token)
-        passed = PassedCall(self, way, call, keeper, on_progress, copy_context())
-        if posts is not None:
-            return passed.post(posts)
-        return send is not None and passed.send(send)
+        return PassedCall(self, way, call, keeper, copy_context(), request.progress_token).start(send)
 
     def _find_way(self, call: Call) -> Way | None:
         """Return the connection for a call, if it is there and has the version of the call."""
@@ -138,8 +136,8 @@ class UnchangedCalls:
             return None
         if len(self._ways) >= MAX_WAYS:
             self._ways.clear()
-        link = connection.link
-        way = self._ways[call.headers] = Way(pool, upstream, connection, version, link.posts, link.at_once)
+        link, has_tasks = connection.link, connection.offers("tasks")
+        way = self._ways[call.headers] = Way(pool, upstream, connection, version, link.posts, link.at_once, has_tasks)
         return way
 
 
@@ -152,6 +150,8 @@ class Way(Struct, frozen=True):
     version: Version
     posts: Posts | None
     at_once: SendsAtOnce | None
+    has_tasks: bool
+    """Whether the target may begin a task, whose progress follows its result."""
 
 
 class PassedCall(Struct, eq=False):
@@ -161,8 +161,9 @@ class PassedCall(Struct, eq=False):
     way: Way
     call: Call
     keeper: Keeper
-    on_progress: OnProgress | None
     context: Context
+    token: types.ProgressToken | None
+    """The progress token of the request, as the target receives it."""
     id: types.RequestId = 0
     clock: Clock | None = None
     is_settled: bool = False
@@ -171,32 +172,44 @@ class PassedCall(Struct, eq=False):
     reading: asyncio.Task[None] | None = None
     """Reads an unusual response to the POST."""
 
-    def send(self, send: Callable[[bytes], None]) -> bool:
-        """Send the request; return True."""
-        call = self.call
-        params, meta = split_meta(call.request.raw_params)
-        meta.pop("progressToken", None)
-        data = self.way.connection.begin_request(call.request.method.name, params, meta, self)
-        self.way.upstream.calls[call] = None
+    def start(self, send: Callable[[bytes], None] | None) -> bool:
+        """Send or post the request, and return whether that was possible now; its response comes later."""
+        call, way = self.call, self.way
+        request, connection = call.request, way.connection
+        data = connection.begin_request(request.method.name, request.raw_params, self.token, self)
+        if data is None:
+            data = self._begin_with_another_token()
+        if send is None:
+            assert way.posts is not None
+            self.begun = way.posts.begin(data, self._arrived)
+            if self.begun is None:
+                connection.forget(self.id)
+                self._end()
+                return False
+        way.upstream.calls[call] = None
         self.keeper.keep_open(call, self._drop)
-        before = PROXIED.set(call)
-        send(data)
-        PROXIED.reset(before)
+        if send is not None:
+            before = PROXIED.set(call)
+            send(data)
+            PROXIED.reset(before)
         return True
 
-    def post(self, posts: Posts) -> bool:
-        """Post the request, and return whether that was possible now; its response comes later."""
-        call, connection = self.call, self.way.connection
-        params, meta = split_meta(call.request.raw_params)
-        meta.pop("progressToken", None)
-        data = connection.begin_request(call.request.method.name, params, meta, self)
-        self.begun = posts.begin(data, self._arrived)
-        if self.begun is None:
-            connection.forget(self.id)
-            return False
-        self.way.upstream.calls[call] = None
-        self.keeper.keep_open(call, self._drop)
-        return True
+    def _begin_with_another_token(self) -> bytes:
+        """Return the request with another progress token, because another request to the target has its token."""
+        request, connection = self.call.request, self.way.connection
+        self.token = connection.next_id()
+        params = with_progress_token(request.raw_params, self.token)
+        data = connection.begin_request(request.method.name, params, self.token, self)
+        assert data is not None
+        return data
+
+    def _end(self) -> None:
+        """Free the progress token and the connection. A failed request may end again, because it is cancelled."""
+        way, token = self.way, self.token
+        if token is not None:
+            del way.connection.tokens[token]
+            self.token = None
+        way.pool.release(way.upstream, self.call)
 
     def _arrived(self, begun: BegunRequest) -> None:
         """Take the result from the response to the POST, or let a task read the response."""
@@ -213,19 +226,25 @@ class PassedCall(Struct, eq=False):
 
     def settle(self, outcome: Raw | Exception) -> None:
         """Write the result to the client; go on in a task after an error."""
-        call, way = self.call, self.way
+        call, way, token = self.call, self.way, self.token
         self.is_settled = True
         if type(outcome) is not Raw:
-            way.pool.release(way.upstream, call)
+            self._end()
             assert isinstance(outcome, Exception)
             assert call.loop is not None
             # Later: the connection reports its end to the proxy after it has failed its requests.
             call.loop.call_soon(self.keeper.go_on, call, partial(self._go_on, outcome), context=self.context)
             return
         self.keeper.answer(call, outcome, at_once=way.at_once is not None and way.at_once.is_single)
-        way.pool.release(way.upstream, call)
-        if self.on_progress is not None and is_begun_task(outcome):
-            way.upstream.keep_progress(self.id, self.on_progress)
+        self._end()
+        if way.has_tasks and token is not None and is_begun_task(outcome):
+            way.upstream.keep_progress(token, self.on_progress)
+
+    def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Pass progress to the client, under its own token."""
+        token = self.call.request.progress_token
+        if token is not None:
+            report_progress(self.call, token, progress, total, message)
 
     async def _go_on(self, error: Exception) -> Any:
         """Raise the error for the client, or send the request again, as the plain way does."""
@@ -249,7 +268,7 @@ class PassedCall(Struct, eq=False):
             self.begun.drop()
         if self.reading is not None:
             self.reading.cancel()
-        self.way.pool.release(self.way.upstream, self.call)
+        self._end()
         self.way.connection.abandon(self.id)
 
 

@@ -364,7 +364,7 @@ def encode_request(id: RequestId, method: str, params: Any = NO_PARAMS) -> bytes
         data = _encoder.encode(_RequestOut(id, method, params))
     except _UNENCODABLE as error:
         raise _unencodable(error) from None
-    if b"null" in data:
+    if type(params) is not Raw and b"null" in data:
         _require_finite(params)
     return data
 

@@ -192,9 +192,10 @@ class Peer:
 
         Return None for every other chunk, which is not accepted: pass it to `events`.
         """
-        if chunk.find(b"\n") != len(chunk) - 1 or self._lines.has_partial:
+        line = self._lines.sole_line(chunk)
+        if line is None:
             return None
-        message = jsonrpc.decode(chunk, self._limits)
+        message = jsonrpc.decode(line, self._limits)
         if type(message) is not jsonrpc.Request or message.id in self._served or message.method == INITIALIZE:
             return None
         self._served[message.id] = None
@@ -333,29 +334,27 @@ class Peer:
         return settle(b"".join(answer) if isinstance(answer, tuple) else answer)
 
     def next_id(self) -> types.RequestId:
-        """Return an id that no request of this side has had."""
-        self._last_id += 1
-        return self._last_id if self._id_prefix is None else f"{self._id_prefix}{self._last_id}"
+        """Return an id that no request of this side has had, and that is no progress token in use: an id is one too."""
+        while True:
+            self._last_id += 1
+            id = self._last_id if self._id_prefix is None else f"{self._id_prefix}{self._last_id}"
+            if id not in self.tokens:
+                return id
 
-    def begin_request(self, method: str, params: dict[str, Any], meta: dict[str, Any], waiter: Any) -> bytes:
+    def begin_request(self, method: str, params: Raw, token: types.ProgressToken | None, waiter: Any) -> bytes | None:
         """Return the bytes of a request with a new id, which `waiter.id` gets, and keep its waiter.
 
-        `meta` is the whole `_meta`, to which the progress token is added if the waiter takes progress.
-
-        Raises:
-            ValidationError: JSON has no form for the parameters; the waiter is not kept.
+        `token` is the progress token in the parameters. It leads to the waiter until the caller removes it from
+        `tokens`. Return None if another request has the token: call again with a token from `next_id`.
         """
-        id = self.next_id()
-        while id in self.tokens:
-            id = self.next_id()
-        waiter.id = id
-        if waiter.on_progress is not None:
-            meta["progressToken"] = id
-        if meta:
-            params["_meta"] = meta
-        data = jsonrpc.encode_request(id, method, params)
-        self._waiting[id] = waiter
-        return data
+        waiting, tokens = self._waiting, self.tokens
+        if token is not None:
+            if token in waiting or token in tokens:
+                return None
+            tokens[token] = waiter
+        waiter.id = id = self.next_id()
+        waiting[id] = waiter
+        return jsonrpc.encode_request(id, method, params)
 
     def send_request(self, id: types.RequestId, method: str, params: Any, waiter: Any) -> bytes:
         """Return the bytes of a request with an id from `next_id`, and keep its waiter.

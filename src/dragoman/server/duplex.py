@@ -131,8 +131,8 @@ class DuplexConnection:
         self._flushing: asyncio.Task[None] | None = None
         self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
-        self._resumed: asyncio.Future[None] = self._loop.create_future()
-        """Is done when a request that has no task has ended."""
+        self._resumed: asyncio.Future[None] | None = None
+        """Is done when a request that has no task has ended; None while no code waits for that."""
         self._runner: EagerRunner[Event | Call | CallEnded | None] = EagerRunner(self._loop, self._begin)
         server.audience.add(self)
 
@@ -143,19 +143,33 @@ class DuplexConnection:
 
     def receive(self, chunk: bytes) -> None:
         """Receive bytes of the input, which may hold any number of messages and parts of messages."""
-        if self._pass_on is None or not self._pass_request(chunk):
+        if self._pass_on is None or not self._receive_request(chunk):
             self._runner.run(self._peer.events(chunk))
 
-    def _pass_request(self, chunk: bytes) -> bool:
+    def _receive_request(self, chunk: bytes) -> bool:
         """Receive a chunk that is one request, if this connection may pass requests; return whether it was."""
-        request = self._peer.sole_request(chunk) if self._runner.is_idle else None
-        if request is None:
+        message = self._peer.sole_request(chunk) if self._runner.is_idle else None
+        if message is None:
             return False
-        server = self._server
-        call = open_call(request, self._session, self, server, server.server_context, self._loop)
-        if self._pass_on is None or not self._pass_on(call, self):
+        call = self._pass_or_open(message)
+        if call is not None:
             self._runner.run((call,))
         return True
+
+    def _pass_or_open(self, message: jsonrpc.Request) -> Call | None:
+        """Pass a request on, or return its call, which is to be run."""
+        server, session, pass_on = self._server, self._session, self._pass_on
+        assert pass_on is not None
+        request = None if session.caller is None else eras.open_in_session(message, server.offer, session.caller)
+        if request is None:
+            call = self._open(message)
+            return None if pass_on(call, self) else call
+        call = Call(request, session, self, server, server.server_context, self._loop)
+        return None if pass_on(call, self) else self._open(message)
+
+    def _open(self, message: jsonrpc.Request) -> Call:
+        server = self._server
+        return open_call(message, self._session, self, server, server.server_context, self._loop)
 
     def receive_message(self, data: bytes) -> None:
         """Receive one whole message."""
@@ -320,8 +334,11 @@ class DuplexConnection:
         """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
         if type(event) is jsonrpc.Request:
             server = self._server
-            call = open_call(event, self._session, self, server, server.server_context, self._loop)
-            if self._pass_on is not None and self._pass_on(call, self):
+            if self._pass_on is None:
+                call = open_call(event, self._session, self, server, server.server_context, self._loop)
+            elif (unpassed := self._pass_or_open(event)) is not None:
+                call = unpassed
+            else:
                 return None
         elif type(event) is Call:
             call = event
@@ -397,8 +414,9 @@ class DuplexConnection:
     def _end_without_task(self, call: Call) -> None:
         call.drop = None
         del self._running[call.request.id]
-        if not self._resumed.done():
+        if self._resumed is not None:
             self._resumed.set_result(None)
+            self._resumed = None
 
     def _receive(self, event: Event | Call | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         match event:

@@ -4,10 +4,13 @@ import asyncio
 import json
 import sys
 import textwrap
+from contextlib import nullcontext
+from copy import copy
 
 import pytest
 
 from dragoman import Context, Server
+from dragoman.errors import TransportError
 from scenarios.proxied_server import HANDSHAKE, everything
 
 DEADLINE = 60
@@ -18,7 +21,7 @@ PROGRAM = textwrap.dedent("""
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
         sys.stdout.flush()
 
-    waiting = None
+    waiting, held = None, []
     for line in sys.stdin:
         message = json.loads(line)
         method, id, params = message["method"], message.get("id"), message.get("params", {})
@@ -37,6 +40,15 @@ PROGRAM = textwrap.dedent("""
         elif name == "end" or (method == "resources/read" and not os.path.exists(sys.argv[1])):
             open(sys.argv[1], "w").close()
             sys.exit(3)
+        elif name == "hold":
+            held.append((id, params))
+        elif method == "acme/release":
+            for number, (other, its) in enumerate(held):
+                about = {"progressToken": its["_meta"]["progressToken"], "progress": number, "message": its["who"]}
+                say(method="notifications/progress", params=about)
+                say(id=other, result={"content": [], "given": its})
+            held.clear()
+            say(id=id, result={})
         elif name == "fail":
             say(id=id, error={"code": -32123, "message": "It failed", "data": {"why": [1.0]}})
         elif name == "malformed":
@@ -55,10 +67,17 @@ class Front:
         self.passed = []
         make = self.proxy.passing
         self.proxy.passing = (lambda: Noting(make(), self.passed)) if passes else None
-        self._id = 0
+        self.last_id = 0
+        self._serving = self.proxy.serving()
+
+    def another(self):
+        """Return another client of the same proxy."""
+        other = copy(self)
+        other.messages, other.last_id = asyncio.Queue(), 0
+        other._serving = nullcontext()
+        return other
 
     async def __aenter__(self):
-        self._serving = self.proxy.serving()
         await self._serving.__aenter__()
         self.connection = self.proxy.connect(lambda data: self.messages.put_nowait(json.loads(data)))
         hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "any", "version": "1"}}
@@ -76,9 +95,9 @@ class Front:
         self.connection.receive(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     def begin(self, method, **params):
-        self._id += 1
-        self.say(id=self._id, method=method, params=params)
-        return self._id
+        self.last_id += 1
+        self.say(id=self.last_id, method=method, params=params)
+        return self.last_id
 
     async def next(self):
         return await asyncio.wait_for(self.messages.get(), DEADLINE)
@@ -119,8 +138,18 @@ async def both_ways(scripted, tmp_path, *asked):
             answers.append([await front.ask(method, **params) for method, params in asked])
             if passes:
                 passed = front.passed
-    assert answers[0] == answers[1]
+    assert comparable(answers[0]) == comparable(answers[1])
     return answers[0], passed
+
+
+def comparable(answers):
+    """Return answers without what the plain way changes: progress tokens, and a `_meta` that is null."""
+    compared = json.loads(json.dumps(answers))
+    for given in [answer.get("result", {}).get("given", {}) for answer in compared]:
+        meta = given.pop("_meta", None)
+        if meta is not None:
+            given["_meta"] = {**meta, "progressToken": "progressToken" in meta}
+    return compared
 
 
 async def test_a_request_that_does_not_change_goes_the_short_way(scripted, tmp_path):
@@ -128,11 +157,58 @@ async def test_a_request_that_does_not_change_goes_the_short_way(scripted, tmp_p
     call = ("tools/call", {"name": "odd", "arguments": {"a": 1e2}, "x-unknown": None, "_meta": meta})
     asked = [call, ("acme/unknown", {"x": 1}), ("tools/call", {"name": "odd", "_meta": None}), ("ping", {})]
     answers, passed = await both_ways(scripted, tmp_path, *asked)
-    given = answers[0]["result"]["given"]
-    assert given["_meta"].pop("progressToken") != "seven"
-    assert given == {**call[1], "_meta": {"com.example/x": [1.0]}}
-    assert "_meta" not in answers[2]["result"]["given"]
+    assert [answers[index]["result"]["given"] for index in (0, 2)] == [call[1], asked[2][1]]
     assert passed == ["tools/call", "acme/unknown", "tools/call"]
+
+
+async def test_a_progress_token_stays_what_it_is_unless_another_request_to_the_target_has_it(scripted):
+    async with asyncio.timeout(DEADLINE), Front(scripted) as front, front.another() as other:
+        for client in (front, other):
+            client.begin("tools/call", name="hold", who=f"client {id(client)}", _meta={"progressToken": 10**9})
+        front.begin("acme/release")
+        tokens = []
+        for client in (front, other):
+            told, answer = await client.next(), await client.next()
+            assert told["method"] == "notifications/progress"
+            assert told["params"]["progressToken"] == 10**9
+            assert told["params"]["message"] == answer["result"]["given"]["who"] == f"client {id(client)}"
+            tokens.append(answer["result"]["given"]["_meta"]["progressToken"])
+        assert await front.next() == {"jsonrpc": "2.0", "id": front.last_id, "result": {}}
+        again = await front.ask("tools/call", name="odd", _meta={"progressToken": 10**9})
+    assert tokens[0] == again["result"]["given"]["_meta"]["progressToken"] == 10**9
+    assert tokens[1] < 10**9
+    assert front.passed == ["tools/call", "tools/call", "acme/release", "tools/call"]
+
+
+async def test_ids_of_the_proxy_are_no_tokens_of_the_client_and_the_other_way_round(scripted):
+    async with asyncio.timeout(DEADLINE), Front(scripted) as front:
+        asked = [front.begin("tools/call", name="hold", who=str(n), _meta={"progressToken": n}) for n in range(20)]
+        front.begin("acme/release")
+        heard = [await front.next() for _ in range(2 * len(asked))]
+    told, answers = heard[::2], heard[1::2]
+    assert [one["params"]["progressToken"] for one in told] == list(range(20))
+    assert [one["params"]["message"] for one in told] == list(map(str, range(20)))
+    assert [one["id"] for one in answers] == asked
+
+
+async def test_a_call_that_failed_and_is_cancelled_before_its_task_begins_ends_once(scripted):
+    async with asyncio.timeout(DEADLINE), Front(scripted) as front:
+        id = front.begin("tools/call", name="wait", _meta={"progressToken": "mine"})
+        assert (await front.next())["method"] == "acme/begun"
+        passed = front.connection._running[id].drop.args[1].__self__
+        assert passed.way.connection.tokens == {"mine": passed}
+        passed.settle(TransportError("It was lost"))
+        front.say(method="notifications/cancelled", params={"requestId": id})
+        assert passed.way.connection.tokens == {}
+        again = await front.ask("tools/call", name="odd", _meta={"progressToken": "mine"})
+    assert again["result"]["given"]["_meta"] == {"progressToken": "mine"}
+
+
+async def test_parameters_that_do_not_fit_are_refused_by_the_proxy(scripted, tmp_path):
+    asked = [("tools/call", {"name": 7}), ("tools/call", {"name": "odd", "_meta": []}), ("resources/read", {})]
+    answers, passed = await both_ways(scripted, tmp_path, *asked)
+    assert [answer["error"]["code"] for answer in answers] == [-32602] * 3
+    assert passed == []
 
 
 @pytest.mark.parametrize("name", ["fail", "malformed"])

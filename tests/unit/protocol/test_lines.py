@@ -121,17 +121,15 @@ def test_a_message_is_one_line_even_if_it_was_written_over_several(message, line
     assert LineDecoder(1000).receive(line) == [line[:-1]]
 
 
-def test_a_line_that_has_begun_is_partial_until_it_ends():
+def test_a_chunk_is_a_sole_line_if_no_line_has_begun_before_it():
     decoder = LineDecoder(4)
-    assert not decoder.has_partial
-    decoder.receive(b"one\ntwo")
-    assert decoder.has_partial
-    decoder.receive(b"\n")
-    assert not decoder.has_partial
-    decoder.receive(b"too long")
-    assert decoder.has_partial
-    decoder.receive(b"\n")
-    assert not decoder.has_partial
+    for begun in (b"one\n{", b"too long"):
+        assert decoder.sole_line(b"{ }\n") == b"{ }"
+        decoder.receive(begun)
+        assert decoder.sole_line(b"{ }\n") is None
+        decoder.receive(b"\n")
+    for other in (b"", b"\n", b"{}", b"1\n", b"}\n}\n", b"{   }\n", b"{}\r\n"):
+        assert decoder.sole_line(other) is None
 
 
 @pytest.mark.parametrize(

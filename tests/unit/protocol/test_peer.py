@@ -5,7 +5,7 @@ from msgspec import Raw
 
 from dragoman.errors import InvalidParams, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
-from dragoman.protocol.jsonrpc import Limits, Notification, Request
+from dragoman.protocol.jsonrpc import NO_PARAMS, Limits, Notification, Request
 from dragoman.protocol.peer import Answered, Peer, PeerReply, Progressed, RequestCancelled, Unmatched
 from dragoman.protocol.versions import V2025_03_26, V2025_06_18
 
@@ -254,25 +254,32 @@ class Waiter:
 
     id = None
 
-    def __init__(self, on_progress=None):
-        self.on_progress = on_progress
 
-
-def test_a_request_that_is_begun_has_an_id_that_is_no_token_and_the_token_of_its_progress(peer):
+def test_a_request_that_is_begun_has_an_id_that_is_no_token_and_keeps_a_token_that_no_other_has(peer):
     peer.tokens[1] = "another"
-    silent, telling = Waiter(), Waiter(print)
-    assert json.loads(peer.begin_request("x", {"a": 1}, {}, silent))["params"] == {"a": 1}
-    begun = json.loads(peer.begin_request("x", {}, {"b": 2}, telling))
-    assert (silent.id, telling.id) == (2, 3) == tuple(peer.waiting)
-    assert begun == {"jsonrpc": "2.0", "id": 3, "method": "x", "params": {"_meta": {"b": 2, "progressToken": 3}}}
-    with pytest.raises(ValidationError):
-        peer.begin_request("x", {"a": object()}, {}, Waiter())
-    assert peer.waiting == [2, 3]
+    silent, telling, late = Waiter(), Waiter(), Waiter()
+    assert peer.begin_request("x", Raw(b'{ "a":null}'), None, silent) == (
+        b'{"jsonrpc":"2.0","id":2,"method":"x","params":{ "a":null}}'
+    )
+    assert b'"id":4' in peer.begin_request("x", NO_PARAMS, 3, telling)
+    assert peer.tokens == {1: "another", 3: telling}
+    assert [peer.begin_request("x", NO_PARAMS, token, late) for token in (1, 2, 3, 4)] == [None] * 4
+    assert (silent.id, telling.id, late.id) == (2, 4, None)
+    assert peer.waiting == [2, 4]
+    progress = only(
+        peer.receive_message(line(method="notifications/progress", params={"progressToken": 3, "progress": 1}))
+    )
+    assert progress.waiter is telling
+
+
+def test_ids_pass_over_any_number_of_tokens(peer):
+    peer.tokens.update(dict.fromkeys(range(1, 5000)))
+    assert peer.next_id() == 5000
 
 
 def test_only_the_result_of_a_waiting_request_is_taken(peer):
     waiter = Waiter()
-    peer.begin_request("x", {}, {}, waiter)
+    peer.begin_request("x", NO_PARAMS, None, waiter)
     others = [
         line(id=2, result={}),
         line(id=1, error={"code": 1, "message": "m"}),

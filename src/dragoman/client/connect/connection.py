@@ -97,9 +97,12 @@ class Waiter(Protocol):
 
     id: types.RequestId
     """The id of the request, set before it is sent."""
-    on_progress: OnProgress | None
     clock: Clock | None
     """None: the request has no time-out."""
+
+    @property
+    def on_progress(self) -> OnProgress | None:
+        """The function that takes the progress of the request."""
 
     def settle(self, outcome: Raw | Exception) -> None:
         """Take the result, the error of the server, or the reason why there is no answer."""
@@ -189,6 +192,10 @@ class ServerConnection:
         self._peer = Peer(limits)
         self.begin_request = self._peer.begin_request
         """Returns the bytes of a request, whose answer a `Waiter` takes; `link.at_once` or `link.posts` sends them."""
+        self.next_id = self._peer.next_id
+        """Returns a progress token for `begin_request` that no request has."""
+        self.tokens = self._peer.tokens
+        """The waiters of `begin_request` by their progress tokens; each waiter removes its token."""
         self.take_result = self._peer.take_result
         """Returns the result of such a request, if a message brings it; any other message is not received."""
         self._table = owner.table
@@ -321,7 +328,7 @@ class ServerConnection:
         if self.state != "alive":
             raise ConnectError(f"The connection to the server has ended: {self.error or 'it was closed'}")
         peer, tokens, token = self._peer, self._peer.tokens, options.progress_token
-        id = self._free_id()
+        id = peer.next_id()
         if token is not None and (token in tokens or token in peer.waiting):
             raise ValueError(f"The progress token {token!r} is in use by a request that waits for its answer")
         meta, headers = self._meta(method, id, options), options.headers
@@ -335,13 +342,6 @@ class ServerConnection:
             options.on_id(id)
         named_by = self._table.named_by.get(method)
         return Outgoing(data, method, id, params, headers, pending.is_answered, self.paused_clocks, named_by), pending
-
-    def _free_id(self) -> types.RequestId:
-        """Return an id that is no progress token, because an id is a progress token too."""
-        id = self._peer.next_id()
-        while id in self._peer.tokens:
-            id = self._peer.next_id()
-        return id
 
     def forget(self, id: types.RequestId) -> None:
         """Forget a request of `begin_request`, which was not sent."""

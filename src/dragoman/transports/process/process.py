@@ -229,6 +229,11 @@ class ProcessTransport:
     # Receiving
 
     def _receive_chunk(self, chunk: bytes) -> None:
+        sole = self._decoder.sole_line(chunk)
+        if sole is not None and sole[:2] == b'{"' and self._is_delivering:
+            self.is_single = True
+            self._deliver(sole)
+            return
         found = self._decoder.receive(chunk)
         self.is_single = len(found) == 1
         for line in found:
