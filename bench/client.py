@@ -79,9 +79,9 @@ class Side:
         """Return the calls per second of a round."""
         return self._go(seconds=seconds, at_once=at_once)["rate"]
 
-    def microseconds(self, calls: int) -> float:
+    def microseconds(self, seconds: float) -> float:
         """Return how long the middle one of calls takes, of which each waits for the one before."""
-        return self._go(calls=calls)["microseconds"]
+        return self._go(seconds=seconds)["microseconds"]
 
     def _go(self, **asked: float) -> dict[str, float]:
         assert self._child.stdin is not None

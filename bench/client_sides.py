@@ -4,7 +4,7 @@ python client_sides.py SIDE (stateless|handshake) (http URL | stdio COMMAND ... 
 
 SIDE is dragoman, blocking (dragoman's blocking client), mcp, fastmcp, bare, or bare-blocking (bare on a loop in a
 thread, to which other threads pass their calls by what asyncio has for that). A line of JSON on stdin asks for a round,
-as {"seconds": 1.0, "at_once": 64} or {"calls": 100} one at a time, and a line on stdout tells how it went. In memory
+as {"seconds": 1.0, "at_once": 64} or {"seconds": 1.0} one at a time, and a line on stdout tells how it went. In memory
 each client has a server of its own library, which the others could not use.
 """
 
@@ -247,11 +247,11 @@ async def round_of_tasks(call: Call, seconds: float, at_once: int) -> float:
     return calls / (time.perf_counter() - started)
 
 
-async def middle_of_calls(call: Call, calls: int) -> float:
+async def middle_of_calls(call: Call, seconds: float) -> float:
     """Return how many microseconds the middle one of calls takes, of which each waits for the one before."""
     taken = []
-    for _ in range(calls):
-        began = time.perf_counter()
+    ends = time.perf_counter() + seconds
+    while (began := time.perf_counter()) < ends:
         answer = await call()
         taken.append(time.perf_counter() - began)
         if answer != ANSWER:
@@ -294,7 +294,7 @@ async def serve(side: str, era: str, *where: str) -> None:
     async with sides[side](era, *where) as call:
         while line := await asyncio.to_thread(sys.stdin.readline):
             asked = json.loads(line)
-            if "calls" in asked:
+            if "at_once" not in asked:
                 spoken(microseconds=await middle_of_calls(call, **asked))
             else:
                 spoken(rate=await round_of_tasks(call, **asked))

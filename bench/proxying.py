@@ -2,7 +2,9 @@
 
 The same client calls the same server: directly, through our proxy, through that of fastmcp, and through a relay that
 only copies bytes (`bare`, `relays.py`). Over stdio the proxy is a process between two pipes. Over HTTP it listens, and
-keeps a connection to the server. One call at a time. In the rows `proxy_stdio` and `proxy_http` client and server are
+keeps a connection to the server. One call at a time, each side for the same time in each round, as in most other rows:
+with the same number of calls, the round of the direct call would end before the system has spread two processes over
+two cores, as it has spread three by then. In the rows `proxy_stdio` and `proxy_http` client and server are
 ours. In the rows `proxy_mcp_*` both are those of `mcp`, which people put a proxy between more often.
 """
 
@@ -43,7 +45,7 @@ def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
             samples = alternate(
                 effort.rounds,
                 sides,
-                lambda side: sides[side].microseconds(effort.calls),  # noqa: B023 - is called within the turn
+                lambda side: sides[side].microseconds(effort.seconds),  # noqa: B023 - is called within the turn
             )
         yield Row(name, TITLES[name], "us", samples, (at_most(LIMIT, "direct"),), more_is_better=False)
 
