@@ -4,8 +4,8 @@ The same client calls the same server: directly, through our proxy, through that
 only copies bytes (`bare`, `relays.py`). Over stdio the proxy is a process between two pipes. Over HTTP it listens, and
 keeps a connection to the server. One call at a time, each side for the same time in each round, as in most other rows:
 with the same number of calls, the round of the direct call would end before the system has spread two processes over
-two cores, as it has spread three by then. In the rows `proxy_stdio` and `proxy_http` client and server are
-ours. In the rows `proxy_mcp_*` both are those of `mcp`, which people put a proxy between more often.
+two cores, as it has spread three by then. In the rows `proxy_mcp_*` client and server are those of `mcp`, which people
+put a proxy between more often. In all other rows both are ours.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ PROXIES = ("dragoman", "fastmcp", "bare")
 TITLES = {
     "proxy_stdio": "one call at a time through a proxy, in front of a server on stdio",
     "proxy_http": "one call at a time through a proxy, in front of a server over HTTP",
+    "proxy_stateless_stdio": "one stateless call at a time through a proxy, in front of a server on stdio",
+    "proxy_stateless_http": "one stateless call at a time through a proxy, in front of a server over HTTP",
     "proxy_mcp_stdio": "one call at a time of `mcp` through a proxy, in front of its server on stdio",
     "proxy_mcp_http": "one call at a time of `mcp` through a proxy, in front of its server over HTTP",
 }
@@ -36,11 +38,11 @@ def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
     for name in [name for name in TITLES if wanted(name)]:
         ends = "mcp" if "mcp" in name else "dragoman"
         kind = name.rpartition("_")[2]
+        era = "stateless" if "stateless" in name else "handshake"
         with ExitStack() as stack:
             targets = _stdio(ends) if kind == "stdio" else _http(stack, ends)
             sides = {
-                side: stack.enter_context(client.Side(ends, "handshake", kind, *target))
-                for side, target in targets.items()
+                side: stack.enter_context(client.Side(ends, era, kind, *target)) for side, target in targets.items()
             }
             samples = alternate(
                 effort.rounds,

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from dragoman import Server
+from dragoman.protocol.headers import build
 from dragoman.server.http.run import serve_http
 
 DEADLINE = 60
-NEWEST = "2025-11-25"
+STATELESS, NEWEST = "2026-07-28", "2025-11-25"
 VARYING = ("date", "mcp-session-id")
 INFO = {"name": "any", "version": "1"}
 
@@ -28,6 +29,12 @@ async def serving_itself(app: Any) -> AsyncIterator[int]:
     finally:
         task.cancel()
         await asyncio.wait([task], timeout=DEADLINE)
+
+
+def stateless_meta(capabilities: Any) -> Any:
+    """Return what `_meta` of each stateless request has."""
+    meta = {"protocolVersion": STATELESS, "clientCapabilities": capabilities, "clientInfo": INFO}
+    return {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}
 
 
 class Noting:
@@ -72,10 +79,12 @@ class Answer:
 
 
 class HttpFront:
-    """A proxy in front of a target, with one session of a client."""
+    """A proxy in front of a target, with one session of a client, or with a stateless client."""
 
-    def __init__(self, target: Any, *, passes: bool = True, **options: Any) -> None:
+    def __init__(self, target: Any, *, passes: bool = True, is_stateless: bool = False, **options: Any) -> None:
         self.proxy = Server.proxy(target, **options)
+        self.is_stateless = is_stateless
+        self.declared: Any = {}
         self.passed: list[str] = []
         self.session = ""
         self.port = 0
@@ -101,6 +110,11 @@ class HttpFront:
 
     async def begin(self, capabilities: Any = None) -> None:
         """Begin a session, and let the connection to the target be there."""
+        self.declared = capabilities or {}
+        if self.is_stateless:
+            await self.ask("acme/first", {})
+            self.passed.clear()
+            return
         hello = {"protocolVersion": NEWEST, "capabilities": capabilities or {}, "clientInfo": INFO}
         answer = await self.ask("initialize", hello)
         self.session = answer.all_headers["mcp-session-id"]
@@ -111,6 +125,8 @@ class HttpFront:
 
     def request(self, method: str, params: Any) -> Any:
         self._id += 1
+        if self.is_stateless and isinstance(params, dict) and isinstance(params.get("_meta") or {}, dict):
+            params = {**params, "_meta": {**stateless_meta(self.declared), **(params.get("_meta") or {})}}
         return {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
 
     async def ask(self, method: str, params: Any) -> Answer:
@@ -130,6 +146,10 @@ class HttpFront:
         """Return a POST."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         lines = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers}
+        if self.is_stateless and isinstance(message, dict):
+            params = message.get("params") or {}
+            name = params.get("uri" if message["method"].startswith("resources/") else "name")
+            lines |= build(STATELESS, message["method"], name if isinstance(name, str) else None)
         if self.session:
             lines |= {"Mcp-Session-Id": self.session, "MCP-Protocol-Version": NEWEST}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())

@@ -61,7 +61,6 @@ def split_meta(params: Raw) -> tuple[RawObject, RawObject]:
 
 def with_progress_token(params: Raw, token: types.ProgressToken) -> Raw:
     """Return parameters with another progress token."""
-    fields: dict[str, Any]
     fields, meta = split_meta(params)
     return Raw(encode({**fields, "_meta": {**meta, "progressToken": token}}))
 

@@ -2,14 +2,13 @@
 
 A request that keeps its version, and of whose content a proxy changes nothing, needs no task: it is sent to the target
 in the turn of the loop in which it arrives, and its result is written in the turn in which that arrives. It comes over
-a duplex connection or in a session of HTTP (`Keeper`), and goes over a duplex connection or as a POST. All other
-requests go the plain way (`ProxyServer`):
+a duplex connection or as a POST (`Keeper`), and goes over either. All other requests go the plain way (`ProxyServer`):
 
 - a request of another version than that of the connection to the target
 - a request that middleware, an extension, an audit or telemetry observes
 - a request for which the proxy does more than pass it, such as a list, which it remembers
 - a request that has to wait, because there is no connection or the target does not read
-- a request over HTTP that carries headers of its own, or credentials that a function returns
+- a request over HTTP whose headers repeat arguments, or have credentials that a function returns
 
 A passed call is in one of these states:
 
@@ -34,7 +33,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from functools import partial
 from sys import modules
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Raw, Struct
 
@@ -48,6 +47,7 @@ from dragoman.compose.raw_results import is_begun_task, with_progress_token
 from dragoman.compose.task_owners import ABOUT_TASKS
 from dragoman.compose.upstream import PROXIED, Upstream, refusal_of
 from dragoman.errors import DragomanError, HeaderMismatch, TransportError
+from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.fields import trim
 from dragoman.protocol.official.tasks import LIST as LIST_TASKS
 from dragoman.protocol.versions import Version
@@ -69,7 +69,7 @@ ALWAYS_PLAIN = LISTS | ABOUT_TASKS | {LIST_TASKS, "resources/subscribe", "resour
 
 
 class UnchangedCalls:
-    """The short way through a proxy for the requests of one duplex connection, or of one session of HTTP.
+    """The short way through a proxy for the requests of one duplex connection, of one session of HTTP, or without one.
 
     `pool_of` returns the connections for a call. `answer` passes a call on the plain way; it takes how often the call
     has failed.
@@ -112,7 +112,7 @@ class UnchangedCalls:
             if way is None:
                 return False
         send = None if way.at_once is None else way.at_once.send_at_once
-        if send is None and way.posts is None:
+        if send is None and (way.posts is None or way.mirrors_arguments(request)):
             return False
         call.settings = server.settings
         return PassedCall(self, way, call, keeper, copy_context(), request.progress_token).start(send)
@@ -153,6 +153,12 @@ class Way(Struct, frozen=True):
     has_tasks: bool
     """Whether the target may begin a task, whose progress follows its result."""
 
+    def mirrors_arguments(self, request: McpRequest) -> bool:
+        """Tell whether headers of a request repeat arguments of its tool."""
+        is_call = self.version.mirrors_headers and request.method.name == "tools/call"
+        plan = self.upstream.plans.get(request.params.name) if is_call else None
+        return plan is not None and plan.params != ()
+
 
 class PassedCall(Struct, eq=False):
     """One request that went the short way: the waiter for its answer."""
@@ -181,7 +187,9 @@ class PassedCall(Struct, eq=False):
             data = self._begin_with_another_token()
         if send is None:
             assert way.posts is not None
-            self.begun = way.posts.begin(data, self._arrived)
+            named_by = way.upstream.table.named_by.get(request.method.name)
+            name = None if named_by is None else getattr(request.params, named_by, None)
+            self.begun = way.posts.begin(data, self._arrived, request.method.name, name)
             if self.begun is None:
                 connection.forget(self.id)
                 self._end()
@@ -199,9 +207,7 @@ class PassedCall(Struct, eq=False):
         request, connection = self.call.request, self.way.connection
         self.token = connection.next_id()
         params = with_progress_token(request.raw_params, self.token)
-        data = connection.begin_request(request.method.name, params, self.token, self)
-        assert data is not None
-        return data
+        return cast("bytes", connection.begin_request(request.method.name, params, self.token, self))
 
     def _end(self) -> None:
         """Free the progress token and the connection. A failed request may end again, because it is cancelled."""

@@ -164,8 +164,8 @@ class DuplexConnection:
         if request is None:
             call = self._open(message)
             return None if pass_on(call, self) else call
-        call = Call(request, session, self, server, server.server_context, self._loop)
-        return None if pass_on(call, self) else self._open(message)
+        passed = Call(request, session, self, server, server.server_context, self._loop)
+        return None if pass_on(passed, self) else self._open(message)
 
     def _open(self, message: jsonrpc.Request) -> Call:
         server = self._server

@@ -14,7 +14,7 @@ import pytest
 
 from dragoman import AsyncClient, Context, DefinitionError, Depends, InvalidParams, Lifespan, Server, types
 from dragoman.server import Header
-from dragoman.server.http import post
+from dragoman.server.http import channels
 from dragoman.stores import Memory
 from faults.tasks.crew import until
 from scenarios.command.test_worker import started
@@ -158,7 +158,7 @@ async def test_over_http_the_answer_is_sent_before_the_clean_up_which_close_wait
 
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
 async def test_a_clean_up_that_does_not_end_does_not_hold_up_the_end_of_the_server(visits, version, monkeypatch):
-    monkeypatch.setattr(post, "STOP_SECONDS", 0.01)
+    monkeypatch.setattr(channels, "STOP_SECONDS", 0.01)
     closing, before = asyncio.Event(), asyncio.all_tasks()
 
     async def stuck() -> AsyncIterator[str]:

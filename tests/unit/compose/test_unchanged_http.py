@@ -3,32 +3,44 @@
 import asyncio
 import json
 import logging
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
 
 from dragoman import Server
-from scenarios.proxied_http import DEADLINE, INFO, HttpFront
+from scenarios.proxied_http import DEADLINE, INFO, HttpFront, serving_itself, stateless_meta
 from scenarios.proxied_server import everything
-from scenarios.raw_http import answering, called, classic, event, refusal, reply, result, stream
+from scenarios.raw_http import answering, called, classic, event, modern, refusal, reply, result, stream
 
 BATCHING = "2025-03-26"
 CALL = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"progressToken": "mine"}}
 
 
-async def both_ways(on_call, *asked, **options):
+ERAS = pytest.mark.parametrize("is_stateless", [False, True], ids=["session", "stateless"])
+
+
+async def both_ways(is_stateless, on_call, *asked):
     """Ask the same on the short way and on the plain way; return the answers, and what went the short way."""
     said = []
     passed = []
     for passes in (True, False):
-        async with answering(classic(on_call)) as raw, HttpFront(raw.url, passes=passes, **options) as front:
-            await front.begin()
+        async with in_front_of(on_call, is_stateless=is_stateless, passes=passes) as (_, front):
             answers = [await front.ask("tools/call", params) for params in asked]
             said.append([one.said for one in answers])
             if passes:
                 passed = front.passed
     assert said[0] == said[1]
     return answers, passed
+
+
+@asynccontextmanager
+async def in_front_of(on_call, *, is_stateless, **options):
+    """Serve a proxy whose connection to its target, which answers calls by a script, is there."""
+    script = modern(on_call) if is_stateless else classic(on_call)
+    async with answering(script) as raw, HttpFront(raw.url, is_stateless=is_stateless, **options) as front:
+        await front.begin()
+        yield raw, front
 
 
 def answer_with(*said):
@@ -45,17 +57,19 @@ def answer_with(*said):
     return on_call
 
 
-async def test_a_request_that_does_not_change_goes_the_short_way():
+@ERAS
+async def test_a_request_that_does_not_change_goes_the_short_way(is_stateless):
     async def echo(request, writer):
         params = {key: value for key, value in request.json["params"].items() if key != "_meta"}
         return reply(200, result(request, {"content": [], "given": params, "exact": 1.0}))
 
     odd = {"name": "odd", "arguments": {"a": 1e2}, "x-unknown": None, "_meta": {"com.example/x": [1.0]}}
-    answers, passed = await both_ways(echo, CALL, odd, odd, {"name": "odd", "_meta": None})
+    answers, passed = await both_ways(is_stateless, echo, CALL, odd, odd, {"name": "odd", "_meta": None})
     assert answers[1].last["result"]["given"] == {"name": "odd", "arguments": {"a": 1e2}, "x-unknown": None}
     assert passed == ["tools/call"] * 4
 
 
+@ERAS
 @pytest.mark.parametrize(
     "said",
     [
@@ -86,8 +100,8 @@ async def test_a_request_that_does_not_change_goes_the_short_way():
         lambda _: b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
     ],
 )
-async def test_whatever_the_target_answers_the_client_gets_what_the_plain_way_gives(said):
-    answers, passed = await both_ways(answer_with(said), CALL, CALL)
+async def test_whatever_the_target_answers_the_client_gets_what_the_plain_way_gives(said, is_stateless):
+    answers, passed = await both_ways(is_stateless, answer_with(said), CALL, CALL)
     assert len(answers) == 2
     assert passed[0] == "tools/call"
 
@@ -101,8 +115,9 @@ def progress(request, number):
     }
 
 
+@ERAS
 @pytest.mark.parametrize("cut", [0, 20, -5])
-async def test_a_target_that_hangs_up_during_a_call_is_a_clear_error_and_the_next_call_is_served(cut):
+async def test_a_target_that_hangs_up_during_a_call_is_a_clear_error_and_the_next_call_is_served(cut, is_stateless):
     calls = []
 
     async def hang_up(request, writer):
@@ -115,8 +130,7 @@ async def test_a_target_that_hangs_up_during_a_call_is_a_clear_error_and_the_nex
         return reply(200, result(request, called()))
 
     for passes in (True, False):
-        async with answering(classic(hang_up)) as raw, HttpFront(raw.url, passes=passes) as front:
-            await front.begin()
+        async with in_front_of(hang_up, is_stateless=is_stateless, passes=passes) as (_, front):
             calls.clear()
             answer = await front.ask("tools/call", CALL)
             assert "may have been served" in answer.last["error"]["message"]
@@ -170,13 +184,14 @@ async def test_a_call_in_flight_is_answered_though_another_finds_the_session_for
     assert front.passed[0] == "acme/slow"
 
 
-async def test_a_call_that_is_redirected_follows_as_on_the_plain_way():
+@ERAS
+async def test_a_call_that_is_redirected_follows_as_on_the_plain_way(is_stateless):
     async def redirect(request, writer):
         if request.path == "/mcp" and request.method == "tools/call":
             return reply(307, location="/there")
         return reply(200, result(request, called("there")))
 
-    answers, passed = await both_ways(redirect, CALL)
+    answers, passed = await both_ways(is_stateless, redirect, CALL)
     assert answers[0].last["result"] == called("there")
     assert passed == ["tools/call"]
 
@@ -234,7 +249,7 @@ async def test_a_client_that_hangs_up_does_not_end_its_call_and_others_are_serve
     assert not raw.sent("notifications/cancelled")
 
 
-async def answer_of_a_call_during_which_the_server_ends(pause):
+async def answer_of_a_call_during_which_the_server_ends(pause, *, is_stateless):
     """Return the answer to a call that passes to a target, which waits before it answers, while the front ends."""
 
     async def wait(request, writer):
@@ -242,8 +257,7 @@ async def answer_of_a_call_during_which_the_server_ends(pause):
             await pause()
         return reply(200, result(request, called()))
 
-    async with answering(classic(wait)) as raw, HttpFront(raw.url) as front:
-        await front.begin()
+    async with in_front_of(wait, is_stateless=is_stateless) as (raw, front):
         calling = asyncio.ensure_future(front.ask("tools/call", CALL))
         await raw.until(lambda _: raw.sent("tools/call"))
         await front.stop()
@@ -251,19 +265,22 @@ async def answer_of_a_call_during_which_the_server_ends(pause):
         return (await calling).last
 
 
-async def test_a_server_that_ends_answers_the_calls_that_its_target_serves():
-    answer = await answer_of_a_call_during_which_the_server_ends(asyncio.Event().wait)
+@ERAS
+async def test_a_server_that_ends_answers_the_calls_that_its_target_serves(is_stateless):
+    answer = await answer_of_a_call_during_which_the_server_ends(asyncio.Event().wait, is_stateless=is_stateless)
     assert "stopped" in answer["error"]["message"]
 
 
-async def test_a_call_in_flight_is_answered_before_the_server_ends():
-    answer = await answer_of_a_call_during_which_the_server_ends(partial(asyncio.sleep, 0.3))
+@ERAS
+async def test_a_call_in_flight_is_answered_before_the_server_ends(is_stateless):
+    pause = partial(asyncio.sleep, 0.3)
+    answer = await answer_of_a_call_during_which_the_server_ends(pause, is_stateless=is_stateless)
     assert answer["result"] == called()
 
 
-async def test_requests_that_come_together_are_answered_in_order():
-    async with answering(classic(answer_with())) as raw, HttpFront(raw.url) as front:
-        await front.begin()
+@ERAS
+async def test_requests_that_come_together_are_answered_in_order(is_stateless):
+    async with in_front_of(answer_with(), is_stateless=is_stateless) as (_, front):
         await front.ask("tools/call", CALL)
         reader, writer = await front.connect()
         messages = [front.request("tools/call", CALL) for _ in range(40)]
@@ -273,9 +290,9 @@ async def test_requests_that_come_together_are_answered_in_order():
     assert [one.last["id"] for one in answers] == [one["id"] for one in messages]
 
 
-async def test_a_request_in_pieces_is_the_request_in_one():
-    async with answering(classic(answer_with())) as raw, HttpFront(raw.url) as front:
-        await front.begin()
+@ERAS
+async def test_a_request_in_pieces_is_the_request_in_one(is_stateless):
+    async with in_front_of(answer_with(), is_stateless=is_stateless) as (_, front):
         reader, writer = await front.connect()
         for cut in (1, 30, 200, -40, -1, None):
             data = front.encoded(front.request("tools/call", CALL))
@@ -371,10 +388,12 @@ async def test_a_proxy_whose_headers_a_function_returns_goes_the_plain_way():
     assert front.passed == []
 
 
-async def test_the_access_log_has_a_passed_request_once(caplog):
+@ERAS
+async def test_the_access_log_has_a_passed_request_once(caplog, is_stateless):
     caplog.set_level(logging.INFO)
-    async with answering(classic(answer_with())) as raw:
-        front = HttpFront(raw.url)
+    script = modern(answer_with()) if is_stateless else classic(answer_with())
+    async with answering(script) as raw:
+        front = HttpFront(raw.url, is_stateless=is_stateless)
         front.serving = {"access_log": True}
         async with front:
             await front.begin()
@@ -406,3 +425,103 @@ async def test_the_two_ends_may_have_different_carriers(front_is_http):
                 answer = await asyncio.wait_for(messages.get(), DEADLINE)
             connection.close()
     assert answer["result"] == called()
+
+
+async def test_a_stateless_client_that_hangs_up_cancels_its_call_at_the_target():
+    target, begun, ended = Server("target"), asyncio.Event(), asyncio.Event()
+
+    @target.tool
+    async def wait() -> str:
+        begun.set()
+        try:
+            return str(await asyncio.Event().wait())
+        finally:
+            ended.set()
+
+    @target.tool
+    async def again() -> str:
+        return "again"
+
+    async with (
+        asyncio.timeout(DEADLINE),
+        serving_itself(target.asgi()) as port,
+        HttpFront(f"http://127.0.0.1:{port}/mcp", is_stateless=True) as front,
+    ):
+        await front.begin()
+        _, writer = await front.connect()
+        writer.write(front.encoded(front.request("tools/call", {"name": "wait"})))
+        await begun.wait()
+        writer.close()
+        await ended.wait()
+        assert (await front.ask("tools/call", {"name": "again"})).last["result"]["content"][0]["text"] == "again"
+    assert front.passed == ["tools/call"]  # the connection to the target was closed with the first call
+
+
+@pytest.mark.parametrize("name", ["add", "plain name", "añadir", "=?base64?x?="])
+async def test_the_headers_of_a_stateless_request_name_its_method_and_tool(name):
+    seen = []
+
+    async def note(request, writer):
+        names = ("mcp-protocol-version", "mcp-method", "mcp-name", "accept", "content-type")
+        seen.append([request.headers.get(header) for header in names])
+        return reply(200, result(request, called()))
+
+    for _ in range(2):
+        _, passed = await both_ways(True, note, {"name": name}, {"name": "other"}, {"name": name})
+        assert passed == ["tools/call"] * 3
+    calls = [one for one in seen if one[1] == "tools/call"]
+    assert calls[:3] == calls[3:6]
+    assert calls[0] == calls[2] != calls[1]
+
+
+async def test_arguments_that_headers_repeat_go_the_plain_way():
+    schema = {"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "City"}}}
+    repeated = []
+
+    async def note(request, writer):
+        repeated.append(request.headers.get("mcp-param-city"))
+        return reply(200, result(request, called()))
+
+    tools = [{"name": "forecast", "inputSchema": schema}, {"name": "other", "inputSchema": {"type": "object"}}]
+    async with answering(modern(note, tools=tools)) as raw, HttpFront(raw.url, is_stateless=True) as front:
+        await front.begin()
+        await front.ask("tools/list", {})
+        repeated.clear()
+        asked = front.request("tools/call", {"name": "forecast", "arguments": {"city": "Oslo"}})
+        reader, writer = await front.connect()
+        writer.write(front.encoded(asked, **{"Mcp-Param-City": "Oslo"}))
+        assert (await front.read(reader)).last["result"] == called()
+        writer.write(front.encoded(asked))
+        assert (await front.read(reader)).status == 400
+        writer.close()
+        await front.ask("tools/call", {"name": "other"})
+    assert repeated == ["Oslo", None]
+    assert front.passed == ["tools/call"]
+
+
+async def test_a_method_that_no_header_can_carry_is_refused_as_on_the_plain_way():
+    messages = asyncio.Queue()
+    async with asyncio.timeout(DEADLINE), answering(modern(answer_with())) as raw:
+        proxy = Server.proxy(raw.url)
+        async with proxy.serving():
+            connection = proxy.connect(lambda data: messages.put_nowait(json.loads(data)))
+            answers = []
+            for id, method in enumerate(("acme/first", "acme/añadir", "acme/again")):
+                params = {"_meta": stateless_meta({})}
+                request = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+                connection.receive(json.dumps(request).encode() + b"\n")
+                answers.append(await messages.get())
+            connection.close()
+    assert [one["id"] for one in answers] == [0, 1, 2]
+    assert answers[1]["error"]["code"] == -32603
+    assert answers[2]["result"] == called()
+
+
+async def test_a_service_without_sessions_passes_stateless_requests_too():
+    async with answering(modern(answer_with())) as raw:
+        front = HttpFront(raw.url, is_stateless=True)
+        front.serving = {"stateless": True}
+        async with front:
+            await front.begin()
+            assert (await front.ask("tools/call", CALL)).last["result"] == called()
+    assert front.passed == ["tools/call"]

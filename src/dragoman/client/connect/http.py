@@ -20,7 +20,15 @@ from multidict import CIMultiDict
 
 from dragoman.client.connect.credentials import Credentials, auth_required
 from dragoman.client.connect.link import Link, Outgoing
-from dragoman.errors import HttpError, MethodNotFound, ResumptionRefused, RpcError, SessionExpired, TransportError
+from dragoman.errors import (
+    HttpError,
+    MethodNotFound,
+    ResumptionRefused,
+    RpcError,
+    SessionExpired,
+    TransportError,
+    ValidationError,
+)
 from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
@@ -30,6 +38,7 @@ from dragoman.runtime.network import Network
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.contract import Receive
 from dragoman.transports.web.http import FAILED, JSON, SERVER_FAILED, SSE, HttpClient, HttpResponse, retry_pause
+from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     from dragoman.transports.web.connections import BegunRequest
@@ -43,6 +52,8 @@ ACKNOWLEDGE_SECONDS = 30.0
 """Seconds within which the server must accept an answer or a notification. The waiting POST holds a connection."""
 MAX_CHALLENGES = 3
 MAX_QUOTED = 200
+MAX_MIRRORED = 1024
+"""The headers of so many methods and names are kept."""
 SESSION, VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
 _TRANSIENT = frozenset({408, 425, 429})
 _TITLE = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
@@ -80,20 +91,35 @@ class HttpLink(Link):
         self._reopened_at = -math.inf
         self._cached_headers: tuple[Version | None, str | None, CIMultiDict[str]] | None = None
         """The version and the session of the cached headers, and the headers that every request carries."""
+        self._mirrored: Recent[tuple[str, str | None], tuple[CIMultiDict[str], CIMultiDict[str]]] = Recent(MAX_MIRRORED)
+        """The headers of requests of `begin`, by the method and the name, with the common headers that they contain."""
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the HTTP client; nothing is sent."""
         self._receive, self._closed = receive, closed
         await self._http.open()
 
-    def begin(self, data: bytes, arrived: Callable[[BegunRequest], None]) -> BegunRequest | None:
+    def begin(
+        self, data: bytes, arrived: Callable[[BegunRequest], None], method: str, name: str | None
+    ) -> BegunRequest | None:
         """Post a request now, without a task; return None if its headers are not known, or there is no connection."""
         version, cached = self.version, self._cached_headers
-        if cached is None or version is None or version.mirrors_headers:
+        if cached is None or version is None or cached[0] is not version or cached[1] is not self.session_id:
             return None
-        if cached[0] is not version or cached[1] is not self.session_id:
+        try:
+            sent = self._mirroring(method, name, version.name, cached[2]) if version.mirrors_headers else cached[2]
+        except ValidationError:  # a header cannot carry the method; `send` raises the error
             return None
-        return self._http.begin(data, cached[2], arrived)
+        return self._http.begin(data, sent, arrived)
+
+    def _mirroring(self, method: str, name: str | None, version: str, common: CIMultiDict[str]) -> CIMultiDict[str]:
+        """Return the common headers and those that name a method, which must not be changed."""
+        found = self._mirrored.get((method, name))
+        if found is None or found[0] is not common:
+            sent = common.copy()
+            sent.update(_method_headers(version, method, name))
+            self._mirrored[method, name] = found = common, sent
+        return found[1]
 
     def go_on(self, message: Outgoing, begun: BegunRequest) -> Coroutine[Any, Any, None]:
         """Return what `send` does after the message was sent."""

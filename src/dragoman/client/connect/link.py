@@ -67,8 +67,12 @@ class SendsAtOnce(Protocol):
 class Posts(Protocol):
     """How a link over HTTP sends a request without a task."""
 
-    def begin(self, data: bytes, arrived: Callable[[BegunRequest], None]) -> BegunRequest | None:
+    def begin(
+        self, data: bytes, arrived: Callable[[BegunRequest], None], method: str, name: str | None
+    ) -> BegunRequest | None:
         """Send a request now, or return None, because it would have to wait.
+
+        `name` is that of the tool or prompt, or the URI of the resource, that the request is about.
 
         `arrived` is called once: when `response.whole` of the request is its answer, most likely, or when `go_on` must
         read the response.

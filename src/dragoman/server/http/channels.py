@@ -6,6 +6,7 @@ message costs is the write: the first is written at once, the others at the end 
 `SubscriptionStream` carries a subscription on such a response. `SessionChannel` is the channel of a request in a
 session. Its messages go to an event stream of the session, which outlives the connection. The stream is opened only if
 the request sends a message before its response. `StandaloneChannel` is the channel of a notification in a session.
+`CallsInFlight` are the calls that have such channels.
 
 A `SessionChannel` has three states:
 
@@ -21,11 +22,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from math import inf
 from time import monotonic
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Raw
 
@@ -36,14 +37,16 @@ from dragoman.protocol.inbound import ACCEPTED, OK
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop, is_running_here
+from dragoman.server.dispatch import runner
 from dragoman.server.http.streams import EventStream, end_without_response
-from dragoman.server.request.call import ConnectedClient, NoChannel
+from dragoman.server.request.call import Call, ConnectedClient, NoChannel
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
     from dragoman.server.http.session import HttpSession
     from dragoman.server.server import Server
 
+T = TypeVar("T")
 ChannelLife = Literal["unopened", "opened", "over"]
 CHANNEL_LIFE: Transitions[ChannelLife, Literal["open", "end"]] = Transitions(
     {
@@ -55,6 +58,9 @@ CHANNEL_LIFE: Transitions[ChannelLife, Literal["open", "end"]] = Transitions(
 TOGETHER_SECONDS = 0.001
 """A notification that is queued within this time after another one is sent waits for the end of the turn."""
 MAX_TOGETHER = 64
+STOP_SECONDS = 1.0
+LOOK_SECONDS = 0.02
+"""Between two looks at the calls that have no task, when the server ends."""
 STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
@@ -258,6 +264,11 @@ class SessionChannel(StandaloneChannel):
         """The exchange that waits for the response."""
         return self._exchange if self.opened is None else self.opened.reader
 
+    @property
+    def was_used(self) -> bool:
+        """Whether the request has a stream."""
+        return self.opened is not None
+
     def answer(self, status: int, data: bytes, *, json: bool) -> Coroutine[Any, Any, None]:
         """Send the response; empty `data` means that there is none.
 
@@ -343,3 +354,47 @@ class SessionChannel(StandaloneChannel):
         """Close the HTTP connection; the client resumes the stream for the response (2025-11-25)."""
         if self._can_stream:
             await self.stream.release_client()
+
+
+class CallsInFlight(set[Call]):
+    """The calls that the server is serving."""
+
+    async def run(self, call: Call, work: Awaitable[T]) -> T:
+        """Await the work of a call in this task, and count the call as in flight meanwhile."""
+        call.task = asyncio.current_task()
+        self.add(call)
+        try:
+            return await work
+        finally:
+            await self.end(call)
+
+    async def end(self, call: Call) -> None:
+        """Clean up after a call whose response was sent; the call is in flight until then."""
+        try:
+            await call.clean_up()
+        finally:
+            self.discard(call)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait for the calls, at most this long; then cancel the rest and answer them with an error."""
+        await self._wait(seconds)
+        for call in self:
+            call.stop(STOPPED)
+        await self._wait(STOP_SECONDS)
+        for call in list(self):  # the handlers of these calls ignore the cancellation
+            if not call.ended and isinstance(call.channel, PostChannel | SessionChannel):
+                await call.channel.stop(runner.stopped(call, STOPPED))
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait, at most this long, until no call is in flight; calls that begin meanwhile count too."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while (left := deadline - loop.time()) > 0:
+            tasks = {call.task for call in self if call.task is not None and not call.task.done()}
+            tasks.discard(asyncio.current_task())
+            if any(call.drop is not None for call in self):  # these have no task
+                await asyncio.sleep(min(left, LOOK_SECONDS))
+            elif tasks:
+                await asyncio.wait(tasks, timeout=left)
+            else:
+                return

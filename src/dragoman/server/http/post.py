@@ -43,7 +43,14 @@ from dragoman.protocol.peer import Event, PeerReply
 from dragoman.runtime.tasks import SelfCancelTask, uncancelled
 from dragoman.server.dispatch import runner
 from dragoman.server.dispatch.opening import open_call, open_notification, refused_call
-from dragoman.server.http.channels import STOPPED, PostChannel, SessionChannel, StandaloneChannel, SubscriptionStream
+from dragoman.server.http.channels import (
+    STOPPED,
+    CallsInFlight,
+    PostChannel,
+    SessionChannel,
+    StandaloneChannel,
+    SubscriptionStream,
+)
 from dragoman.server.http.head import RequestHead
 from dragoman.server.http.refusal import HttpRefusal, challenge
 from dragoman.server.http.session import HttpSession, SharedSession
@@ -62,63 +69,16 @@ from dragoman.transports.http.exchange import (
 )
 
 if TYPE_CHECKING:
+    from dragoman.server.duplex import PassesRequests
     from dragoman.server.server import Server
 
-T = TypeVar("T")
 C = TypeVar("C", bound=Call | None)
 MAX_ACCEPTED_AHEAD = 1000
 """While this many messages are in flight, the server accepts a notification only after its handler has run."""
-STOP_SECONDS = 1.0
-LOOK_SECONDS = 0.02
-"""Between two looks at the calls that have no task, when the server ends."""
 NO_STREAMS_REMEDY = "serve it with server.asgi()"
 _CLOSE = (b"connection", b"close")
 _JSON_ONLY = AcceptedTypes(json=True, sse=False)
 _arguments = msgspec.json.Decoder(types.Json | None)
-
-
-class CallsInFlight(set[Call]):
-    """The calls that the server is serving."""
-
-    async def run(self, call: Call, work: Awaitable[T]) -> T:
-        """Await the work of a call in this task, and count the call as in flight meanwhile."""
-        call.task = asyncio.current_task()
-        self.add(call)
-        try:
-            return await work
-        finally:
-            await self.end(call)
-
-    async def end(self, call: Call) -> None:
-        """Clean up after a call whose response was sent; the call is in flight until then."""
-        try:
-            await call.clean_up()
-        finally:
-            self.discard(call)
-
-    async def finish(self, seconds: float) -> None:
-        """Wait for the calls, at most this long; then cancel the rest and answer them with an error."""
-        await self._wait(seconds)
-        for call in self:
-            call.stop(STOPPED)
-        await self._wait(STOP_SECONDS)
-        for call in list(self):  # the handlers of these calls ignore the cancellation
-            if not call.ended and isinstance(call.channel, PostChannel | SessionChannel):
-                await call.channel.stop(runner.stopped(call, STOPPED))
-
-    async def _wait(self, seconds: float) -> None:
-        """Wait, at most this long, until no call is in flight; calls that begin meanwhile count too."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while (left := deadline - loop.time()) > 0:
-            tasks = {call.task for call in self if call.task is not None and not call.task.done()}
-            tasks.discard(asyncio.current_task())
-            if any(call.drop is not None for call in self):  # these have no task
-                await asyncio.sleep(min(left, LOOK_SECONDS))
-            elif tasks:
-                await asyncio.wait(tasks, timeout=left)
-            else:
-                return
 
 
 class PostService:
@@ -139,12 +99,14 @@ class PostService:
         self.subscriptions: set[SubscriptionStream] = set()
         self._server = server
         self._limits = server.limits
-        self._sessions = sessions
+        self.sessions = sessions
         self._auth = auth
         self._path = path
         self.json_response = json_response
         self._max_subscriptions = max_subscriptions
         self._can_stream = can_stream
+        self._passing: PassesRequests | None = None
+        """Passes stateless requests, if the server is a proxy."""
 
     def serve(self, exchange: Exchange, head: RequestHead) -> Coroutine[Any, Any, None]:
         """Return the coroutine that serves a POST to its end, and may raise the same exception.
@@ -173,27 +135,30 @@ class PostService:
         if isinstance(received, McpRequest):
             call = self._call(Call, received, Session(principal=exchange.principal), exchange)
             self._require_callable(call, exchange, head.headers)
-            return self._serve_request(call, exchange, head.acceptable)
+            return self.serve_request(call, exchange, head.acceptable)
         if isinstance(received, Rejection):
             message, session = received.request, Session(principal=exchange.principal)
             refused = partial(refused_call, received.error)
             raise HttpRefusal.of(received, message and self._call(refused, message, session, exchange))
         if isinstance(received, jsonrpc.Notification):
             return self._serve_notification(exchange, received, head.session(exchange.principal))
-        if self._sessions is None:
+        if self.sessions is None:
             return self._serve_without_session(exchange, head, received)
-        return self._serve_in_session(exchange, self._sessions, head, received)
+        return self._serve_in_session(exchange, self.sessions, head, received)
 
     def pass_on(self, exchange: TasklessExchange, head: RequestHead) -> bool:
-        """Pass a request in a session without a task, if a proxy can do so; return whether it was passed.
+        """Pass a request without a task, if a proxy can do so; return whether it was passed.
 
         Any other POST is left as it was, for `serve`.
         """
-        body, sessions = exchange.whole_body(self._limits.message_bytes), self._sessions
-        if body is None or sessions is None or head.origin or head.headers.repeated is not None:
+        body = exchange.whole_body(self._limits.message_bytes)
+        if body is None or head.origin or head.headers.repeated is not None:
             return False
         received = receive_post(head.headers, body, self._server.offer, self._limits)
-        if type(received) is not SessionMessages or received.batch or received.is_initialize:
+        if type(received) is McpRequest:
+            return self._pass_stateless(exchange, head, received)
+        sessions = self.sessions
+        if type(received) is not SessionMessages or sessions is None or received.batch or received.is_initialize:
             return False
         message, session = received.messages[0], sessions.find_local(head.headers.session_id, exchange.principal)
         if type(message) is not jsonrpc.Request or session is None or session.passing is None:
@@ -202,7 +167,15 @@ class PostService:
             return False  # `serve` refuses it
         # Without authorization and mirrored headers, `_require_callable` has nothing to refuse.
         call = self._call(open_call, message, session.data, exchange)
-        return session.passing.pass_on(call, PassedPost(self, sessions, session, message, exchange, head.acceptable))
+        return session.passing.pass_on(call, PassedPost(self, exchange, head.acceptable, session))
+
+    def _pass_stateless(self, exchange: TasklessExchange, head: RequestHead, request: McpRequest) -> bool:
+        if self._passing is None and self._server.passing is not None:
+            self._passing = self._server.passing()
+        if self._passing is None or head.headers.params or not self._can_stream:
+            return False
+        call = self._call(Call, request, Session(principal=exchange.principal), exchange)
+        return self._passing.pass_on(call, PassedPost(self, exchange, head.acceptable, None))
 
     async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: AcceptedTypes) -> None:
         """Send the response of a refusal; middleware may replace it."""
@@ -286,22 +259,26 @@ class PostService:
 
     # Requests without a session
 
-    async def _serve_request(self, call: Call, exchange: Exchange, acceptable: AcceptedTypes) -> None:
-        version = call.request.caller.version
+    async def serve_request(
+        self, call: Call, exchange: Exchange, acceptable: AcceptedTypes, answer: Any = None
+    ) -> None:
+        """Serve a request without a session; `answer` is a coroutine that returns the response of a passed request."""
         if not self._can_stream:
             acceptable = _require_no_stream(call, acceptable)
+        version = call.request.caller.version
         exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self.json_response)
         if call.request.method.name == "subscriptions/listen":
             self._require_listening(call, can_stream=can_stream)
-        call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
-        if not (self._can_stream and version.listens):
-            channel.lacks_standalone_stream = True
+        channel = call.channel
+        if type(channel) is not PostChannel:
+            call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
+        channel.lacks_standalone_stream = not (self._can_stream and version.listens)
         call.task = exchange.task
         if version.cancels_by_closing:
             exchange.on_gone = call.cancel
         self.in_flight.add(call)
         try:
-            data: Any = runner.run(call)
+            data: Any = runner.run(call) if answer is None else answer
             if type(data) is CoroutineType:
                 try:
                     data = await data
@@ -343,7 +320,7 @@ class PostService:
             call = self._call(open_call, message, session, exchange)
             self._require_callable(call, exchange)
             call.session = Session(principal=exchange.principal)  # `initialize` needs one that has not begun
-            await self._serve_request(call, exchange, head.acceptable)
+            await self.serve_request(call, exchange, head.acceptable)
         else:
             await self._serve_notification(exchange, message, session)
 
@@ -480,7 +457,7 @@ class PostService:
         self, session: HttpSession, call: Call, channel: SessionChannel, answer: Awaitable[bytes], *, json: bool
     ) -> None:
         """Wait for the answer to a call in a session, and send it."""
-        assert self._sessions is not None
+        assert self.sessions is not None
         status, data = OK, b""
         try:
             try:
@@ -490,7 +467,7 @@ class PostService:
             finally:
                 del session.running[call.request.id]
                 data = session.peer.finish(call.request.id, data) or b""
-                self._sessions.touch(session)
+                self.sessions.touch(session)
             status = OK if data and call.refusal is None else self._status(call, channel.reader)
             await channel.answer(status, data, json=json)
         finally:
@@ -502,51 +479,53 @@ class PostService:
 
 
 class PassedPost(Struct, eq=False):
-    """A request in a session that a proxy passes on: its exchange, session and channel are there, and it has no task.
+    """A request that a proxy passes on: its exchange and its channel are there, and it has no task.
 
     The answer is written in the turn of the loop in which it comes. After an error of the target or a cancellation, or
     if the answer cannot be one short body, a task goes on with the exchange.
     """
 
     posts: PostService
-    sessions: Sessions
-    session: HttpSession
-    message: jsonrpc.Request
     exchange: TasklessExchange
     acceptable: AcceptedTypes
-    channel: SessionChannel | None = None
+    session: HttpSession | None
+    """None for a stateless request."""
+    channel: PostChannel | SessionChannel | None = None
 
     def keep_open(self, call: Call, drop: Callable[[], None]) -> None:
-        """Keep the request among those of its session; `drop` is called if it is cancelled."""
-        session, exchange, id = self.session, self.exchange, self.message.id
-        exchange.may_stream = self.acceptable.sse and not self.posts.json_response
-        call.channel = self.channel = SessionChannel(session, exchange, id, can_stream=exchange.may_stream)
-        session.peer.accept(self.message)
-        session.running[id] = call
-        self.posts.in_flight.add(call)
+        """Keep the request; `drop` is called if it is cancelled, or if the client of a stateless request is gone."""
+        posts, session, exchange, request = self.posts, self.session, self.exchange, call.request
+        exchange.may_stream = self.acceptable.sse and (session is None or not posts.json_response)
+        if session is None:
+            self.channel = PostChannel(call.server, posts.subscriptions, exchange)
+            exchange.on_gone = call.cancel
+        else:
+            self.channel = SessionChannel(session, exchange, request.id, can_stream=exchange.may_stream)
+            session.peer.accept(jsonrpc.Request(request.id, request.method.name, request.raw_params))
+            session.running[request.id] = call
+        call.channel = self.channel
+        posts.in_flight.add(call)
         call.drop = partial(self._drop, call, drop)
 
     def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:  # noqa: ARG002
         """Write the result, or let a task write it."""
         call.drop = None
         answer: Any = runner.pass_result(call, result)
-        session, exchange, channel, id = self.session, self.exchange, self.channel, self.message.id
+        session, exchange, channel = self.session, self.exchange, self.channel
         assert channel is not None
-        if (
-            len(answer) > UNTIMED_BYTES
-            or not self.acceptable.json
-            or channel.opened is not None
-            or exchange.streaming
-            or session.data.unshared
-        ):
+        is_one_body = len(answer) <= UNTIMED_BYTES and self.acceptable.json and not channel.was_used
+        if not is_one_body or exchange.streaming or (session is not None and session.data.unshared):
             self._resume(call, _known(answer))
             return
-        del session.running[id]
-        data = session.peer.finish(id, answer)
-        self.sessions.touch(session)
-        assert data
-        exchange.reply_at_once(OK, data, JSON_HEADERS)
-        channel.close()
+        exchange.on_gone = None
+        if session is not None:
+            del session.running[call.request.id]
+            answer = session.peer.finish(call.request.id, answer)
+            assert self.posts.sessions is not None
+            self.posts.sessions.touch(session)
+        exchange.reply_at_once(OK, answer, JSON_HEADERS)
+        if isinstance(channel, SessionChannel):
+            channel.close()
         self.posts.in_flight.discard(call)
         exchange.finish()
 
@@ -554,8 +533,7 @@ class PassedPost(Struct, eq=False):
         """Serve the request in a task, unless it has ended."""
         if not call.ended:
             call.drop = None
-            answer: Any = runner.resume(call, work(), None)
-            self._resume(call, answer)
+            self._resume(call, runner.resume(call, work(), None))
 
     def _drop(self, call: Call, drop: Callable[[], None]) -> None:
         """End a request that was cancelled, or stopped because the server or the session ends."""
@@ -563,9 +541,12 @@ class PassedPost(Struct, eq=False):
         call.drop, call.ended = None, True
         self._resume(call, _known(b"" if call.stopped is None else runner.stopped(call, call.stopped)))
 
-    def _resume(self, call: Call, answer: Coroutine[Any, Any, bytes]) -> None:
-        assert self.channel is not None
-        work = self.posts.run_in_session(self.session, call, self.channel, answer, json=self.acceptable.json)
+    def _resume(self, call: Call, answer: Any) -> None:
+        posts, session, channel = self.posts, self.session, self.channel
+        if session is None or not isinstance(channel, SessionChannel):
+            work = posts.serve_request(call, self.exchange, self.acceptable, answer)
+        else:
+            work = posts.run_in_session(session, call, channel, answer, json=self.acceptable.json)
         self.exchange.go_on(work)
         call.task = self.exchange.task
 

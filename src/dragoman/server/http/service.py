@@ -73,8 +73,8 @@ class HttpService:
 
     @property
     def begin(self) -> Callable[[TasklessExchange], bool] | None:
-        """Passes a request of a session without a task, if the server is a proxy and can do so."""
-        return None if self._server.passing is None or self._sessions is None else self._begin
+        """Passes a request without a task, if the server is a proxy and can do so."""
+        return None if self._server.passing is None else self._begin
 
     def _begin(self, exchange: TasklessExchange) -> bool:
         if exchange.method != "POST" or self._auth is not None or self._ready_in is not exchange.loop:

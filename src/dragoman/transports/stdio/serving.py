@@ -53,11 +53,7 @@ class StdioService(Protocol):
 
 
 def run_stdio(
-    service: StdioService,
-    *,
-    streams: Streams | None = None,
-    grace: float = GRACE_SECONDS,
-    prefers_uvloop: bool = False,
+    service: StdioService, *, streams: Streams | None = None, grace: float = GRACE_SECONDS, prefers_uvloop: bool = False
 ) -> None:
     """Serve until the input ends, the client is gone, or SIGINT or SIGTERM arrives; then return.
 
