@@ -27,15 +27,14 @@ _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Arguments = TypeVarTuple("Arguments")
 
 
-def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS, prefers_uvloop: bool = False) -> None:
+def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS) -> None:
     """Run a coroutine until it ends or until SIGINT or SIGTERM, and return in both cases.
 
     Example:
         run(serve_stdio(service))
 
     The remaining tasks are cancelled and get `grace` seconds to end. Signals are handled only in the main thread, and
-    only those for which the process has no handler of its own. With `prefers_uvloop` the loop is one of uvloop, if
-    that is installed: its import takes longer, and each of its turns takes less.
+    only those for which the process has no handler of its own.
 
     Raises:
         RuntimeError: a loop is running in this thread; await the coroutine there.
@@ -46,7 +45,7 @@ def run(program: Coroutine[Any, Any, None], *, grace: float = GRACE_SECONDS, pre
     except RuntimeError:
         program.close()
         raise
-    loop = _new_loop(prefers_uvloop=prefers_uvloop)
+    loop = _Loop()
     task = loop.create_task(program)
     signals = _Signals(loop, task, grace)
     try:
@@ -107,19 +106,7 @@ def end_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> None:
     loop.run_until_complete(asyncio.wait([loop.create_task(loop.shutdown_asyncgens())], timeout=grace))
 
 
-def _new_loop(*, prefers_uvloop: bool) -> asyncio.AbstractEventLoop:
-    if prefers_uvloop:
-        with suppress(ImportError):  # there is no uvloop for Windows
-            import uvloop
-
-            class UvLoop(_ProgramLoop, uvloop.Loop):  # type: ignore[misc]  # its stubs differ from those of asyncio
-                """The loop of uvloop."""
-
-            return UvLoop()
-    return _SelectorLoop()
-
-
-class _ProgramLoop(asyncio.AbstractEventLoop):
+class _Loop(asyncio.SelectorEventLoop):
     """A loop that uses `offload` as its default executor unless another is set, and that reports no interrupts."""
 
     _executor_was_set = False
@@ -141,10 +128,6 @@ class _ProgramLoop(asyncio.AbstractEventLoop):
         # An interrupted task would report the interrupt again when it is collected.
         if not isinstance(context.get("exception"), KeyboardInterrupt):
             super().call_exception_handler(context)
-
-
-class _SelectorLoop(_ProgramLoop, asyncio.SelectorEventLoop):
-    """The loop of asyncio."""
 
 
 class _Signals:

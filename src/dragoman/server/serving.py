@@ -111,7 +111,7 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
-        run_stdio(SoleService(server, options), prefers_uvloop=server.passing is not None)
+        run_stdio(SoleService(server, options))
         return
     listening, app = _http_app(server, options)
     from dragoman.server.http.run import run_http

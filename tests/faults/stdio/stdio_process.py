@@ -20,20 +20,18 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 class Process:
     """The service as a child process, fed and read through descriptors, killed at the end if it still runs."""
 
-    how = "plain"
-
     def __init__(
         self,
         *,
         stdin: int = subprocess.PIPE,
         stdout: int = subprocess.PIPE,
         stderr: int = subprocess.PIPE,
-        how: str | None = None,
+        how: str = "plain",
         grace: float = 5.0,
         command: list[str] | None = None,
         **options,
     ) -> None:
-        command = command or [sys.executable, str(SCRIPT), how or self.how, str(grace)]
+        command = command or [sys.executable, str(SCRIPT), how, str(grace)]
         self.child = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=ENVIRONMENT, **options)
         self.unread = b""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from dragoman.protocol.lines import LineDecoder
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Sink
-from dragoman.transports.stdio.serving import claim, run_stdio
+from dragoman.transports.stdio.serving import claim, run_stdio, serve_stdio
 
 
 class Commands:
@@ -147,7 +147,12 @@ def main(how: str, grace: str) -> None:
         sys.stdout.write("before the claim\n")
         claim()
         print("after the claim")
-    run_stdio(Service(), grace=float(grace), prefers_uvloop=how == "uvloop")
+    if how == "uvloop":
+        import uvloop
+
+        uvloop.run(serve_stdio(Service(), grace=float(grace)))
+    else:
+        run_stdio(Service(), grace=float(grace))
 
 
 if __name__ == "__main__":

@@ -15,11 +15,6 @@ GRACE = 0.3
 BOUND = 60.0
 
 
-@pytest.fixture(params=["plain", "uvloop"], autouse=True)
-def how(request, monkeypatch):
-    monkeypatch.setattr(Process, "how", request.param)
-
-
 def test_an_unterminated_last_line_is_served():
     with Process() as process:
         process.write(b"echo one\necho two")

@@ -143,24 +143,21 @@ def test_a_pipe_that_is_stderr_too_is_not_made_nonblocking():
         assert process.exit_code() == 0
 
 
-@LOOPS
-def test_pipes_are_left_blocking_for_whoever_else_has_them(how):
+def test_pipes_are_left_blocking_for_whoever_else_has_them():
     with pipe() as (reader, writer), pipe() as (input_reader, input_writer):
-        with Process(stdin=input_reader.fileno(), stdout=writer.fileno(), how=how) as process:
+        with Process(stdin=input_reader.fileno(), stdout=writer.fileno()) as process:
             input_writer.write(b"echo hello\n")
             assert read_some(reader.fileno()) == b"hello\n"
-            assert os.get_blocking(input_reader.fileno()) is (how == "plain")
+            assert os.get_blocking(input_reader.fileno())
             assert not os.get_blocking(writer.fileno())
             input_writer.close()
             assert process.exit_code() == 0
         assert os.get_blocking(writer.fileno())
-        assert os.get_blocking(input_reader.fileno())
 
 
-@LOOPS
 @pytest.mark.parametrize("closed", [0, 1, 2])
-def test_a_standard_descriptor_may_be_closed(closed, how):
-    with Process(preexec_fn=lambda: os.close(closed), how=how) as process:
+def test_a_standard_descriptor_may_be_closed(closed):
+    with Process(preexec_fn=lambda: os.close(closed)) as process:
         if closed == 2:
             assert process.ask(b"echo hello") == b"hello"
             assert process.ask(b"print to nowhere") == b"printed"
@@ -170,7 +167,6 @@ def test_a_standard_descriptor_may_be_closed(closed, how):
         assert process.errors() == ""
 
 
-@LOOPS
-def test_all_standard_descriptors_may_be_closed(how):
-    with Process(preexec_fn=lambda: os.closerange(0, 3), how=how) as process:
+def test_all_standard_descriptors_may_be_closed():
+    with Process(preexec_fn=lambda: os.closerange(0, 3)) as process:
         assert process.exit_code() == 0

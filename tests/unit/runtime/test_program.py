@@ -6,23 +6,16 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import pytest
 
-from dragoman.runtime import program as module
-from dragoman.runtime.program import until_signal
+from dragoman.runtime.program import run, until_signal
 
 DEADLINE = 60
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 
 
-@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
-def run(request):
-    return partial(module.run, prefers_uvloop=request.param)
-
-
-def test_a_program_runs_to_its_end(run):
+def test_a_program_runs_to_its_end():
     done = []
 
     async def program():
@@ -34,7 +27,7 @@ def test_a_program_runs_to_its_end(run):
 
 
 @pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError, KeyboardInterrupt, SystemExit])
-def test_what_a_program_raises_without_having_been_asked_to_end_comes_out(run, kind):
+def test_what_a_program_raises_without_having_been_asked_to_end_comes_out(kind):
     async def program():
         raise kind
 
@@ -42,7 +35,7 @@ def test_what_a_program_raises_without_having_been_asked_to_end_comes_out(run, k
         run(program())
 
 
-def test_a_running_loop_is_refused_with_the_remedy(run):
+def test_a_running_loop_is_refused_with_the_remedy():
     async def program():
         raise AssertionError
 
@@ -53,7 +46,7 @@ def test_a_running_loop_is_refused_with_the_remedy(run):
         asyncio.run(main())
 
 
-def test_tasks_and_generators_that_are_left_are_ended(run):
+def test_tasks_and_generators_that_are_left_are_ended():
     ended = []
 
     async def forever():
@@ -80,7 +73,7 @@ def test_tasks_and_generators_that_are_left_are_ended(run):
 
 
 @SIGNALS
-def test_a_signal_cancels_the_program_and_run_returns(run, number):
+def test_a_signal_cancels_the_program_and_run_returns(number):
     before = signal.getsignal(number)
     ended = []
 
@@ -98,7 +91,7 @@ def test_a_signal_cancels_the_program_and_run_returns(run, number):
 
 
 @SIGNALS
-def test_a_second_signal_interrupts_what_blocks_the_loop(run, number):
+def test_a_second_signal_interrupts_what_blocks_the_loop(number):
     interrupted = []
 
     async def program():
@@ -127,7 +120,7 @@ def insistence(monkeypatch):
 
 
 @SIGNALS
-def test_what_blocks_the_loop_is_interrupted_when_a_grace_passes_in_which_it_does_not_turn(run, number, insistence):
+def test_what_blocks_the_loop_is_interrupted_when_a_grace_passes_in_which_it_does_not_turn(number, insistence):
     async def program():
         signal.raise_signal(number)
         time.sleep(DEADLINE)  # noqa: ASYNC251
@@ -138,7 +131,7 @@ def test_what_blocks_the_loop_is_interrupted_when_a_grace_passes_in_which_it_doe
 
 
 @SIGNALS
-def test_an_interrupted_task_is_not_reported(run, number, insistence, caplog):
+def test_an_interrupted_task_is_not_reported(number, insistence, caplog):
     async def blocking():
         signal.raise_signal(number)
         time.sleep(DEADLINE)  # noqa: ASYNC251
@@ -152,7 +145,7 @@ def test_an_interrupted_task_is_not_reported(run, number, insistence, caplog):
     assert caplog.records == []
 
 
-def test_a_task_that_failed_is_reported(run, caplog):
+def test_a_task_that_failed_is_reported(caplog):
     async def fail():
         raise ValueError("nobody looks")
 
@@ -165,9 +158,7 @@ def test_a_task_that_failed_is_reported(run, caplog):
 
 
 @SIGNALS
-def test_a_program_that_takes_its_time_without_blocking_the_loop_is_not_interrupted(
-    run, number, insistence, monkeypatch
-):
+def test_a_program_that_takes_its_time_without_blocking_the_loop_is_not_interrupted(number, insistence, monkeypatch):
     ended, turns, pause = [], [], time.sleep
 
     def turned(grace):
@@ -193,7 +184,7 @@ def test_a_program_that_takes_its_time_without_blocking_the_loop_is_not_interrup
 
 
 @SIGNALS
-def test_a_signal_that_is_still_on_its_way_when_the_program_has_ended_does_nothing(run, number):
+def test_a_signal_that_is_still_on_its_way_when_the_program_has_ended_does_nothing(number):
     handlers = []
 
     async def program():
@@ -206,7 +197,7 @@ def test_a_signal_that_is_still_on_its_way_when_the_program_has_ended_does_nothi
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None], ids=["ignored", "own handler"])
-def test_a_handler_of_the_process_is_left_alone(run, handler):
+def test_a_handler_of_the_process_is_left_alone(handler):
     before = signal.signal(signal.SIGINT, handler)
     try:
 
@@ -221,7 +212,7 @@ def test_a_handler_of_the_process_is_left_alone(run, handler):
         signal.signal(signal.SIGINT, before)
 
 
-def test_outside_the_main_thread_signals_are_not_touched(run):
+def test_outside_the_main_thread_signals_are_not_touched():
     handlers = []
 
     async def program():
@@ -233,7 +224,7 @@ def test_outside_the_main_thread_signals_are_not_touched(run):
     assert handlers == [signal.getsignal(signal.SIGTERM)]
 
 
-def test_to_thread_runs_on_a_daemon_thread(run):
+def test_to_thread_runs_on_a_daemon_thread():
     threads = []
 
     async def program():
@@ -244,7 +235,7 @@ def test_to_thread_runs_on_a_daemon_thread(run):
     assert threads[0].name == "dragoman-worker"
 
 
-def test_an_executor_that_was_chosen_is_used(run):
+def test_an_executor_that_was_chosen_is_used():
     names = []
 
     def name():

@@ -43,7 +43,7 @@ def command(terminal: Terminal, target: str | None, http: str | None, path: str)
     show_logs(terminal)
     from dragoman.compose.bridge import StdioBridge
 
-    run_stdio(StdioBridge(_transport(terminal, target)), streams=streams, prefers_uvloop=True)
+    run_stdio(StdioBridge(_transport(terminal, target)), streams=streams)
 
 
 def _serve_http(terminal: Terminal, target: str | None, words: list[str], http: str, path: str) -> None:

@@ -127,7 +127,7 @@ def run(words: RunWords) -> None:
             server.require_shared_secret()
         except DragomanError as error:
             end(error)
-        run_stdio(SoleService(server, words.tags), streams=streams, prefers_uvloop=server.passing is not None)
+        run_stdio(SoleService(server, words.tags), streams=streams)
 
     try:
         server = load_server(*split_target(words.target), serve)

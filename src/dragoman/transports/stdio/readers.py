@@ -33,10 +33,7 @@ def is_watchable(descriptor: int) -> bool:
 
 
 class _LoopReader:
-    """Reads when the loop reports the descriptor as readable.
-
-    uvloop makes the descriptor non-blocking. `close` takes that back, because other programs may share it.
-    """
+    """Reads when the loop reports the descriptor as readable. The loop of asyncio keeps the descriptor blocking."""
 
     def __init__(self, descriptor: int, receive: Callable[[bytes], None], end: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -44,10 +41,9 @@ class _LoopReader:
         self._receive = receive
         self._end = end
         self._is_open = True
-        is_uvloop = not isinstance(self._loop, asyncio.SelectorEventLoop)
         # After a socket error uvloop reports the socket once only, even if bytes that precede the error are unread.
-        self._needs_renewal = is_uvloop and stat.S_ISSOCK(os.fstat(descriptor).st_mode)
-        self._was_blocking = is_uvloop and os.get_blocking(descriptor)
+        is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+        self._needs_renewal = is_socket and not isinstance(self._loop, asyncio.SelectorEventLoop)
         self.resume()
 
     def pause(self) -> None:
@@ -61,11 +57,8 @@ class _LoopReader:
 
     def close(self) -> None:
         """Bring nothing any more; the descriptor stays open."""
-        if self._is_open:
-            self._is_open = False
-            self._loop.remove_reader(self._descriptor)
-            if self._was_blocking:
-                os.set_blocking(self._descriptor, True)
+        self._is_open = False
+        self._loop.remove_reader(self._descriptor)
 
     def _read(self) -> None:
         try:

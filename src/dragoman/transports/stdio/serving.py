@@ -52,16 +52,13 @@ class StdioService(Protocol):
         """Return the context in which connections are served."""
 
 
-def run_stdio(
-    service: StdioService, *, streams: Streams | None = None, grace: float = GRACE_SECONDS, prefers_uvloop: bool = False
-) -> None:
+def run_stdio(service: StdioService, *, streams: Streams | None = None, grace: float = GRACE_SECONDS) -> None:
     """Serve until the input ends, the client is gone, or SIGINT or SIGTERM arrives; then return.
 
     Example:
         run_stdio(service)
 
-    Tasks and threads of `offload` that still run do not delay the exit of the process. `prefers_uvloop` is for services
-    that pass messages on: the loop takes much of their time.
+    Tasks and threads of `offload` that still run do not delay the exit of the process.
 
     Raises:
         RuntimeError: a loop is running in this thread; await `serve_stdio` there.
@@ -69,7 +66,7 @@ def run_stdio(
     require_no_running_loop()
     # Claim before the loop exists: descriptors of the loop would take the numbers of closed standard descriptors.
     streams = streams or claim()
-    run(serve_stdio(service, streams=streams, grace=grace), grace=grace, prefers_uvloop=prefers_uvloop)
+    run(serve_stdio(service, streams=streams, grace=grace), grace=grace)
 
 
 async def serve_stdio(service: StdioService, *, streams: Streams | None = None, grace: float = GRACE_SECONDS) -> None:

@@ -147,21 +147,6 @@ async def test_the_flags_of_what_is_read_are_left_alone():
 
 
 @in_each_loop
-@pytest.mark.parametrize("is_blocking", [True, False])
-async def test_the_flags_of_what_was_read_are_what_they_were(is_blocking):
-    source = Source()
-    with pipe() as (reader, _writer):
-        os.set_blocking(reader.fileno(), is_blocking)
-        reading = open_reader(reader.fileno(), source.receive, source.end)
-        await asyncio.sleep(0)
-        reading.close()
-        assert os.get_blocking(reader.fileno()) is is_blocking
-        os.set_blocking(reader.fileno(), False)
-        reading.close()
-        assert not os.get_blocking(reader.fileno())
-
-
-@in_each_loop
 async def test_bytes_that_somebody_else_took_are_not_waited_for():
     source = Source()
     with pipe() as (reader, _writer):
