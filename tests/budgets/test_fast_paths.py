@@ -51,6 +51,7 @@ _SHORT = "properties/test_unchanged.py::test_a_conversation_on_the_short_way_is_
 _SHORT_HTTP = "properties/test_unchanged_http.py::test_over_http_the_short_way_says_what_the_plain_way_says"
 _SOLE = "properties/test_framing.py::test_a_sole_line_is_the_line_that_is_received"
 _AT_ONCE = "properties/test_server_shortcuts.py::test_a_request_that_is_read_at_once_is_the_one_that_is_opened"
+_TOKEN = "unit/compose/test_raw_results.py::test_a_token_that_is_replaced_in_place_is_the_one_that_is_encoded"
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 _EXCHANGES = ("Http1Exchange", "AsgiExchange.complete_body", "AsgiExchange._reply_at_once")
 
@@ -73,6 +74,7 @@ FAST_PATHS = (
     FastPath("protocol/lines.py", SECOND, ("LineDecoder.sole_line",), "LineDecoder.receive", _SOLE),
     FastPath("protocol/eras.py", SECOND, ("open_in_session",), "eras.open", _AT_ONCE),
     FastPath("protocol/inbound.py", SECOND, ("_receive_request",), "reading the params of every request", _GLANCE),
+    FastPath("compose/raw_results.py", SPLICED, ("with_progress_token",), "encoding the parameters", _TOKEN),
     FastPath("compose/unchanged.py", SECOND, ("UnchangedCalls",), "a task for each request of a proxy", _SHORT),
     FastPath("server/http/post.py", SECOND, ("PassedPost",), "a task for each request of a proxy", _SHORT_HTTP),
     FastPath("transports/stdio/pages.py", SECOND, ("SplicedPages",), "os.writev", _WRITER),

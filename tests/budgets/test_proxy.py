@@ -3,10 +3,8 @@
 import asyncio
 import sys
 
-import pytest
-
 from budgets.test_client_calls import functions_of_ours, tasks_started
-from dragoman import AsyncClient, Server
+from dragoman import Server
 from scenarios.proxied_http import HttpFront
 from scenarios.raw_http import answering, called, classic, reply, result
 
@@ -30,34 +28,6 @@ def add(a: int, b: int) -> str:
 
 server.run()
 """
-
-
-LOOP_OF = """
-import asyncio
-import sys
-
-from dragoman import Server
-
-server = {made}
-
-
-@server.method("acme/loop")
-async def loop() -> dict[str, bool]:
-    kinds = type(asyncio.get_running_loop()).__mro__
-    return {{"runs": any(kind.__module__.startswith("uvloop") for kind in kinds), "loaded": "uvloop" in sys.modules}}
-
-
-server.run()
-"""
-
-
-@pytest.mark.parametrize(
-    ("made", "is_proxy"), [("Server()", False), (f"Server.proxy([sys.executable, '-c', {SERVER!r}])", True)]
-)
-async def test_a_proxy_on_stdio_runs_on_the_loop_of_uvloop_and_a_server_does_not_load_it(made, is_proxy):
-    async with asyncio.timeout(DEADLINE), AsyncClient([sys.executable, "-c", LOOP_OF.format(made=made)]) as client:
-        uvloop = await client.request("acme/loop")
-    assert (uvloop["runs"], uvloop["loaded"]) == (is_proxy, is_proxy)
 
 
 async def test_a_call_through_a_proxy_takes_few_functions_and_no_task(monkeypatch):

@@ -405,7 +405,7 @@ class ProxyServer(Server):
             raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
         if call.principal is not None or method == LIST_TASKS:
             raw = await self._task_owners.passed(call, raw)
-        if on_progress is not None and ids and is_begun_task(raw):
+        if on_progress is not None and ids and is_begun_task(call.request, raw):
             upstream.keep_progress(ids[-1], on_progress)
         if method == "tools/list" and version.mirrors_headers:
             upstream.plans |= listed_plans(raw)

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from dragoman import types
 from dragoman.compose.upstream import RawObject, raw_object
 from dragoman.errors import DragomanError
+from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import Method
@@ -27,6 +28,9 @@ AGE = "dragoman/age"
 """The key of `_meta` that says how many seconds old a list is, if the target of a proxy is away."""
 TASK_BYTES = 4096
 """A result that says that a task has begun is short."""
+_AFTER_VALUE = b",}"
+_BEFORE_AND_AFTER = 2
+(_BACKSLASH,) = b"\\"
 _STATELESS_MEMBERS = ("resultType", "ttlMs", "cacheScope")
 
 
@@ -59,10 +63,25 @@ def split_meta(params: Raw) -> tuple[RawObject, RawObject]:
     return fields, {} if meta is None else raw_object(meta)
 
 
-def with_progress_token(params: Raw, token: types.ProgressToken) -> Raw:
-    """Return parameters with another progress token."""
+def with_progress_token(params: Raw, token: types.ProgressToken | None, other: types.RequestId) -> Raw:
+    """Return parameters whose progress token, if they have one, is another token.
+
+    The token of the client must not reach the target, which would report progress under it. It might do so if a name
+    occurs twice: readers differ in which of two members counts.
+    """
+    data = bytes(params)
+    if _BACKSLASH not in data:  # without escapes, a name that occurs once is that of the token itself
+        parts, value = data.split(b'"progressToken"'), b":%d" % token if type(token) is int else b""
+        if token is None and len(parts) == 1:
+            return params
+        if value and len(parts) == _BEFORE_AND_AFTER and parts[1].startswith(value):
+            rest = parts[1][len(value) :]
+            if rest[0] in _AFTER_VALUE and type(other) is int:
+                return Raw(b'%b"progressToken":%d%b' % (parts[0], other, rest))
     fields, meta = split_meta(params)
-    return Raw(encode({**fields, "_meta": {**meta, "progressToken": token}}))
+    own: dict[str, Any] = {key: value for key, value in meta.items() if key != "progressToken"}
+    own |= {} if token is None else {"progressToken": other}
+    return Raw(encode({**fields, "_meta": own} if own else fields))
 
 
 def translated(raw: Raw, source: Version, version: Version, method: Method, info: types.Implementation | None) -> Raw:
@@ -135,9 +154,10 @@ def fits(raw: Raw, kind: Any) -> bool:
         return False
 
 
-def is_begun_task(raw: Raw) -> bool:
-    """Tell whether a result says that a task has begun, whose progress follows (2025-11-25)."""
-    return b'"task"' in bytes(memoryview(raw)[:TASK_BYTES]) and "task" in raw_object(raw)
+def is_begun_task(request: McpRequest, raw: Raw) -> bool:
+    """Tell whether the result of a request that asked for a task says that the task has begun (2025-11-25)."""
+    is_asked = getattr(request.params, "task", UNSET) is not UNSET
+    return is_asked and b'"task"' in bytes(memoryview(raw)[:TASK_BYTES]) and "task" in raw_object(raw)
 
 
 def listed_plans(raw: Raw) -> dict[str, HeaderPlan]:

@@ -17,8 +17,8 @@ A passed call is in one of these states:
     dropped    the client cancelled the request: the target is told, and its answer is ignored
     failed     the target answered with an error or was lost: a task goes on with the request, on the plain way
 
-The target gets the parameters as they came. It also gets the progress token of the client, unless another request to
-the target has that token.
+The target gets the parameters as they came, but with the id of the request to the target as the progress token: clients
+may use the same tokens, and the target may report progress of a request that was cancelled.
 
 What the target sends meanwhile finds its client as on the plain way: the call is one of `Upstream.calls`. Over HTTP a
 response that is no short JSON body with the result, such as an event stream or a failure, is read by a task, which does
@@ -33,7 +33,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from functools import partial
 from sys import modules
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
 
@@ -115,7 +115,7 @@ class UnchangedCalls:
         if send is None and (way.posts is None or way.mirrors_arguments(request)):
             return False
         call.settings = server.settings
-        return PassedCall(self, way, call, keeper, copy_context(), request.progress_token).start(send)
+        return PassedCall(self, way, call, keeper, copy_context()).start(send)
 
     def _find_way(self, call: Call) -> Way | None:
         """Return the connection for a call, if it is there and has the version of the call."""
@@ -136,8 +136,8 @@ class UnchangedCalls:
             return None
         if len(self._ways) >= MAX_WAYS:
             self._ways.clear()
-        link, has_tasks = connection.link, connection.offers("tasks")
-        way = self._ways[call.headers] = Way(pool, upstream, connection, version, link.posts, link.at_once, has_tasks)
+        link = connection.link
+        way = self._ways[call.headers] = Way(pool, upstream, connection, version, link.posts, link.at_once)
         return way
 
 
@@ -150,8 +150,6 @@ class Way(Struct, frozen=True):
     version: Version
     posts: Posts | None
     at_once: SendsAtOnce | None
-    has_tasks: bool
-    """Whether the target may begin a task, whose progress follows its result."""
 
     def mirrors_arguments(self, request: McpRequest) -> bool:
         """Tell whether headers of a request repeat arguments of its tool."""
@@ -168,8 +166,6 @@ class PassedCall(Struct, eq=False):
     call: Call
     keeper: Keeper
     context: Context
-    token: types.ProgressToken | None
-    """The progress token of the request, as the target receives it."""
     id: types.RequestId = 0
     clock: Clock | None = None
     is_settled: bool = False
@@ -180,19 +176,18 @@ class PassedCall(Struct, eq=False):
 
     def start(self, send: Callable[[bytes], None] | None) -> bool:
         """Send or post the request, and return whether that was possible now; its response comes later."""
-        call, way = self.call, self.way
-        request, connection = call.request, way.connection
-        data = connection.begin_request(request.method.name, request.raw_params, self.token, self)
-        if data is None:
-            data = self._begin_with_another_token()
+        call, way, request = self.call, self.way, self.call.request
+        connection, method = way.connection, request.method.name
+        self.id = id = connection.next_id()
+        params = with_progress_token(request.raw_params, request.progress_token, id)
+        data = connection.begin_request(id, method, params, self)
         if send is None:
             assert way.posts is not None
-            named_by = way.upstream.table.named_by.get(request.method.name)
+            named_by = way.upstream.table.named_by.get(method)
             name = None if named_by is None else getattr(request.params, named_by, None)
-            self.begun = way.posts.begin(data, self._arrived, request.method.name, name)
+            self.begun = way.posts.begin(data, self._arrived, method, name)
             if self.begun is None:
-                connection.forget(self.id)
-                self._end()
+                connection.forget(id)
                 return False
         way.upstream.calls[call] = None
         self.keeper.keep_open(call, self._drop)
@@ -201,21 +196,6 @@ class PassedCall(Struct, eq=False):
             send(data)
             PROXIED.reset(before)
         return True
-
-    def _begin_with_another_token(self) -> bytes:
-        """Return the request with another progress token, because another request to the target has its token."""
-        request, connection = self.call.request, self.way.connection
-        self.token = connection.next_id()
-        params = with_progress_token(request.raw_params, self.token)
-        return cast("bytes", connection.begin_request(request.method.name, params, self.token, self))
-
-    def _end(self) -> None:
-        """Free the progress token and the connection. A failed request may end again, because it is cancelled."""
-        way, token = self.way, self.token
-        if token is not None:
-            del way.connection.tokens[token]
-            self.token = None
-        way.pool.release(way.upstream, self.call)
 
     def _arrived(self, begun: BegunRequest) -> None:
         """Take the result from the response to the POST, or let a task read the response."""
@@ -232,19 +212,19 @@ class PassedCall(Struct, eq=False):
 
     def settle(self, outcome: Raw | Exception) -> None:
         """Write the result to the client; go on in a task after an error."""
-        call, way, token = self.call, self.way, self.token
+        call, way = self.call, self.way
         self.is_settled = True
         if type(outcome) is not Raw:
-            self._end()
+            way.pool.release(way.upstream, call)
             assert isinstance(outcome, Exception)
             assert call.loop is not None
             # Later: the connection reports its end to the proxy after it has failed its requests.
             call.loop.call_soon(self.keeper.go_on, call, partial(self._go_on, outcome), context=self.context)
             return
         self.keeper.answer(call, outcome, at_once=way.at_once is not None and way.at_once.is_single)
-        self._end()
-        if way.has_tasks and token is not None and is_begun_task(outcome):
-            way.upstream.keep_progress(token, self.on_progress)
+        way.pool.release(way.upstream, call)
+        if call.request.progress_token is not None and is_begun_task(call.request, outcome):
+            way.upstream.keep_progress(self.id, self.on_progress)
 
     def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Pass progress to the client, under its own token."""
@@ -274,7 +254,7 @@ class PassedCall(Struct, eq=False):
             self.begun.drop()
         if self.reading is not None:
             self.reading.cancel()
-        self._end()
+        self.way.pool.release(self.way.upstream, self.call)
         self.way.connection.abandon(self.id)
 
 

@@ -183,7 +183,7 @@ class Peer:
                 served[id] = _settle_handshake if message.method == INITIALIZE else None
                 yield message
             elif type(message) is jsonrpc.Invalid:
-                yield from self._accept_invalid(message, line)
+                yield from self.accept_invalid(message, line)
             elif (event := self.accept(message)) is not None:
                 yield event
 
@@ -205,7 +205,7 @@ class Peer:
         """Return the events of one message or batch."""
         message = jsonrpc.decode(data, self._limits)
         if type(message) is jsonrpc.Invalid:
-            return self._accept_invalid(message, data)
+            return self.accept_invalid(message, data)
         event = self.accept(message)
         return [] if event is None else [event]
 
@@ -251,7 +251,7 @@ class Peer:
             return number if (number := int(id)) in self._waiting else None
         return None
 
-    def _accept_invalid(self, message: jsonrpc.Invalid, data: bytes) -> list[Event]:
+    def accept_invalid(self, message: jsonrpc.Invalid, data: bytes) -> list[Event]:
         """Return the events of a batch, if the version has batches, else the event of an invalid message."""
         found = jsonrpc.decode_batch(data, self._limits) if self.version.batches else None
         if isinstance(found, jsonrpc.Batch):
@@ -340,21 +340,6 @@ class Peer:
             id = self._last_id if self._id_prefix is None else f"{self._id_prefix}{self._last_id}"
             if id not in self.tokens:
                 return id
-
-    def begin_request(self, method: str, params: Raw, token: types.ProgressToken | None, waiter: Any) -> bytes | None:
-        """Return the bytes of a request with a new id, which `waiter.id` gets, and keep its waiter.
-
-        `token` is the progress token in the parameters. It leads to the waiter until the caller removes it from
-        `tokens`. Return None if another request has the token: call again with a token from `next_id`.
-        """
-        waiting, tokens = self._waiting, self.tokens
-        if token is not None:
-            if token in waiting or token in tokens:
-                return None
-            tokens[token] = waiter
-        waiter.id = id = self.next_id()
-        waiting[id] = waiter
-        return jsonrpc.encode_request(id, method, params)
 
     def send_request(self, id: types.RequestId, method: str, params: Any, waiter: Any) -> bytes:
         """Return the bytes of a request with an id from `next_id`, and keep its waiter.

@@ -249,37 +249,14 @@ def test_a_request_of_ours_that_cannot_be_json_leaves_nobody_waiting(peer):
     assert peer.waiting == []
 
 
-class Waiter:
-    """Waits for the answer to a request that was begun."""
-
-    id = None
-
-
-def test_a_request_that_is_begun_has_an_id_that_is_no_token_and_keeps_a_token_that_no_other_has(peer):
-    peer.tokens[1] = "another"
-    silent, telling, late = Waiter(), Waiter(), Waiter()
-    assert peer.begin_request("x", Raw(b'{ "a":null}'), None, silent) == (
-        b'{"jsonrpc":"2.0","id":2,"method":"x","params":{ "a":null}}'
-    )
-    assert b'"id":4' in peer.begin_request("x", NO_PARAMS, 3, telling)
-    assert peer.tokens == {1: "another", 3: telling}
-    assert [peer.begin_request("x", NO_PARAMS, token, late) for token in (1, 2, 3, 4)] == [None] * 4
-    assert (silent.id, telling.id, late.id) == (2, 4, None)
-    assert peer.waiting == [2, 4]
-    progress = only(
-        peer.receive_message(line(method="notifications/progress", params={"progressToken": 3, "progress": 1}))
-    )
-    assert progress.waiter is telling
-
-
 def test_ids_pass_over_any_number_of_tokens(peer):
     peer.tokens.update(dict.fromkeys(range(1, 5000)))
     assert peer.next_id() == 5000
 
 
 def test_only_the_result_of_a_waiting_request_is_taken(peer):
-    waiter = Waiter()
-    peer.begin_request("x", NO_PARAMS, None, waiter)
+    id = peer.next_id()
+    peer.send_request(id, "x", NO_PARAMS, "me")
     others = [
         line(id=2, result={}),
         line(id=1, error={"code": 1, "message": "m"}),
@@ -287,9 +264,9 @@ def test_only_the_result_of_a_waiting_request_is_taken(peer):
         b"{",
         line(id="1", result={}),
     ]
-    assert [peer.take_result(waiter.id, data) for data in others] == [None] * len(others)
-    assert peer.take_result(waiter.id, line(id=1, result={"a": 1})) == Raw(b'{"a": 1}')
-    assert peer.take_result(waiter.id, line(id=1, result={"a": 1})) is None
+    assert [peer.take_result(id, data) for data in others] == [None] * len(others)
+    assert peer.take_result(id, line(id=1, result={"a": 1})) == Raw(b'{"a": 1}')
+    assert peer.take_result(id, line(id=1, result={"a": 1})) is None
     assert peer.waiting == []
 
 

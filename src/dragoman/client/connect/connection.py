@@ -190,12 +190,10 @@ class ServerConnection:
         self._owner = owner
         self._limits = limits
         self._peer = Peer(limits)
-        self.begin_request = self._peer.begin_request
-        """Returns the bytes of a request, whose answer a `Waiter` takes; `link.at_once` or `link.posts` sends them."""
         self.next_id = self._peer.next_id
-        """Returns a progress token for `begin_request` that no request has."""
-        self.tokens = self._peer.tokens
-        """The waiters of `begin_request` by their progress tokens; each waiter removes its token."""
+        """Returns the id, and the progress token, of a request for `begin_request`."""
+        self.begin_request = self._peer.send_request
+        """Returns the bytes of a request, whose answer a `Waiter` takes; `link.at_once` or `link.posts` sends them."""
         self.take_result = self._peer.take_result
         """Returns the result of such a request, if a message brings it; any other message is not received."""
         self._table = owner.table
@@ -429,16 +427,23 @@ class ServerConnection:
 
     def receive(self, data: bytes) -> asyncio.Future[None] | None:
         """Handle a message of the server; the transport waits for a returned future before the next message."""
+        message = jsonrpc.decode(data, self._limits)
+        if type(message) is not jsonrpc.Invalid:
+            event = self._peer.accept(message)
+            return None if event is None else self._receive_event(event)
         room = None
-        for event in self._peer.receive_message(data):
-            if type(event) is Answered:
-                event.waiter.settle(event.outcome)
-            else:
-                room = self._handle(event) or self.server_requests.room
-                if type(event) is PeerReply:
-                    self._fail_unreadable(data)
-                    room = self.server_requests.room
+        for event in self._peer.accept_invalid(message, data):
+            room = self._receive_event(event) or room
+            if type(event) is PeerReply:
+                self._fail_unreadable(data)
+                room = self.server_requests.room
         return room
+
+    def _receive_event(self, event: Event) -> asyncio.Future[None] | None:
+        if type(event) is Answered:
+            event.waiter.settle(event.outcome)
+            return None
+        return self._handle(event) or self.server_requests.room
 
     def _fail_unreadable(self, data: bytes) -> None:
         """Fail the request whose answer cannot be decoded, if its id can be read."""
