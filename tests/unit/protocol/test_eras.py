@@ -785,3 +785,29 @@ def test_extensions_that_a_version_lacks_leave_nothing_behind() -> None:
     assert eras.discover(PRICED, types.ServerCapabilities(extensions={PRICES: {}})).capabilities.extensions == {
         PRICES: {}
     }
+
+
+@pytest.mark.parametrize("meta", [{}, {"_meta": None}, {"_meta": {}}, {"_meta": {"progressToken": "t", "x": [1]}}])
+def test_a_request_of_a_session_is_read_with_its_meta_at_once(meta: types.Json) -> None:
+    read = eras.open_in_session(request("tools/call", {"name": "add", **meta}), OFFER, SESSION)
+    assert read is not None
+    assert (read.id, read.method.name, read.caller, read.meta) == (7, "tools/call", SESSION, UNSET)
+    assert isinstance(read.params, types.CallToolRequestParams)
+    assert read.params.name == "add"
+    assert read.progress_token == (meta.get("_meta") or {}).get("progressToken")
+    assert json.loads(bytes(read.raw_params)) == {"name": "add", **meta}
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("server/discover", {}),
+        ("acme/unknown", {}),
+        ("tools/call", {}),
+        ("tools/call", {"name": "add", "_meta": []}),
+        ("tools/call", {"name": "add", "_meta": {types.PROTOCOL_VERSION: "2026-07-28"}}),
+        ("tools/call", [1]),
+    ],
+)
+def test_a_request_that_might_be_refused_is_not_read_at_once(method: str, params: Any) -> None:
+    assert eras.open_in_session(request(method, params), OFFER, SESSION) is None
