@@ -66,8 +66,8 @@ def split_meta(params: Raw) -> tuple[RawObject, RawObject]:
 def with_progress_token(params: Raw, token: types.ProgressToken | None, other: types.RequestId) -> Raw:
     """Return parameters whose progress token, if they have one, is another token.
 
-    The token of the client must not reach the target, which would report progress under it. It might do so if a name
-    occurs twice: readers differ in which of two members counts.
+    The target must not find the token of the client, under which it would report progress. So parameters in which a
+    name may occur twice are encoded again: readers differ in which of two members counts.
     """
     data = bytes(params)
     if _BACKSLASH not in data:  # without escapes, a name that occurs once is that of the token itself

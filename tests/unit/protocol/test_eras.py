@@ -787,27 +787,13 @@ def test_extensions_that_a_version_lacks_leave_nothing_behind() -> None:
     }
 
 
-@pytest.mark.parametrize("meta", [{}, {"_meta": None}, {"_meta": {}}, {"_meta": {"progressToken": "t", "x": [1]}}])
+@pytest.mark.parametrize("meta", [{}, {"_meta": None}, {"_meta": {"progressToken": "t", "x": [1]}}])
 def test_a_request_of_a_session_is_read_with_its_meta_at_once(meta: types.Json) -> None:
-    read = eras.open_in_session(request("tools/call", {"name": "add", **meta}), OFFER, SESSION)
-    assert read is not None
-    assert (read.id, read.method.name, read.caller, read.meta) == (7, "tools/call", SESSION, UNSET)
-    assert isinstance(read.params, types.CallToolRequestParams)
-    assert read.params.name == "add"
-    assert read.progress_token == (meta.get("_meta") or {}).get("progressToken")
-    assert json.loads(bytes(read.raw_params)) == {"name": "add", **meta}
+    read: Any = eras.open_in_session(request("tools/call", {"name": "add", **meta}), OFFER, SESSION)
+    token = (meta.get("_meta") or {}).get("progressToken")
+    assert (read.id, read.params.name, read.caller, read.progress_token) == (7, "add", SESSION, token)
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("server/discover", {}),
-        ("acme/unknown", {}),
-        ("tools/call", {}),
-        ("tools/call", {"name": "add", "_meta": []}),
-        ("tools/call", {"name": "add", "_meta": {types.PROTOCOL_VERSION: "2026-07-28"}}),
-        ("tools/call", [1]),
-    ],
-)
-def test_a_request_that_might_be_refused_is_not_read_at_once(method: str, params: Any) -> None:
-    assert eras.open_in_session(request(method, params), OFFER, SESSION) is None
+@pytest.mark.parametrize("params", [{}, [1], {"name": "a", "_meta": []}, {"name": "a", "_meta": ENVELOPE}])
+def test_a_request_that_might_be_refused_is_not_read_at_once(params: Any) -> None:
+    assert not any(eras.open_in_session(request(name, params), OFFER, SESSION) for name in ("tools/call", "x"))
