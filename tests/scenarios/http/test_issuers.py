@@ -251,7 +251,10 @@ async def test_a_function_verifies_the_tokens_of_its_authorization_servers():
         ([], "a list of Bearer"),
         (["token"], "a list of Bearer"),
         ([lambda request: "ann"], "a list of Bearer"),
-        ([Bearer(str, resource=url, authorization_servers=[OTHER]) for url in (RESOURCE, OTHER)], "the same resource"),
+        (
+            [Bearer({}.get, resource=url, authorization_servers=[OTHER]) for url in (RESOURCE, OTHER)],
+            "the same resource",
+        ),
     ],
 )
 async def test_doors_that_do_not_fit_together_are_refused_when_they_are_set_up(auth, remedy):

@@ -15,6 +15,7 @@ another, and the log could not say why a token was refused.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -35,6 +36,7 @@ _MAX_TOKEN = 16 * 1024
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _TOKEN = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
 _INVALID = BadToken("The token is not valid here")
+_logger = logging.getLogger("dragoman.auth")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
@@ -72,8 +74,11 @@ class Bearer:
     same. `implied_scopes` maps a scope to the scopes that it includes: `{"files:write": ["files:read"]}`.
     `metadata_url` is the public URL of the metadata, if it differs from the URL of RFC 9728.
 
+    An empty principal names nobody: the request is refused with status 401.
+
     Raises:
         ValueError: a URL is not absolute or not secure, a scope is invalid, or there is no authorization server.
+        DefinitionError: the verifier is neither an object that verifies tokens nor a function.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class Bearer:
         resource_name: str | None = None,
         metadata_url: str | None = None,
     ) -> None:
+        _require_verifier(verifier)
         self.resource = _resource(resource)
         self._verifier = verifier
         self._required = frozenset(_public_scopes(required_scopes, "required_scopes"))
@@ -294,17 +300,32 @@ def _merged(documents: list[bytes]) -> bytes:
     return msgspec.json.encode(merged)
 
 
-def identity_of(found: Any) -> Identity | None:
-    """Return the identity for the return value of an author's function: an identity, a name or None.
+def identity_of(returned: object) -> Identity | None:
+    """Return the identity for the return value of an author's function; None, and a warning, if it names nobody."""
+    if returned is None:
+        return None
+    principal = returned.principal if isinstance(returned, Identity) else returned
+    if isinstance(principal, str) and principal.strip():
+        return returned if isinstance(returned, Identity) else Identity(principal)
+    kind = "an empty principal" if isinstance(principal, str) else f"a principal of type {type(principal).__name__}"
+    _logger.warning("A request was refused because auth returned %s: return a name, an Identity or None", kind)
+    return None
+
+
+def _require_verifier(verifier: object) -> None:
+    """Refuse an object that cannot verify tokens.
 
     Raises:
-        TypeError: the function returned another type.
+        DefinitionError: the object is a text, a mapping, a class, or something else that cannot be called.
     """
-    if found is None or isinstance(found, Identity):
-        return found
-    if isinstance(found, str):
-        return Identity(found)
-    raise TypeError(f"The function for `auth` must return an Identity, a name or None, not {type(found)}")
+    is_object = isinstance(verifier, JudgingVerifier | Verifier) or callable(verifier)
+    if isinstance(verifier, type) or not is_object:
+        # The value may be a token or a table of tokens, which an error must not show.
+        shown = f"the class {verifier.__name__}" if isinstance(verifier, type) else f"a {type(verifier).__name__}"
+        raise DefinitionError(
+            "The verifier of Bearer(...) must be a Jwt(...), an Introspection(...), or a function that takes a token"
+            f" and returns its Identity, its principal or None, not {shown}"
+        )
 
 
 def challenge(**parts: str | None) -> str:

@@ -35,6 +35,7 @@ MAX_ASKED = 100
 MAX_WAITING = 1000
 TURN_SECONDS = 10.0
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
+_MAX_TIME = 2**63
 _logger = logging.getLogger("dragoman.auth")
 
 
@@ -80,7 +81,8 @@ def _shown(name: str, holder: Mapping[str, Any]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    # Decoders accept NaN and Infinity, with which a token would never expire. The comparison is False for both.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_TIME
 
 
 def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:

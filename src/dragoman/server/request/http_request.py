@@ -25,7 +25,8 @@ class HeaderMapping(Mapping[str, str]):
     def __init__(self, lines: Iterable[tuple[bytes, bytes]]) -> None:
         self._values: dict[str, str] = {}
         for name, value in lines:
-            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            # Some HTTP servers pass the optional white space around a value (RFC 9110) as part of the value.
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
             self._values[key] = f"{self._values[key]}, {text}" if key in self._values else text
 
     def __getitem__(self, name: str) -> str:
@@ -71,8 +72,8 @@ SingleAuth = Callable[[HttpRequest], Found | Awaitable[Found]] | Bearer
 Auth = SingleAuth | Sequence[Bearer]
 """Verifies the sender of a request: a `Bearer`, a list of them for several issuers, or a function of the `HttpRequest`.
 
-The function returns an `Identity`, the name of a principal, or None for an unknown sender. It raises PermissionError to
-refuse a known sender.
+The function returns an `Identity`, the name of a principal, or None for an unknown sender. An empty name is an unknown
+sender too. The function raises PermissionError to refuse a known sender.
 """
 _CHALLENGE = "Bearer"
 _logger = logging.getLogger("dragoman.server")

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from dragoman.auth import Bearer, Identity
+from dragoman.auth import Bearer, Identity, Jwt
 from dragoman.auth.client.challenges import parse
 from dragoman.auth.server.bearer import challenge
 from dragoman.auth.server.identity import Denial
-from dragoman.errors import InsecureUrl
+from dragoman.errors import DefinitionError, InsecureUrl
 
 RESOURCE = "https://api.example.com/mcp"
 METADATA = "https://api.example.com/.well-known/oauth-protected-resource/mcp"
@@ -71,10 +71,20 @@ def test_a_verifier_of_ones_own_is_given_the_resource_and_may_name_its_issuer():
 
 
 @pytest.mark.covers("BEAR-07")
-@pytest.mark.parametrize("found", [True, False, 7, {"sub": "ann"}])
-def test_a_function_that_returns_something_else_is_an_error_and_lets_nobody_in(found):
-    with pytest.raises(TypeError, match="must return an Identity, a name or None"):
-        admit(door(lambda token: found), "Bearer one")
+@pytest.mark.parametrize("returned", ["", "  ", Identity(""), Identity(7), True, False, 7, {"sub": "ann"}])
+def test_empty_and_non_string_principals_are_unauthenticated(returned, caplog):
+    assert admit(door(lambda token: returned), "Bearer one").status == 401
+    assert "A request was refused because auth returned a" in caplog.text
+
+
+@pytest.mark.covers("BEAR-07")
+@pytest.mark.parametrize("verifier", ["s3cr3t-token", {"s3cr3t-token": "ann"}, Jwt, dict, None, 7])
+def test_verifiers_that_cannot_be_called_are_refused_without_showing_them(verifier):
+    with pytest.raises(
+        DefinitionError, match=r"must be a Jwt\(...\), an Introspection\(...\), or a function"
+    ) as refused:
+        door(verifier)
+    assert "s3cr3t" not in str(refused.value)
 
 
 @pytest.mark.covers("BEAR-07")

@@ -49,3 +49,8 @@ async def later(request: HttpRequest) -> str:
 )
 def test_a_check_is_plain_or_asynchronous_or_returns_what_can_be_awaited(check):
     assert asyncio.run(verify(check, SCOPE, "/mcp")).principal == "ann"
+
+
+def test_white_space_around_header_values_is_removed():
+    headers = HeaderMapping([(b"X-Tenant", b" \tacme \t"), (b"x-tenant", b"other ")])
+    assert headers["x-tenant"] == "acme, other"
