@@ -34,7 +34,7 @@ NEVER_SEEN = {
     "dragoman.transports.http.exchange.TooSlow": "becomes status 408",
     "dragoman.transports.http.wsgi.UnreadableBody": "becomes a status",
 }
-SECRET = "s3cret-4711"
+SECRET = "s3cret-4711-of-16"
 
 
 @pytest.mark.parametrize("package", LAZY)
@@ -106,7 +106,7 @@ OBJECTS = [
     (Elicitation(greeting, handles_url=False), "<Elicitation by greeting, without pages>"),
     (Network(proxy=f"http://u:{SECRET}@proxy"), "<Network with proxy>"),
     (HttpRequest("POST", "/mcp", {"authorization": SECRET}, {"headers": SECRET}), "<HttpRequest POST /mcp>"),
-    (HttpReply(200, [("Mcp-Session-Id", SECRET)], SECRET.encode()), "<HttpReply 200: 11 bytes>"),
+    (HttpReply(200, [("Mcp-Session-Id", SECRET)], SECRET.encode()), "<HttpReply 200: 17 bytes>"),
     (ModelOptions(temperature=0.5, extra={"headers": SECRET}), "ModelOptions(temperature=0.5, headers=...)"),
     (Identity("ada", frozenset({"read"}), {"email": SECRET}), "<Identity 'ada': read>"),
     (

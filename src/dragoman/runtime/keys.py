@@ -14,35 +14,61 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from dragoman.errors import DefinitionError
 from dragoman.protocol.tokens import KeyRing
 from dragoman.runtime.user_files import state_folder, written_beside
 
 _VARIABLE = "DRAGOMAN_SECRET"
 _KEY_BYTES = 32
+MIN_SECRET_BYTES = 16
+"""Whoever guesses a secret can forge request states and session ids."""
 
 Secret = str | bytes | Iterable[str | bytes] | None
 
 
 def key_ring(secret: Secret = None) -> KeyRing:
-    """Return the key ring for a secret; of several secrets, the first seals and all can open."""
-    given = _given(secret)
-    if not given:
-        return _machine_ring()
-    secrets = [given] if isinstance(given, str | bytes) else list(given)
-    return KeyRing(*(_key(each) for each in secrets))
+    """Return the key ring for a secret; of several secrets, the first seals and all can open.
+
+    Raises:
+        DefinitionError: a secret, or that of the environment, is empty, too short, or neither text nor bytes.
+    """
+    secrets = checked_secrets(secret)
+    return KeyRing(*(_key(each) for each in secrets)) if secrets else _machine_ring()
 
 
-def has_secret(secret: Secret) -> bool:
-    """Tell whether the author or the environment gives a secret; otherwise the keys are those of this machine."""
-    return bool(_given(secret))
+def checked_secrets(secret: Secret) -> tuple[bytes, ...]:
+    """Return the secrets of the author or of the environment; none if neither gives any.
+
+    Raises:
+        DefinitionError: a secret is empty, too short, or neither text nor bytes.
+    """
+    if secret is None:
+        variable = os.environ.get(_VARIABLE)
+        return () if variable is None else (_checked(variable, _VARIABLE),)
+    if isinstance(secret, str | bytes):
+        return (_checked(secret, "secret"),)
+    several: object = secret
+    secrets = tuple(_checked(each, "Each secret") for each in several) if isinstance(several, Iterable) else ()
+    if not secrets:
+        raise DefinitionError("secret must be text, bytes, or a list of them such as [new, old]")
+    return secrets
 
 
-def _given(secret: Secret) -> Secret:
-    return os.environ.get(_VARIABLE) if secret is None else secret
+def _checked(secret: object, name: str) -> bytes:
+    if not isinstance(secret, str | bytes):
+        raise DefinitionError(f"{name} must be text or bytes, not an object of type {type(secret).__name__}")
+    encoded = secret.encode() if isinstance(secret, str) else secret
+    if len(encoded) < MIN_SECRET_BYTES:
+        raise DefinitionError(
+            f"{name} is too short: it has {len(encoded)} bytes and needs at least {MIN_SECRET_BYTES}, better 32 random"
+            " ones, such as those of `openssl rand -hex 32`. To replace a secret without losing sessions, give both:"
+            " Server(secret=[new, old])"
+        )
+    return encoded
 
 
-def _key(secret: str | bytes) -> bytes:
-    return hashlib.sha256(b"dragoman key\0" + (secret.encode() if isinstance(secret, str) else secret)).digest()
+def _key(secret: bytes) -> bytes:
+    return hashlib.sha256(b"dragoman key\0" + secret).digest()
 
 
 @cache

@@ -190,6 +190,19 @@ def checked_state_key(function: F) -> F:
     return function
 
 
+def checked_secret(secret: Secret) -> Secret:
+    """Return the secret that an author gave; None stands for that of the environment or of the machine.
+
+    Raises:
+        DefinitionError: a secret is empty, too short, or neither text nor bytes.
+    """
+    if secret is None:
+        return None
+    from dragoman.runtime.keys import checked_secrets
+
+    return checked_secrets(secret)
+
+
 def require_secret(store: Store | None, secret: Secret) -> None:
     """Refuse a store that reaches other machines if the keys of the server are in a file of this machine.
 
@@ -197,9 +210,9 @@ def require_secret(store: Store | None, secret: Secret) -> None:
         ConfigError: there is no secret.
     """
     if store is not None and store.reach == "network":
-        from dragoman.runtime.keys import has_secret
+        from dragoman.runtime.keys import checked_secrets
 
-        if not has_secret(secret):
+        if not checked_secrets(secret):
             raise ConfigError(
                 "A store that other machines share needs a secret that they share too: set DRAGOMAN_SECRET to the same"
                 " value on every machine, or give the Server a secret"

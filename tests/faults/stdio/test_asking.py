@@ -19,7 +19,7 @@ CALL = {"name": "handler"}
 
 
 def client(handler: Callable[..., Any]) -> WirePeer:
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
     server.tool(name="handler")(handler)
     return WirePeer(server, capabilities=CAPABILITIES)
 
@@ -256,7 +256,7 @@ SCHEMA = {"type": "object", "properties": {"number": {"type": "integer"}}, "requ
 
 @pytest.mark.covers("SMP-06")
 async def test_a_question_goes_to_the_client_that_sent_the_request():
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
     server.tool(name="handler")(list_roots)
     async with (
         WirePeer(server, capabilities=CAPABILITIES) as one,

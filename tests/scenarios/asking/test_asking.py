@@ -103,7 +103,7 @@ async def outcome(
     handler: Callable[..., Any], era: str, user: User | None = None, capabilities: types.Json = CAPABILITIES
 ) -> types.Json:
     """Call a tool made of a function, answer what it asks, and return the response."""
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
     server.tool(name="handler")(handler)
     async with WirePeer(server, era, capabilities=capabilities) as peer:
         return await converse(peer, user or User(), "tools/call", {"name": "handler"})
@@ -238,7 +238,7 @@ async def test_a_question_of_a_task_that_nobody_waits_for_does_not_cancel_whoeve
         await asyncio.sleep(0)
         return "done"
 
-    server = Server("asking", tools=[handler], secret="secret")
+    server = Server("asking", tools=[handler], secret="a secret of sixteen")
     meta = {types.PROTOCOL_VERSION: "2026-07-28", types.CLIENT_CAPABILITIES: CAPABILITIES}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "handler", "_meta": meta}}
     response = await server.handle_async(message)
@@ -297,7 +297,7 @@ async def test_a_plain_function_that_swallows_everything_still_asks(era):
 )
 @pytest.mark.parametrize("is_blocking", [False, True])
 async def test_prompts_resources_and_templates_ask_too(era, method, params, is_blocking):
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
 
     async def greeting(ctx: Context) -> str:
         return f"Hello {(await ctx.elicit('Who?', Name)).content.name}"
@@ -323,7 +323,7 @@ async def test_prompts_resources_and_templates_ask_too(era, method, params, is_b
 @pytest.mark.covers("MRT-01")
 @pytest.mark.parametrize("is_explicit", [False, True])
 async def test_the_authors_own_reader_of_resources_asks_too(era, is_explicit):
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
 
     @server.on_read_resource
     async def read(uri: str, ctx: Context) -> Any:
@@ -466,7 +466,9 @@ async def test_a_handler_may_ask_to_be_run_again_with_its_state_alone(era):
 @every_era
 @pytest.mark.covers("MRT-09")
 async def test_what_a_tool_asks_is_not_compared_with_its_output_schema(era):
-    server = Server("asking", secret="secret", configuration=Configuration(validate_tool_call_results=True))
+    server = Server(
+        "asking", secret="a secret of sixteen", configuration=Configuration(validate_tool_call_results=True)
+    )
 
     @server.tool
     async def handler(ctx: Context) -> Count | InputRequired:
@@ -484,7 +486,7 @@ async def test_a_stateless_request_that_asks_is_answered_with_what_is_required()
     async def handler(ctx: Context) -> str:
         return str(await ctx.ask(who=Elicit("Who?", Name), roots=ListRoots()))
 
-    server = Server("asking", tools=[handler], secret="secret")
+    server = Server("asking", tools=[handler], secret="a secret of sixteen")
     async with WirePeer(server, "stateless", capabilities=CAPABILITIES) as peer:
         result = (await peer.request("tools/call", {"name": "handler"}))["result"]
     assert result["resultType"] == "input_required"

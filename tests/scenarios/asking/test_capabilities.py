@@ -65,7 +65,7 @@ async def test_a_tool_cannot_ask_what_the_client_did_not_declare(era, capability
 @every_era
 @pytest.mark.covers("ROO-02", "MRT-08")
 async def test_a_prompt_cannot_ask_what_the_client_did_not_declare(era):
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
 
     @server.prompt
     async def where(ctx: Context) -> str:
@@ -152,7 +152,7 @@ async def test_a_page_that_must_be_visited_first_is_told_as_the_version_can(era)
 @pytest.mark.covers("ELI-05")
 @pytest.mark.parametrize("era", ["2025-11-25", "stateless"])
 async def test_a_plain_prompt_may_demand_that_a_page_is_visited(era):
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
 
     @server.prompt
     def locked(ctx: BlockingContext) -> str:

@@ -24,7 +24,10 @@ class Count:
     count: int
 
 
-def asking_server(name: str = "asking", secret: Any = "secret") -> Server:
+SECRET, OLD = "a secret of sixteen", "the secret of last year"
+
+
+def asking_server(name: str = "asking", secret: Any = SECRET) -> Server:
     server = Server(name, secret=secret)
 
     @server.tool
@@ -98,7 +101,7 @@ async def test_of_several_questions_only_those_without_an_answer_are_asked_again
 
 @pytest.mark.covers("MRT-03")
 async def test_answers_to_what_was_not_asked_are_ignored():
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
 
     @server.tool
     async def inputs(ctx: Context) -> Any:
@@ -111,7 +114,7 @@ async def test_answers_to_what_was_not_asked_are_ignored():
 
 @pytest.mark.covers("MRT-03")
 async def test_an_answer_to_another_schema_is_asked_again():
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
     schemas = [Name, Count]
 
     @server.tool
@@ -150,7 +153,7 @@ async def test_a_state_is_good_for_ten_minutes(monkeypatch, seconds, is_refused)
 
 @pytest.mark.covers("MRT-05")
 @pytest.mark.parametrize(
-    "stranger", [asking_server("another"), asking_server(secret="another")], ids=["by name", "by secret"]
+    "stranger", [asking_server("another"), asking_server(secret="another secret of 16")], ids=["by name", "by secret"]
 )
 async def test_a_state_of_another_server_is_refused(stranger):
     state = (await asked(asking_server(), {"name": "greet"}))["requestState"]
@@ -175,14 +178,14 @@ async def test_a_state_of_another_request_is_refused(method, params):
 
 @pytest.mark.covers("MRT-06")
 async def test_a_state_sealed_with_an_earlier_secret_opens_while_that_is_kept():
-    state = (await asked(asking_server(secret="old"), {"name": "greet"}))["requestState"]
-    response = await retried(asking_server(secret=["new", "old"]), {"name": "greet"}, {"elicit-1": ADA}, state)
+    state = (await asked(asking_server(secret=OLD), {"name": "greet"}))["requestState"]
+    response = await retried(asking_server(secret=[SECRET, OLD]), {"name": "greet"}, {"elicit-1": ADA}, state)
     assert text(response) == "Hello Ada"
 
 
 @pytest.mark.covers("MRT-05")
 async def test_a_state_is_not_larger_than_what_travels():
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
 
     @server.tool
     async def hoard(ctx: Context) -> Any:
@@ -196,7 +199,7 @@ async def test_a_state_is_not_larger_than_what_travels():
 
 @pytest.mark.covers("MRT-03")
 async def test_two_questions_of_one_key_are_an_error():
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
 
     @server.tool
     async def twice(ctx: Context) -> str:
@@ -211,7 +214,7 @@ async def test_two_questions_of_one_key_are_an_error():
 
 @pytest.mark.covers("MRT-01")
 async def test_only_tools_prompts_and_resources_may_ask():
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
     refusals: list[str] = []
 
     @server.on_complete

@@ -27,7 +27,7 @@ async def exchange(
     async def handler(ctx: Context) -> str:
         return repr(await ask(ctx))
 
-    server = Server("asking", tools=[handler], secret="secret")
+    server = Server("asking", tools=[handler], secret="a secret of sixteen")
     params = {"name": "handler"}
     async with WirePeer(server, era, capabilities=CAPABILITIES) as peer:
         if era != "stateless":

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from dragoman.errors import DefinitionError
 from dragoman.runtime import keys
-from dragoman.runtime.keys import has_secret, key_ring
+from dragoman.runtime.keys import checked_secrets, key_ring
 
+NEW, OLD = "the secret of this year", "the secret of last year"
 PURPOSE = "test"
 
 
@@ -26,36 +28,35 @@ def opens(ring, other):
     return ring.open(PURPOSE, other.seal(PURPOSE, b"payload")) == b"payload"
 
 
-@pytest.mark.parametrize("secret", ["x", b"x", "a much longer secret than any key would be" * 9])
-def test_a_secret_of_any_length_makes_the_same_ring_every_time(secret):
+@pytest.mark.parametrize("secret", ["x" * 16, b"x" * 16, "a much longer secret than any key would be" * 9])
+def test_the_same_secret_makes_the_same_ring(secret):
     assert opens(key_ring(secret), key_ring(secret))
 
 
 def test_text_and_its_bytes_are_one_secret():
-    assert opens(key_ring("grün"), key_ring("grün".encode()))
+    assert opens(key_ring("grün" * 4), key_ring("grün".encode() * 4))
 
 
 def test_different_secrets_do_not_open_each_other():
-    assert not opens(key_ring("one"), key_ring("other"))
+    assert not opens(key_ring(NEW), key_ring(OLD))
 
 
 def test_of_several_secrets_the_first_seals_and_all_open():
-    both = key_ring(["new", "old"])
-    assert opens(both, key_ring("old"))
-    assert opens(key_ring("new"), both)
-    assert not opens(key_ring("old"), both)
+    both = key_ring([NEW, OLD])
+    assert opens(both, key_ring(OLD))
+    assert opens(key_ring(NEW), both)
+    assert not opens(key_ring(OLD), both)
 
 
 def test_the_environment_holds_the_secret_if_the_author_gives_none(monkeypatch):
-    monkeypatch.setenv("DRAGOMAN_SECRET", "from outside")
-    assert opens(key_ring(), key_ring("from outside"))
-    assert opens(key_ring("given"), key_ring("given"))
-    assert not opens(key_ring("given"), key_ring())
+    monkeypatch.setenv("DRAGOMAN_SECRET", OLD)
+    assert opens(key_ring(), key_ring(OLD))
+    assert opens(key_ring(NEW), key_ring(NEW))
+    assert not opens(key_ring(NEW), key_ring())
 
 
-@pytest.mark.parametrize("nothing", [None, "", b"", []])
-def test_without_a_secret_the_processes_of_a_machine_share_a_key_file(nothing, state_folder):
-    first = key_ring(nothing)
+def test_without_a_secret_the_processes_of_a_machine_share_a_key_file(state_folder):
+    first = key_ring()
     keys._machine_ring.cache_clear()
     assert opens(key_ring(), first)
     assert [path.name for path in state_folder.iterdir()] == ["key"]
@@ -103,11 +104,22 @@ def test_the_home_folder_is_used_where_the_environment_names_no_state_folder(mon
     assert (tmp_path / ".local" / "state" / "dragoman" / "key").is_file()
 
 
-@pytest.mark.parametrize(
-    ("secret", "variable", "expected"),
-    [(None, None, False), (None, "x", True), ("x", None, True), ("", "x", False), ([], None, False)],
-)
-def test_keys_of_this_machine_alone_are_told_from_a_secret(secret, variable, expected, monkeypatch):
-    if variable is not None:
-        monkeypatch.setenv("DRAGOMAN_SECRET", variable)
-    assert has_secret(secret) is expected
+@pytest.mark.parametrize("secret", ["", b"", "abc", b"x" * 15, ["", NEW], [NEW, ""], [], 5, [None], [NEW, 5]])
+def test_empty_and_short_secrets_are_refused(secret):
+    with pytest.raises(DefinitionError, match=r"secret (is too short: .*\[new, old\]|must be text)"):
+        key_ring(secret)
+
+
+@pytest.mark.parametrize("variable", ["", "abc"])
+def test_empty_or_short_secret_of_the_environment_is_refused(variable, monkeypatch):
+    monkeypatch.setenv("DRAGOMAN_SECRET", variable)
+    with pytest.raises(DefinitionError, match="DRAGOMAN_SECRET is too short"):
+        key_ring()
+    assert opens(key_ring(NEW), key_ring(NEW))
+
+
+def test_secrets_of_the_author_replace_that_of_the_environment(monkeypatch):
+    assert checked_secrets(None) == ()
+    monkeypatch.setenv("DRAGOMAN_SECRET", OLD)
+    assert checked_secrets(None) == (OLD.encode(),)
+    assert checked_secrets([NEW]) == (NEW.encode(),)

@@ -61,10 +61,9 @@ NO_SECRET = "set DRAGOMAN_SECRET to the same value on every machine, or give the
 
 
 @pytest.mark.covers("WRK-14")
-@pytest.mark.parametrize("secret", [None, "", ()])
-def test_a_store_of_many_machines_needs_a_secret_before_anything_is_served(secret, monkeypatch):
+def test_a_store_of_many_machines_needs_a_secret_before_anything_is_served(monkeypatch):
     monkeypatch.delenv("DRAGOMAN_SECRET", raising=False)
-    server = Server(store=Redis("redis://127.0.0.1:1"), secret=secret)
+    server = Server(store=Redis("redis://127.0.0.1:1"))
     for serve in (server.asgi, server.run, lambda: server.run("http", port=0), lambda: server.store):
         with pytest.raises(ConfigError, match=NO_SECRET):
             serve()
@@ -73,10 +72,26 @@ def test_a_store_of_many_machines_needs_a_secret_before_anything_is_served(secre
 @pytest.mark.covers("WRK-14")
 def test_a_secret_of_the_author_or_of_the_environment_is_one(monkeypatch):
     monkeypatch.delenv("DRAGOMAN_SECRET", raising=False)
-    given = Server(store=Redis("redis://127.0.0.1:1"), secret=["new secret of many bytes", "old secret"])
+    given = Server(store=Redis("redis://127.0.0.1:1"), secret=["new secret of many bytes", "old secret of many bytes"])
     assert given.asgi() is not None
     monkeypatch.setenv("DRAGOMAN_SECRET", "a secret of many bytes")
     assert Server(store=Redis("redis://127.0.0.1:1")).asgi() is not None
+
+
+@pytest.mark.parametrize("secret", ["", "abc", [], [""], ["", "a secret of sixteen"], ["a secret of sixteen", ""], 5])
+@pytest.mark.parametrize("make", [Server, lambda secret: Server.proxy("http://127.0.0.1:1/mcp", secret=secret)])
+def test_empty_and_short_secrets_are_refused_when_they_are_configured(make, secret):
+    with pytest.raises(DefinitionError, match="secret"):
+        make(secret=secret)
+
+
+def test_short_secret_of_the_environment_is_refused_before_anything_is_served(monkeypatch):
+    monkeypatch.setenv("DRAGOMAN_SECRET", "abc")
+    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    server = Server()
+    for serve in (server.run, server.asgi, server.wsgi, lambda: server.handle(message), lambda: server.connect(print)):
+        with pytest.raises(DefinitionError, match="DRAGOMAN_SECRET is too short: it has 3 bytes"):
+            serve()
 
 
 def test_a_store_is_sealed_once_and_local_unless_something_else_is_given():

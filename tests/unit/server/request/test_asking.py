@@ -21,7 +21,7 @@ def message(capabilities: types.Json, **params: Any) -> types.Json:
 
 
 async def answer(handler: Any, **params: Any) -> types.Json:
-    server = Server("asking", secret="secret")
+    server = Server("asking", secret="a secret of sixteen")
     server.tool(name="handler")(handler)
     response = await asyncio.wait_for(server.handle_async(message({"roots": {}}, **params)), DEADLINE)
     assert response is not None
@@ -46,7 +46,7 @@ def test_a_question_leaves_the_task_of_the_caller_uncancelled():
         return str(await ctx.list_roots())
 
     async def asked() -> tuple[types.Json, int]:
-        server = Server("asking", tools=[handler], secret="secret")
+        server = Server("asking", tools=[handler], secret="a secret of sixteen")
         response = await server.handle_async(message({"roots": {}}))
         await asyncio.sleep(0)
         return response, asyncio.current_task().cancelling()
