@@ -33,9 +33,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from dragoman.compose.masking import Masks
 from dragoman.errors import SessionFileError
@@ -102,9 +103,9 @@ class Record(NamedTuple):
         text = " ".join(self.data.decode("utf-8", "replace").split())
         match self.kind:
             case "request":
-                return f"{self.head['method']} {self.head['path']}"
+                return f"{self.head.get('method')} {self.head.get('path')}"
             case "response":
-                return f"status {self.head['status']}"
+                return f"status {self.head.get('status')}"
             case "note":
                 return str(self.head.get("note", ""))
             case "message":
@@ -268,7 +269,8 @@ class SessionFile:
         try:
             with closing(_connected(path, is_reading=True)) as database:
                 _require_format(database, path)
-                self.facts = dict(database.execute("SELECT key, value FROM session"))
+                rows = database.execute("SELECT key, value FROM session")
+                self.facts = {str(key): str(value) for key, value in rows}
         except sqlite3.Error as error:
             raise SessionFileError(f"{path} is no session file, or is damaged: {error}") from None
 
@@ -282,9 +284,10 @@ class SessionFile:
         try:
             with closing(_connected(self.path, is_reading=True)) as database:
                 for row in database.execute("SELECT * FROM records WHERE number > ? ORDER BY number", (after,)):
-                    last = row[0]
-                    yield Record._make((*row[:6], json.loads(row[6]), *row[7:]))
-        except sqlite3.Error as error:
+                    record = _record_of(row)
+                    last = record.number
+                    yield record
+        except (sqlite3.Error, ValueError, RecursionError) as error:
             raise SessionFileError(f"{self.path} is damaged after record {last}: {error}") from None
 
     def follow(self) -> Iterator[Record]:
@@ -314,6 +317,41 @@ def write_session(path: Path, records: Iterable[Record], *, target: str = "") ->
             _insert(database, records)
     except (sqlite3.Error, OSError) as error:
         raise SessionFileError(f"{path} cannot be written as a session file: {error}") from None
+
+
+def _record_of(row: tuple[Any, ...]) -> Record:
+    """Return the record of a row. Any program can write a database, and SQLite keeps a value of any type in any column.
+
+    Raises:
+        ValueError: a column has no value of its type.
+    """
+    number, connection, when, sender, kind, exchange, head_json, size, data = row
+    head: Any = json.loads(head_json) if isinstance(head_json, str) else None
+    if (
+        isinstance(connection, str)
+        and isinstance(when, float)
+        and sender in get_args(Sender)
+        and kind in get_args(Kind)
+        and isinstance(exchange, int | None)
+        and _is_head(head)
+        and isinstance(size, int)
+        and isinstance(data, bytes)
+    ):
+        return Record(number, connection, when, sender, kind, exchange, head, size, data)
+    raise ValueError(f"record {number} has a value of another type")
+
+
+def _is_head(head: Any) -> bool:
+    return (
+        isinstance(head, dict)
+        and isinstance(head.get("path", ""), str)
+        and isinstance(head.get("method", ""), str)
+        and isinstance(head.get("headers", []), list)
+        and all(
+            isinstance(pair, list) and len(pair) == 2 and all(isinstance(word, str) for word in pair)
+            for pair in head.get("headers", [])
+        )
+    )
 
 
 def _insert(database: sqlite3.Connection, records: Iterable[Record]) -> None:
@@ -362,10 +400,27 @@ def _use_log(database: sqlite3.Connection) -> None:
             return
 
 
+def _schema(database: sqlite3.Connection) -> set[tuple[Any, ...]]:
+    return set(database.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+
+
+@cache
+def _expected_schema() -> set[tuple[Any, ...]]:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(_TABLES)
+        return _schema(database)
+
+
 def _require_format(database: sqlite3.Connection, path: Path) -> None:
-    (found,) = database.execute("PRAGMA application_id").fetchone()
-    if found != APPLICATION_ID:
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION_ID:
         raise SessionFileError(f"{path} is a database of another program, and no session file")
+    # A view with the name of a table could compute without an end. A trigger could run when a record is added.
+    if _schema(database) != _expected_schema():
+        raise SessionFileError(
+            f"{path} has other tables, views or triggers than a session file of this version: a newer dragoman wrote"
+            " it, or somebody changed it"
+        )
     (version,) = database.execute("SELECT value FROM session WHERE key = 'format'").fetchone() or ("0",)
     if version != str(FORMAT):
         raise SessionFileError(f"{path} has format {version}; this dragoman reads format {FORMAT}: use a newer one")

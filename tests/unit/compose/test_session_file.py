@@ -12,6 +12,7 @@ from dragoman.compose import session_file
 from dragoman.compose.session_file import SessionFile, SessionWriter, kind_of, write_session
 from dragoman.errors import SessionFileError
 
+ENDLESS = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n FROM numbers) SELECT n FROM numbers"
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
@@ -157,6 +158,54 @@ def test_a_newer_format_is_refused(path):
     database.close()
     with pytest.raises(SessionFileError, match="format 2"):
         SessionFile(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        f"DROP TABLE records; CREATE VIEW records AS {ENDLESS}",
+        f"DROP TABLE session; CREATE VIEW session AS {ENDLESS}",
+        "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END",
+        "CREATE TABLE more(x)",
+    ],
+)
+def test_file_with_another_schema_is_refused(path, change):
+    SessionWriter(path).close()
+    with sqlite3.connect(path) as database:
+        database.executescript(change)
+    database.close()
+    with pytest.raises(SessionFileError, match="other tables, views or triggers"):
+        SessionFile(path)
+    with pytest.raises(SessionFileError, match="other tables, views or triggers"):
+        SessionWriter(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("head", "'{'"),
+        ("head", "'[]'"),
+        ("head", "printf('%.*c', 100000, '[')"),
+        ("data", "'text'"),
+        ("sender", "'nobody'"),
+        ("kind", "5"),
+        ("time", "'today'"),
+        ("size", "x'00'"),
+        ("exchange", "'x'"),
+        ("connection", "x'00'"),
+    ],
+)
+def test_record_with_a_value_of_another_type_is_reported_as_damage(path, column, value):
+    with SessionWriter(path) as writer:
+        writer.write("client", "message", PING)
+        writer.write("client", "message", PING)
+    with sqlite3.connect(path) as database:
+        database.execute(f"UPDATE records SET {column} = {value} WHERE number = 2")
+    database.close()
+    records = SessionFile(path).records()
+    assert next(records).number == 1
+    with pytest.raises(SessionFileError, match="damaged after record 1"):
+        next(records)
 
 
 def test_what_begins_like_json_is_a_message():

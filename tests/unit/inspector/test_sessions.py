@@ -81,7 +81,7 @@ async def test_a_record_that_no_tap_wrote_ends_the_reading_and_keeps_what_was_re
     await session.load()
     await session.close()
     assert session.facts()["failure"]["kind"] == "SessionFileError"
-    assert "after number" in session.facts()["failure"]["message"]
+    assert "damaged after record 2" in session.facts()["failure"]["message"]
     assert len(traffic) <= 2
 
 
@@ -102,7 +102,7 @@ async def test_a_head_that_no_tap_wrote_ends_the_reading(tmp_path, head):
         database.execute("UPDATE records SET head = ?", (head,))
     session, _ = opened(path, Traffic())
     await session.load()
-    assert "no tap wrote" in session.facts()["failure"]["message"]
+    assert "damaged after record 0" in session.facts()["failure"]["message"]
 
 
 async def test_the_target_of_a_file_is_shown_without_its_secrets(tmp_path):
