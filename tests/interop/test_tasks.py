@@ -98,7 +98,6 @@ def test_ext_tasks_drives_every_fixture(era: str, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.covers("TKC-03")
 def test_fastmcp_drives_every_fixture(tmp_path: Path) -> None:
-    # Over HTTP it does not get far: it sends tasks/get without Mcp-Name, which clients MUST send (2026-07-28).
     client = [client_command("python")[0], HERE / "fastmcp_task_client.py"]
     server = [sys.executable, "-m", "dragoman", "run", CONFORMANCE]
     saw = used([*client, *server], os.environ | {"XDG_STATE_HOME": str(tmp_path)})

@@ -18,6 +18,7 @@ from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
+    from dragoman.server.serving import HttpOptions
 
 _MODULE = "__dragoman__"
 _USUAL_NAMES = ("server", "mcp", "app")
@@ -35,11 +36,11 @@ def split_target(target: str) -> tuple[Path, str | None]:
     return Path(target), None
 
 
-def load_server(path: Path, name: str | None, serve: Callable[[Server], None] | None = None) -> Server:
+def load_server(path: Path, name: str | None, serve: Callable[[Server, HttpOptions], None] | None = None) -> Server:
     """Import a Python file, and return its server.
 
-    If the file calls `server.run()` meanwhile, `serve` is called with that server, and the process then ends. Without
-    `serve`, that server is returned.
+    If the file calls `server.run()` meanwhile, `serve` is called with that server and the options of the call, and the
+    process then ends. Without `serve`, that server is returned.
 
     Raises:
         ConfigError: there is no such file, or it does not define such a server; the message says why.
@@ -48,7 +49,7 @@ def load_server(path: Path, name: str | None, serve: Callable[[Server], None] | 
     from dragoman.server.serving import LOADING
 
     run: list[Server] = []
-    LOADING.serve = serve or run.append
+    LOADING.serve = serve or (lambda server, _: run.append(server))
     try:
         return _find(_load(path), name, path)
     except SystemExit:  # the file has run its server, or ends the process itself

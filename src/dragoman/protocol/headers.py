@@ -158,7 +158,7 @@ def check_request(headers: McpHeaders, message: Request, method: Method | None, 
     """
     if headers.method != message.method:
         raise _mismatch("Mcp-Method", headers.method, message.method)
-    if method is None or method.name_from is None:
+    if method is None or method.name_from is None or (headers.name is None and method.name_optional):
         return
     expected: str | None = getattr(params, method.name_from, None)
     if headers.has_plain_name and headers.name == expected:

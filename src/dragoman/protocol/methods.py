@@ -56,6 +56,8 @@ class Method(Struct, frozen=True, kw_only=True):
     """The capability that the receiver must have declared, as a path into its capabilities."""
     name_from: str | None = None
     """The parameter that the `Mcp-Name` header mirrors."""
+    name_optional: bool = False
+    """Whether a server accepts requests without `Mcp-Name`; a header that differs is always refused."""
     input_required: bool = False
     """The server may answer `input_required` (2026-07-28)."""
     progresses: bool = False

@@ -88,6 +88,8 @@ def honoured_filter(
 class Subscription:
     """One listen request: its honoured filter and the queue of its notifications.
 
+    The acknowledgement names `hidden` subjects like any others, but the client is never notified of them.
+
     Example:
         subscription = Subscription(request.id, honoured_filter(params.notifications, capabilities))
         stream.send(subscription.acknowledgement())
@@ -99,12 +101,16 @@ class Subscription:
     __slots__ = ("_filters", "_waiting", "honoured", "id")
 
     def __init__(
-        self, id: types.RequestId, honoured: types.SubscriptionFilter, fields: Iterable[SubscriptionField] = CORE_FIELDS
+        self,
+        id: types.RequestId,
+        honoured: types.SubscriptionFilter,
+        fields: Iterable[SubscriptionField] = CORE_FIELDS,
+        hidden: frozenset[str] = _NO_SUBJECTS,
     ) -> None:
         self.id = id
         self.honoured = honoured
         wanted = ((field, getattr(honoured, field.name)) for field in fields)
-        self._filters = {field.method: _FieldFilter(field, value) for field, value in wanted if value}
+        self._filters = {field.method: _FieldFilter(field, value, hidden) for field, value in wanted if value}
         self._waiting: dict[tuple[str, str | None], bytes] = {}
 
     def acknowledgement(self) -> bytes:
@@ -147,14 +153,14 @@ class _FieldFilter:
 
     __slots__ = ("_includes_all", "_parent_lengths", "_parents", "_subjects")
 
-    def __init__(self, field: SubscriptionField, value: bool | list[str]) -> None:  # noqa: FBT001
+    def __init__(self, field: SubscriptionField, value: bool | list[str], hidden: frozenset[str]) -> None:  # noqa: FBT001
         self._includes_all = value is True
         self._subjects = self._parents = _NO_SUBJECTS
         self._parent_lengths = _NO_LENGTHS
         if isinstance(value, list):
-            self._subjects = frozenset(value)
+            self._subjects = frozenset(value) - hidden
             if field.covers_below:
-                self._parents = frozenset(one.rstrip("/") for one in value)
+                self._parents = frozenset(subject.rstrip("/") for subject in self._subjects)
                 self._parent_lengths = frozenset(map(len, self._parents))
 
     def includes(self, subject: str | None) -> bool:

@@ -68,11 +68,11 @@ class _PerRequestService:
             server = await invoke(self._factory, HttpRequest.of(exchange.scope))
             if not isinstance(server, Server):
                 raise DefinitionError(f"The function must return a Server, not {server!r}")  # noqa: TRY301
+            service = HttpService(server, guard=self._guard)
         except Exception as error:
             failure = refusal(self._nobody, error, place="the function that builds the server of a request")
             await exchange.reply(HTTPStatus.INTERNAL_SERVER_ERROR, failure, JSON_HEADERS)
             return
-        service = HttpService(server, guard=self._guard)
         self._open.add(service)
         try:
             await service.serve(exchange)

@@ -8,6 +8,7 @@ It derives them again after each change.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
@@ -47,6 +48,7 @@ from dragoman.server.settings import (
     checked_cache_hints,
     checked_configuration,
     checked_limits,
+    checked_secret,
     checked_state_key,
     checked_store,
     require_secret,
@@ -100,7 +102,6 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
     """
 
-    _key_ring: KeyRing | None = None
     _notification_offer: eras.Offer | None = None
     """The offer that opens notifications of clients; None if no extension handles a notification."""
     debug: bool
@@ -115,8 +116,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
     """The inputs of the current offer; `_derive` makes a new offer only if they changed."""
     around_methods: frozenset[str] = frozenset()
     """The methods of requests that extensions surround, or that depend on who may see a definition."""
-    _is_checked = False
-    _warned = False
+    _is_checked = _warned = False
 
     @explaining("Server()", OPTIONS_ELSEWHERE)
     def __init__(
@@ -161,7 +161,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         Registration.__init__(self, Registry(self._require_servable, self._derive))
         Notifying.__init__(self)
         self._background: set[Any] = set()
-        self._secret = secret
+        self._secret = checked_secret(secret)
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
         self.audit = _audit_of(audit)
         self._declaration = Declaration(capabilities)
@@ -246,9 +246,11 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
 
         Raises:
-            DefinitionError: an extension refuses a definition, such as a tool whose app is not registered.
+            DefinitionError: `DRAGOMAN_SECRET` is too short, or an extension refuses a definition.
             ConfigError: the audit file cannot be opened.
         """
+        if "DRAGOMAN_SECRET" in os.environ:
+            _ = self.key_ring  # refuses a short secret before anything is served
         if self.audit is not None:
             self.audit.check()
         if self.installed is not None and not self._is_checked:
@@ -407,14 +409,12 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
                 " and ".join(undeclared),
             )
 
-    @property
+    @cached_property
     def key_ring(self) -> KeyRing:
         """The keys that seal request states and session ids."""
-        if self._key_ring is None:
-            from dragoman.runtime.keys import key_ring
+        from dragoman.runtime.keys import key_ring
 
-            self._key_ring = key_ring(self._secret)
-        return self._key_ring
+        return key_ring(self._secret)
 
     @cached_property
     def store(self) -> Store:
@@ -583,7 +583,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         that have at least one of the `include_tags`, and none of the `exclude_tags`.
 
         Raises:
-            DefinitionError: an option has an invalid value.
+            DefinitionError: an option has an invalid value, or a tool requires scopes and there is no `auth`.
             ConfigError: the store of the server reaches other machines, and the server has no `secret`.
         """
         from dragoman.server.serving import HttpOptions, asgi_app

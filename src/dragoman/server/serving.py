@@ -84,8 +84,8 @@ STOP_SECONDS = 2.0
 class FileLoading:
     """What `server.run()` does while the command loads the file that calls it."""
 
-    serve: Callable[[Server], None] | None = None
-    """Serves the server as the command line says; None while no file is loaded."""
+    serve: Callable[[Server, HttpOptions], None] | None = None
+    """Serves the server with the options of `run()` and the command line; None while no file is loaded."""
 
 
 LOADING = FileLoading()
@@ -104,7 +104,7 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
     _refuse_unknown(name, options)
     _refuse_running_loop()
     if LOADING.serve is not None:
-        LOADING.serve(server)
+        LOADING.serve(server, options)
         raise SystemExit
     server.require_shared_secret()
     _warn_of_mistakes(server)
@@ -287,7 +287,7 @@ def _is_auth(value: Any) -> bool:
 
     if isinstance(value, list | tuple):
         return bool(value) and all(isinstance(bearer, Bearer) for bearer in value)
-    return isinstance(value, Bearer) or callable(value)
+    return isinstance(value, Bearer) or (callable(value) and not isinstance(value, type))
 
 
 def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:

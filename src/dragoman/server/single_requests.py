@@ -40,6 +40,9 @@ class SingleRequests:
 
         Streams, sessions and questions to clients before 2026-07-28 need `asgi`. If `server_context` is callable, the
         application calls it with the WSGI environ of each request and uses the returned object as the context.
+
+        Raises:
+            DefinitionError: a tool requires scopes, which only `asgi` and `run` can verify.
         """
         from dragoman.server.http.views import wsgi_app
 
@@ -50,11 +53,11 @@ class SingleRequests:
         self, method: str, headers: Headers, body: bytes | str, server_context: object = None
     ) -> HttpReply:
         """Answer one HTTP request in an asynchronous view, as `handle_http` does in a blocking one."""
+        self.check()
         if self._views is None:
             from dragoman.server.http.views import ViewService
 
             self._views = ViewService(cast("Server", self))
-        self.check()
         return await self._views.answer(method, headers, body, server_context)
 
     def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: object = None) -> HttpReply:
@@ -69,6 +72,7 @@ class SingleRequests:
 
         Raises:
             DragomanError: an event loop runs in this thread; await `handle_http_async` instead.
+            DefinitionError: a tool requires scopes, which only `asgi` and `run` can verify.
         """
         from dragoman.runtime.portal import run_blocking
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -340,3 +340,33 @@ def test_a_store_of_many_machines_without_a_secret_is_refused_in_one_line(tmp_pa
         "dragoman: A store that other machines share needs a secret that they share too: set DRAGOMAN_SECRET to the"
         " same value on every machine, or give the Server a secret\n"
     )
+
+
+SCOPED = """
+    from dragoman import Server
+
+    server = Server("files")
+
+    @server.tool(scopes=["files:write"])
+    def write() -> str:
+        return "written"
+"""
+
+
+def test_tools_with_scopes_are_refused_over_http_in_one_line(tmp_path):
+    finished = dragoman("run", "--http", "--port", "0", written(tmp_path, SCOPED))
+    assert finished.code != 0
+    assert finished.err.startswith("dragoman: The tool 'write' requires scopes, but nothing verifies its callers")
+    assert finished.err.count("\n") == 1
+
+
+def test_auth_of_a_file_that_runs_itself_is_kept(tmp_path):
+    port = free_port()
+    source = SCOPED + '\n    server.run("http", port=1, auth=lambda request: None)\n'
+    child = subprocess.Popen(words("run", "--http", "--port", port, written(tmp_path, source)), env=PLAIN)
+    try:
+        with pytest.raises(HTTPError, match="401"):
+            call_over_http(f"http://127.0.0.1:{port}/mcp")
+    finally:
+        child.kill()
+        child.wait(DEADLINE)

@@ -11,8 +11,8 @@ from starlette.routing import Mount
 from auth.issuer import RESOURCE, issuing
 from dragoman import AsyncClient, Context, Server
 from dragoman.auth import Bearer, ClientCredentials, Identity, Introspection, Jwt
-from dragoman.errors import AuthRequired, InsufficientScope
-from dragoman.server import HttpRequest
+from dragoman.errors import AuthRequired, DefinitionError, InsufficientScope
+from dragoman.server import HttpRequest, asgi
 from dragoman.stores import Memory
 from dragoman.transports.http.asgi import AsgiApp
 from scenarios.http.test_uvicorn import running, stateless
@@ -445,17 +445,56 @@ async def test_handlers_know_who_calls_and_what_they_may_do():
 
 
 @pytest.mark.covers("BEAR-13")
-async def test_where_nobody_is_verified_scopes_say_nothing():
-    office = Office()
-    app = office.server.asgi()
-    visitor = Visitor(app, None)
-    assert await listed(visitor) == EVERYTHING
-    assert text(await visitor.call("write").end()) == "written"
-    assert text(await visitor.call("whoami").end()) == "None: everything: None"
+@pytest.mark.parametrize("way", ["asgi", "run", "wsgi", "handle_http", "mounted", "proxied"])
+def test_tools_with_scopes_are_not_served_over_http_without_auth(way):
+    server = Office().server
+    parent = Server("parent")
+    parent.mount(server, prefix="office")
+    serve, name = {
+        "asgi": (server.asgi, "read"),
+        "run": (lambda: server.run("http", port=0), "read"),
+        "wsgi": (server.wsgi, "read"),
+        "handle_http": (lambda: server.handle_http("POST", {}, b""), "read"),
+        "mounted": (parent.asgi, "office_read"),
+        "proxied": (Server.proxy(server).asgi, "read"),
+    }[way]
+    with pytest.raises(DefinitionError, match=f"The tool '{name}' requires scopes.*pass auth= to"):
+        serve()
+
+
+async def test_factory_server_with_scopes_is_refused_without_auth(caplog):
+    server = Office().server
+    refused = await Visitor(asgi(lambda _: server), None, STATELESS).call("write").end()
+    assert refused.status == 500
+    assert "requires scopes" in caplog.text
+
+
+@pytest.mark.covers("BEAR-13")
+@pytest.mark.parametrize("version", [STATELESS, NEWEST])
+async def test_scoped_tool_registered_while_serving_without_auth_is_refused(version):
+    server = Server("office", secret=SECRET)
+    app = server.asgi()
+    visitor = await arrived(app, None, version)
+    server.tool(name="write", scopes=["files:write"])(lambda: "written")
+    assert await listed(visitor) == []
+    refused = await visitor.call("write").end()
+    assert refused.status == 403
+    await live(app)
+
+
+@pytest.mark.covers("BEAR-13")
+async def test_tools_with_scopes_excluded_by_tags_need_no_auth():
+    server = Server("office", secret=SECRET)
+    server.tool(name="write", scopes=["files:write"], tags=["admin"])(lambda: "written")
+    assert await listed(Visitor(server.asgi(exclude_tags=["admin"]), None)) == []
+
+
+@pytest.mark.covers("BEAR-13")
+async def test_tools_with_scopes_are_open_in_memory():
+    server = Office().server
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "write", "arguments": {}}}
-    answer = await office.server.handle_async(call)
-    assert answer["result"]["content"][0]["text"] == "written"
-    assert len((await office.server.handle_async(call | {"method": "tools/list"}))["result"]["tools"]) == 5
+    assert (await server.handle_async(call))["result"]["content"][0]["text"] == "written"
+    assert len((await server.handle_async(call | {"method": "tools/list"}))["result"]["tools"]) == 5
 
 
 @pytest.mark.covers("BEAR-13")
@@ -495,10 +534,21 @@ async def test_a_function_of_the_request_may_return_an_identity(version):
 
 
 @pytest.mark.covers("BEAR-14")
-async def test_a_function_that_returns_neither_lets_nobody_in(caplog):
-    exchange = await Visitor(Office().serve(lambda request: True), None).call("whoami").end()
-    assert (exchange.status, exchange.json) == (500, INTERNAL)
-    assert "must return an Identity, a name or None" in caplog.text
+@pytest.mark.parametrize("version", [STATELESS, NEWEST])
+@pytest.mark.parametrize("returned", ["", " ", Identity(""), True, 7])
+async def test_empty_and_non_string_principals_get_401(returned, version, caplog):
+    app = Office().serve(lambda request: returned)
+    visitor = Visitor(app, None, version)
+    exchange = await (visitor.call("whoami").end() if version == STATELESS else visitor.initialize())
+    assert exchange.status == 401
+    assert "A request was refused because auth returned a" in caplog.text
+    await live(app)
+
+
+@pytest.mark.parametrize("auth", [Bearer, Identity, dict, {"token": "ann"}, "token", Jwt(LOGIN)])
+def test_auth_that_cannot_verify_anybody_is_refused(auth):
+    with pytest.raises(DefinitionError, match="auth must be a function of the request, a Bearer"):
+        Server("office").asgi(auth=auth)
 
 
 # What belongs to one principal.

@@ -1,6 +1,7 @@
 """The stateless era over HTTP: each POST stands alone."""
 
 import asyncio
+import json
 import logging
 from contextlib import suppress
 
@@ -8,6 +9,7 @@ import pytest
 
 from dragoman import BlockingContext, Context, Server, Tool, types
 from dragoman.protocol.jsonrpc import Limits
+from dragoman.server import asgi
 from dragoman.server.http.channels import MAX_WAITING
 from dragoman.transports.http.exchange import Pace
 from scenarios.http_peer import DEADLINE, NEWEST, SECRET, STATELESS, HttpPeer, live, serve
@@ -78,7 +80,7 @@ async def test_progress_makes_it_an_event_stream_that_ends_with_the_response(too
     exchange = await peer().call(tool, {"to": 3}, token="t").end()
     assert exchange.headers == {
         "content-type": "text/event-stream",
-        "cache-control": "no-cache",
+        "cache-control": "no-cache, no-transform",
         "x-accel-buffering": "no",
     }
     *progress, response = exchange.said
@@ -416,3 +418,22 @@ def test_an_application_may_be_used_in_one_loop_after_another():
 
     for _ in range(2):
         asyncio.run(leave_in_a_loop())
+
+
+@pytest.mark.parametrize("has_header", [True, False])
+@pytest.mark.parametrize("way", ["stateless", "per request", "view"])
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+async def test_initialize_without_sessions_keeps_every_field_of_the_version(version, way, has_header):
+    server = Server("sums", title="Sums", website_url="https://sums.example.com", secret=SECRET)
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "peer", "version": "1"}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    headers |= {"mcp-protocol-version": version} if has_header else {}
+    if way == "view":
+        result = json.loads((await server.handle_http_async("POST", headers, body)).body)["result"]
+    else:
+        app = server.asgi(stateless=True) if way == "stateless" else asgi(lambda _: server)
+        result = (await HttpPeer(app, version).send("POST", body, headers).end()).json["result"]
+        await live(app)
+    assert (result["protocolVersion"], result["serverInfo"]["title"]) == (version, "Sums")
+    assert ("websiteUrl" in result["serverInfo"]) == (version == "2025-11-25")

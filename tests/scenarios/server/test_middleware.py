@@ -130,7 +130,8 @@ async def test_middleware_sees_each_request_once_with_a_context_and_a_typed_resu
     assert isinstance(ctx.params, types.CallToolRequestParams)
     assert text_of(result) == "3"
     assert ctx.client.version.stateless == (era == "stateless")
-    assert (ctx.principal, ctx.scopes) == (None, None)
+    assert ctx.principal is None
+    assert not ctx.scopes
     assert (ctx.headers.get("Content-Type") == "application/json") == (ask in OF_HTTP)
     assert bool(ctx.headers) == (ask in OF_HTTP)
 

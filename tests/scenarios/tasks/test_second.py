@@ -261,6 +261,18 @@ async def test_a_task_belongs_to_the_principal_that_made_it(server):
     await app.close()
 
 
+@pytest.mark.by_asgi
+@pytest.mark.parametrize(("headers", "status"), [({}, 200), ({"mcp-name": "other"}, 400)])
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+async def test_task_methods_accept_a_missing_name_header_but_no_other_name(server, method, headers, status):
+    server.tool(name="work", task=True)(lambda: "done")
+    app = serve(server)
+    peer = HttpPeer(app, STATELESS, capabilities=DECLARED)
+    created = (await peer.call("work").end()).json["result"]
+    assert (await peer.request(method, {"taskId": created["taskId"]}, headers)).status == status
+    await app.close()
+
+
 @pytest.mark.covers("TKS-08")
 async def test_a_tool_may_begin_its_task_later(server):
     @server.tool(task=TaskOptions(required=True, begin="later"))

@@ -53,7 +53,11 @@ def test_a_factory_may_be_named(tmp_path):
 def test_a_server_that_a_file_runs_is_served_in_its_place(tmp_path):
     served = []
     with pytest.raises(SystemExit) as ended:
-        loaded(tmp_path, "server = Server('one')\nserver.run()\nraise ValueError", serve=served.append)
+        loaded(
+            tmp_path,
+            "server = Server('one')\nserver.run()\nraise ValueError",
+            serve=lambda server, _: served.append(server),
+        )
     assert ([server.name for server in served], ended.value.code) == (["one"], None)
 
 

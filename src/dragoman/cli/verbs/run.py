@@ -17,6 +17,7 @@ from dragoman.transports.stdio.serving import claim, run_stdio
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
+    from dragoman.server.serving import HttpOptions
 
 _HTTP_OPTIONS: dict[str, Callable[[str], Any]] = {"--host": str, "--port": int, "--path": str, "--workers": int}
 _HTTP_FLAGS = {"--access-log": ("access_log", True), "--no-health": ("health", False)}
@@ -114,26 +115,26 @@ def run(words: RunWords) -> None:
 
         log_to_stderr(logging.getLogger("dragoman"), words.log_format)
 
-    def serve(server: Server) -> None:
+    def serve(server: Server, options: HttpOptions) -> None:
         from dragoman.server.serving import LOADING
 
         LOADING.serve = None
         server.debug = server.debug or words.is_dev
         try:
             if words.http is not None:
-                server.run("http", **{**words.http, **words.tags})
+                server.run("http", **{**options, **words.http, **words.tags})
                 return
             server.check()
             server.require_shared_secret()
         except DragomanError as error:
             end(error)
-        run_stdio(SoleService(server, words.tags), streams=streams)
+        run_stdio(SoleService(server, {**options, **words.tags}), streams=streams)
 
     try:
         server = load_server(*split_target(words.target), serve)
     except ConfigError as error:
         end(error)
-    serve(server)
+    serve(server, {})
 
 
 def end(error: DragomanError) -> NoReturn:

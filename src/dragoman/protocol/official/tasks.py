@@ -7,6 +7,7 @@ extension `io.modelcontextprotocol/tasks` of 2026-07-28. The server alone decide
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -85,13 +86,15 @@ FIRST_OF_CLIENTS = msgspec.structs.replace(
     result_types={TASK: ("tools/call",)},
 )
 """The row of 2025-11-25, as a client declares it."""
+# MUST (2026-07-28): clients send `Mcp-Name` with the id of the task. Widely used clients leave it out.
+_about_task = partial(Method, name_from="taskId", name_optional=True, repeatable=True)
 SECOND = ExtensionRow(
     id=ID,
     since=V2026_07_28,
     methods=(
-        Method(name=GET, params=TaskRequestParams, result=DetailedTask, name_from="taskId", repeatable=True),
-        Method(name=UPDATE, params=UpdateTaskRequestParams, result=types.Result, name_from="taskId", repeatable=True),
-        Method(name=CANCEL, params=TaskRequestParams, result=types.Result, name_from="taskId", repeatable=True),
+        _about_task(name=GET, params=TaskRequestParams, result=DetailedTask),
+        _about_task(name=UPDATE, params=UpdateTaskRequestParams, result=types.Result),
+        _about_task(name=CANCEL, params=TaskRequestParams, result=types.Result),
         Method(name=TASK_CHANGED, sender=("server",)),
     ),
     result_types={TASK: ("tools/call",)},

@@ -255,8 +255,9 @@ async def subscribe(server: Server, call: Call) -> Any:
     """Call the `on_subscribe` function, and then subscribe this client to a resource."""
     if call.channel.lacks_standalone_stream:
         raise MethodNotFound("resources/subscribe is not served here: there is no stream for notifications of changes")
+    # A hidden resource is answered like an unknown one, but the client is never notified of it.
     if _is_hidden(server, call, call.request.params.uri):
-        raise ResourceNotFound(call.request.params.uri)
+        return types.Result()
     result = await _run_hook(call, server.subscriber)
     call.session.subscribe(call.request.params.uri)
     return result
@@ -282,10 +283,8 @@ async def listen(server: Server, call: Call) -> Any:
     honoured = honoured_filter(wanted, server.capabilities, fields)
     if server.installed is not None:
         honoured = await server.installed.honour(call, honoured)
-    if honoured.resource_subscriptions:
-        shown = [uri for uri in honoured.resource_subscriptions if not _is_hidden(server, call, uri)]
-        honoured = msgspec.structs.replace(honoured, resource_subscriptions=shown)
-    subscription = Subscription(call.request.id, honoured, fields)
+    hidden = frozenset(uri for uri in honoured.resource_subscriptions or () if _is_hidden(server, call, uri))
+    subscription = Subscription(call.request.id, honoured, fields, hidden)
     await call.channel.listen(subscription)
     return subscription.result()
 

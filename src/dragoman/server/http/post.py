@@ -76,6 +76,7 @@ C = TypeVar("C", bound=Call | None)
 MAX_ACCEPTED_AHEAD = 1000
 """While this many messages are in flight, the server accepts a notification only after its handler has run."""
 NO_STREAMS_REMEDY = "serve it with server.asgi()"
+_NO_SCOPES: frozenset[str] = frozenset()
 _CLOSE = (b"connection", b"close")
 _JSON_ONLY = AcceptedTypes(json=True, sse=False)
 _arguments = msgspec.json.Decoder(types.Json | None)
@@ -212,7 +213,9 @@ class PostService:
             call.headers = exchange.given_headers
             if exchange.record is not None:
                 exchange.record.requests.append(call.request)
-            if identity is not None:
+            if identity is None:
+                call.scopes = _NO_SCOPES
+            else:
                 call.scopes, call.claims = identity.scopes, identity.claims
         return call
 
@@ -313,13 +316,14 @@ class PostService:
 
     async def _serve_without_session(self, exchange: Exchange, head: RequestHead, received: SessionMessages) -> None:
         """Serve a message of the handshake era on a server that keeps no sessions."""
-        message, session = received.messages[0], head.session(exchange.principal)
+        message = received.messages[0]
         if received.batch:
             raise HttpRefusal(HTTPStatus.BAD_REQUEST, "Batches need a session, and this server keeps none")
+        # `initialize` negotiates the version of its result. The header of that request, if any, says nothing about it.
+        session = Session(principal=exchange.principal) if received.is_initialize else head.session(exchange.principal)
         if isinstance(message, jsonrpc.Request):
             call = self._call(open_call, message, session, exchange)
             self._require_callable(call, exchange)
-            call.session = Session(principal=exchange.principal)  # `initialize` needs one that has not begun
             await self.serve_request(call, exchange, head.acceptable)
         else:
             await self._serve_notification(exchange, message, session)

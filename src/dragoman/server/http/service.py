@@ -7,14 +7,15 @@ service gracefully.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from dragoman.auth.server.identity import Denial
-from dragoman.errors import UnsupportedVersion
+from dragoman.errors import DefinitionError, UnsupportedVersion
 from dragoman.protocol.inbound import OK
 from dragoman.protocol.versions import find_version, version_names
+from dragoman.server.dispatch.tags import TaggedServer
 from dragoman.server.http.head import Guard, HeadReader, RequestHead
 from dragoman.server.http.post import NO_STREAMS_REMEDY, PostService
 from dragoman.server.http.refusal import HttpRefusal, challenge
@@ -33,10 +34,33 @@ CLOSE_SECONDS = 5.0
 _NO_PAGE = "This address serves MCP to programs, and no pages; to try it in a browser, run: dragoman inspect URL"
 
 
+def _refuse_scopes(server: Server) -> None:
+    name = next(_scoped_tools(server), None)
+    if name is not None:
+        raise DefinitionError(
+            f"The tool {name!r} requires scopes, but nothing verifies its callers: pass auth= to server.asgi() or"
+            ' server.run("http"), or remove scopes= from the tool; wsgi(), handle_http(), asgi(factory) verify nobody'
+        )
+
+
+def _scoped_tools(server: Server) -> Iterator[str]:
+    """Yield the names of the tools that require scopes: those of the server, its mounts and its in-process target."""
+    yield from (name for name, tool in list(server.registry.tools.items()) if tool.scopes)
+    for mount in server.mounts or ():
+        inner = server.alike(mount.server) if isinstance(server, TaggedServer) else mount.server
+        yield from (outer for name in _scoped_tools(inner) if (outer := mount.outer("tools", name)) is not None)
+    target = getattr(server, "passes_to", None)
+    if target is not None:
+        yield from _scoped_tools(target)
+
+
 class HttpService:
     """Serves the exchanges of one server.
 
     With `can_stream=False`, for views of frameworks, the service answers every request with one JSON body.
+
+    Raises:
+        DefinitionError: a tool requires scopes, and there is no `auth` that could verify them.
     """
 
     def __init__(
@@ -52,6 +76,8 @@ class HttpService:
         max_subscriptions: int | None = None,
         can_stream: bool = True,
     ) -> None:
+        if auth is None:
+            _refuse_scopes(server)
         self._server = server
         self._heads = HeadReader(guard or Guard())
         self._workers = workers or (Workers(server) if sessions is None else sessions.workers)

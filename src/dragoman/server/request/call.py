@@ -233,7 +233,7 @@ class Call(Struct, eq=False):
     settings: Any = None
     """The server's settings at the start of the request; a later change does not affect this request."""
     scopes: frozenset[str] | None = None
-    """The verified scopes of the caller; None if the server does not authenticate."""
+    """The verified scopes of the caller, empty over HTTP without `auth`; None if every tool is open, as over stdio."""
     claims: Mapping[str, Any] = NOTHING
     target: Any = None
     """The definition whose function serves the request; None if the handler itself returns the result."""

@@ -113,7 +113,7 @@ class RequestFacts:
 
     @property
     def scopes(self) -> frozenset[str] | None:
-        """The scopes of the caller; None if the server does not authenticate, as over stdio."""
+        """The scopes of the caller, empty over HTTP without `auth`; None over stdio and in memory."""
         return self._call.scopes
 
     @property

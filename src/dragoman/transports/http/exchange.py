@@ -34,7 +34,7 @@ UNTIMED_BYTES = 16_384
 JSON_HEADERS: tuple[Header, ...] = ((b"content-type", b"application/json"),)
 _STREAM_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache"),
+    (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
 _DOCUMENT_HEADERS: tuple[Header, ...] = (

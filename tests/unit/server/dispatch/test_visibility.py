@@ -234,7 +234,11 @@ async def test_nobody_is_notified_of_a_resource_that_is_hidden_from_them(method)
     if method == "subscribe":
         async with WirePeer(server) as peer:
             answers = [await peer.request("resources/subscribe", {"uri": uri}) for uri in uris]
-            assert ["result" in one for one in answers] == [True, False, False, True]
+            assert [answer["result"] for answer in answers] == [{}] * 4
+            server.notify_resource_updated("r://hidden")
+            server.notify_resource_updated("r://open")
+            updated = await peer.receive()
+            assert updated["params"]["uri"] == "r://open"
             return
     async with AsyncClient(server, protocol_version="2026-07-28") as client:
         heard = asyncio.Queue()
