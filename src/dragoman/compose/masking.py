@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from dragoman.schema import walk
+
 MASKED = "***"
 KNOWN_CHARACTERS = 6
 """A known secret that is shorter would be found in many words that are none."""
@@ -51,13 +53,9 @@ _BY_FORM = re.compile(
     r"|(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)(?:(?!-----)[^\"])*"
 )
 _FORM_SIGNS = (b"bearer", b"eyj", b"@", b"private key")
-_SCHEMA_KEYWORDS = frozenset(
-    {
-        *("type", "title", "description", "format", "pattern", "minLength", "maxLength", "minimum", "maximum"),
-        *("default", "examples", "enum", "const", "items", "properties", "required", "additionalProperties"),
-        *("anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "readOnly", "writeOnly", "deprecated", "nullable"),
-        *("contentEncoding", "contentMediaType", "minItems", "maxItems", "uniqueItems", "prefixItems"),
-    }
+_ANNOTATIONS = ("title", "description", "format", "readOnly", "writeOnly", "deprecated", "contentEncoding")
+_SCHEMA_KEYWORDS = frozenset({"type", *_ANNOTATIONS, *walk.REFERENCES, *walk.VARYING, *walk.LIMITS}).union(
+    walk.NAMED, walk.LISTED, walk.SINGLE, walk.PLAIN, *walk.OF_TYPE.values()
 )
 _MAX_SCHEMA_CHARACTERS = 4096
 """A longer object under the name of a secret is masked. Without a bound, nested objects would be read at each level."""

@@ -98,7 +98,7 @@ class Subscription:
                 stream.send(message)
     """
 
-    __slots__ = ("_filters", "_waiting", "honoured", "id")
+    __slots__ = ("_filters", "_waiting", "hidden", "honoured", "id")
 
     def __init__(
         self,
@@ -109,6 +109,7 @@ class Subscription:
     ) -> None:
         self.id = id
         self.honoured = honoured
+        self.hidden = hidden
         wanted = ((field, getattr(honoured, field.name)) for field in fields)
         self._filters = {field.method: _FieldFilter(field, value, hidden) for field, value in wanted if value}
         self._waiting: dict[tuple[str, str | None], bytes] = {}

@@ -41,6 +41,8 @@ class CapturingChannel:
         self._channel = channel
         self._filter_type = filter_type
         self.honoured: asyncio.Future[types.SubscriptionFilter] = asyncio.get_running_loop().create_future()
+        self.hidden: frozenset[str] = frozenset()
+        """The URIs that the server acknowledges but never notifies."""
         self._early: deque[tuple[str, Any]] | None = deque(maxlen=MAX_WAITING)
         """The notifications that came before the client had its acknowledgement; None once it has it."""
 
@@ -49,6 +51,7 @@ class CapturingChannel:
 
     async def listen(self, subscription: Subscription) -> None:
         """Keep the filter of a subscription."""
+        self.hidden = subscription.hidden
         self.honoured.set_result(subscription.honoured)
 
     def notify(self, method: str, params: Any) -> None:
@@ -79,11 +82,14 @@ class JoinedListening(Joined):
         passed = {outer for inner in routes.values() for outer in inner.values()}
         held: list[tuple[asyncio.Task[Any], CapturingChannel]] = []
         try:
-            honoured = await self._honoured_here(server, call, [uri for uri in uris if uri not in passed])
+            own = await self._capture_own(server, call, [uri for uri in uris if uri not in passed])
+            honoured, hidden = own.honoured.result(), own.hidden
             for mount, inner in routes.items():
-                theirs = await self._honoured_there(call, mount, inner, held)
-                honoured = _union(honoured, theirs, inner)
-            subscription = Subscription(call.request.id, honoured, server.offer.table.subscription_fields())
+                channel = await self._capture_mounted(call, mount, inner, held)
+                if channel is not None:
+                    honoured = _union(honoured, channel.honoured.result(), inner)
+                    hidden |= {inner[uri] for uri in channel.hidden}
+            subscription = Subscription(call.request.id, honoured, server.offer.table.subscription_fields(), hidden)
             for _, channel in held:
                 # The first step of `listen` sends the acknowledgement, which MUST be the first message (2026-07-28).
                 asyncio.get_running_loop().call_soon(channel.release)
@@ -93,8 +99,8 @@ class JoinedListening(Joined):
             for task, _ in held:
                 await cancel_and_wait(task)
 
-    async def _honoured_here(self, server: Server, call: Call, uris: list[str]) -> types.SubscriptionFilter:
-        """Return what the server honours without its mounts."""
+    async def _capture_own(self, server: Server, call: Call, uris: list[str]) -> CapturingChannel:
+        """Return a channel with the filter that the server honours without its mounts."""
         assert self.own is not None
         rows = () if server.installed is None else server.installed.rows
         known = _CORE_NAMES | {field.name for row in rows for field in row.subscriptions}
@@ -105,12 +111,12 @@ class JoinedListening(Joined):
         request = msgspec.structs.replace(call.request, params=params)
         channel = CapturingChannel(call.channel, type(wanted))
         await finished(self.own(server, msgspec.structs.replace(call, request=request, channel=channel)))
-        return channel.honoured.result()
+        return channel
 
-    async def _honoured_there(
+    async def _capture_mounted(
         self, call: Call, mount: Mount, uris: Iterable[str], held: list[tuple[asyncio.Task[Any], CapturingChannel]]
-    ) -> types.SubscriptionFilter | None:
-        """Return what a mounted server honours; None if it is not asked, or does not answer in time."""
+    ) -> CapturingChannel | None:
+        """Return a channel with the filter that a mounted server honours; None without an answer in time."""
         wanted = msgspec.to_builtins(call.request.params.notifications)
         inner = [*uris]
         if not is_open(mount.server, self.method) and not inner and wanted.keys() <= _CORE_WIRE_NAMES:
@@ -124,7 +130,7 @@ class JoinedListening(Joined):
         serving = asyncio.create_task(passing)
         held.append((serving, channel))
         await asyncio.wait((serving, channel.honoured), timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        return channel.honoured.result() if channel.honoured.done() else None
+        return channel if channel.honoured.done() else None
 
 
 def _inner_uris(mount: Mount, uris: Iterable[str]) -> dict[str, str]:
@@ -134,10 +140,10 @@ def _inner_uris(mount: Mount, uris: Iterable[str]) -> dict[str, str]:
 
 
 def _union(
-    one: types.SubscriptionFilter, other: types.SubscriptionFilter | None, renamed: dict[str, str]
+    one: types.SubscriptionFilter, other: types.SubscriptionFilter, renamed: dict[str, str]
 ) -> types.SubscriptionFilter:
     """Return what either filter has; the URIs of the second are those of a mounted server."""
-    entries, added = msgspec.to_builtins(one), {} if other is None else msgspec.to_builtins(other)
+    entries, added = msgspec.to_builtins(one), msgspec.to_builtins(other)
     for name, value in added.items():
         if isinstance(value, list):
             known = [renamed.get(subject, subject) for subject in value] if name == "resourceSubscriptions" else value
