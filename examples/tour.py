@@ -115,6 +115,6 @@ if __name__ == "__main__":
     print(
         "\nWhat to try next:"
         "\n  read examples/travel.py, the server, and examples/tour.py, the client"
-        "\n  python examples/travel.py --http 8000, and point any MCP client at http://127.0.0.1:8000/mcp"
+        "\n  .venv/bin/python examples/travel.py --http 8000, and point any MCP client at http://127.0.0.1:8000/mcp"
         "\n  docs/server.md, docs/client.md, docs/chat.md"
     )

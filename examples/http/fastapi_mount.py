@@ -1,4 +1,4 @@
-"""A server mounted in a FastAPI application, whose lifespan stays its own.
+"""A server as a route of a FastAPI application, whose lifespan stays its own.
 
 PORT=8000 python examples/http/fastapi_mount.py
 """
@@ -39,8 +39,7 @@ async def home() -> dict[str, float]:
     return prices
 
 
-# The server answers at /mcp and /mcp/; it is mounted last, so that the routes above come first.
-app.mount("/", server.asgi())
+app.add_route("/mcp", server.asgi())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A server mounted in a Starlette application.
+"""A server as a route of a Starlette application.
 
 PORT=8000 python examples/http/starlette_mount.py
 """
@@ -9,7 +9,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 
 from dragoman import Server
 
@@ -27,7 +27,7 @@ async def home(request: Request) -> PlainTextResponse:
     return PlainTextResponse(f"Sums are served at {request.base_url}mcp")
 
 
-app = Starlette(routes=[Route("/", home), Mount("/", server.asgi())])
+app = Starlette(routes=[Route("/", home), Route("/mcp", server.asgi())])
 
 if __name__ == "__main__":
     uvicorn.run(app, port=int(os.environ.get("PORT", "8000")), log_level="warning")

@@ -31,7 +31,7 @@ CASES = {
     "flask_controller.py": ("my_notes", {}, '["Find the moth"]'),
     "server_per_user.py": ("who_am_i", {}, "grace"),
 }
-WITHOUT_A_SLASH = {"django_wsgi.py", "flask_controller.py"}
+WITHOUT_A_SLASH = {"django_wsgi.py", "flask_controller.py", "starlette_mount.py", "fastapi_mount.py"}
 """Their routes are the framework's own, which tells a slash at the end from none."""
 PAGES = {
     "starlette_mount.py": "Sums are served at ",

@@ -153,6 +153,10 @@ class Lifecycle:
         scope.users.add(user)
         await asyncio.shield(scope.entered)
 
+    def begins_late(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Tell whether there are lifespans that nobody has entered in a loop."""
+        return bool(self.lifespans) and loop not in self._scopes
+
     async def begin_until_the_loop_ends(self) -> None:
         """Enter the scope of this loop for code that cannot tell when it has served its last request."""
         await self.begin(self)

@@ -7,6 +7,7 @@ service gracefully.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server
 
 CLOSE_SECONDS = 5.0
+_logger = logging.getLogger("dragoman.server")
 _NO_PAGE = "This address serves MCP to programs, and no pages; to try it in a browser, run: dragoman inspect URL"
 
 
@@ -147,6 +149,14 @@ class HttpService:
     async def _get_ready(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._workers.needs_to_join(loop):
             await self._workers.join()
+            lifecycle = self._server.lifecycle
+            if lifecycle is not None and lifecycle.begins_late(loop):
+                _logger.warning(
+                    "The lifespan of the server %r begins with its first request, because the host application sent no"
+                    " lifespan events; SIGTERM may kill the process before the lifespan ends. Call `await app.start()`"
+                    " and `await app.close()` in the lifespan of the host, where app is server.asgi()",
+                    self._server.name,
+                )
         await self.start()
         self._ready_in = loop
 
