@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from dragoman import Server
 
@@ -30,16 +31,13 @@ async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
     prices.clear()
 
 
-app = FastAPI(lifespan=lifespan)
+app = FastAPI(lifespan=lifespan, routes=[Route("/mcp", server.asgi())])
 
 
 @app.get("/")
 async def home() -> dict[str, float]:
     """A page of the application's own."""
     return prices
-
-
-app.add_route("/mcp", server.asgi())
 
 
 if __name__ == "__main__":

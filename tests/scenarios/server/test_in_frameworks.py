@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from fastapi import FastAPI
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from dragoman import Server
@@ -21,7 +21,7 @@ HOST = """
 
     import uvicorn
     from starlette.applications import Starlette
-    from starlette.routing import Mount
+    from starlette.routing import Mount, Route
 
     from dragoman import Server
 
@@ -90,8 +90,8 @@ INITIALIZE = {
 }
 
 
-def rest_application() -> FastAPI:
-    app = FastAPI()
+def rest_application(*routes: Route) -> FastAPI:
+    app = FastAPI(routes=list(routes))
 
     @app.get("/items")
     def items() -> list[str]:
@@ -104,23 +104,20 @@ def rest_application() -> FastAPI:
     ("method", "path"), [("GET", "/items"), ("GET", "/items/"), ("POST", "/items"), ("GET", "/unknown"), ("PUT", "/")]
 )
 def test_mcp_route_does_not_change_the_rest_routes(method, path):
-    with_mcp = rest_application()
-    with_mcp.add_route("/mcp", Server("shop").asgi())
+    with_mcp = rest_application(Route("/mcp", Server("shop").asgi()))
     answers = [TestClient(app, follow_redirects=False).request(method, path) for app in (rest_application(), with_mcp)]
     plain, beside = [(answer.status_code, answer.headers, answer.content) for answer in answers]
     assert beside == plain
 
 
 def test_mcp_route_is_not_in_the_openapi_document():
-    app = rest_application()
-    app.add_route("/mcp", Server("shop").asgi())
+    app = rest_application(Route("/mcp", Server("shop").asgi()))
     assert list(app.openapi()["paths"]) == ["/items"]
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/tools/mcp"])
 def test_server_answers_at_its_route(path):
-    app = rest_application()
-    app.add_route(path, Server("shop").asgi(path, allowed_hosts=["testserver"]))
+    app = rest_application(Route(path, Server("shop").asgi(path, allowed_hosts=["testserver"])))
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}
     response = TestClient(app).post(path, json=message, headers={"accept": "application/json, text/event-stream"})
     assert response.json()["result"]["serverInfo"]["name"] == "shop"
