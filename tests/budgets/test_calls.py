@@ -1,4 +1,4 @@
-"""How many functions a request passes through, which unlike the time that it takes is the same on every machine."""
+"""The work that a request must not cause: code of unused features, tasks, timers and writes."""
 
 import asyncio
 import gc
@@ -9,8 +9,6 @@ import pytest
 from dragoman import Configuration, Depends, Server
 from dragoman.stores import Memory
 
-MARGIN = 2
-MEASURED = {"handshake": 25, "stateless": 27}
 CALLS = {
     "handshake": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}\n',
     "stateless": b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2},'
@@ -38,55 +36,6 @@ def functions_passed(work):
     return passed
 
 
-@pytest.mark.parametrize("era", CALLS)
-def test_calling_an_inline_tool_passes_few_functions(era):
-    async def measure():
-        server, sent = Server(), []
-
-        @server.tool(inline=True)
-        def add(a: int, b: int) -> str:
-            return str(a + b)
-
-        connection = server.connect(sent.append)
-        for id in range(3):
-            connection.receive(CALLS[era] % id)
-        passed = functions_passed(lambda: connection.receive(CALLS[era] % 3))
-        assert len(sent) == 4
-        assert b'"text":"3"' in sent[3]
-        connection.close()
-        return passed
-
-    passed = asyncio.run(measure())
-    assert len(passed) <= MEASURED[era] + MARGIN, passed
-    assert not [name for name in passed if "observe" in name or "serve_" in name]
-    assert passed.count("Server.settings") <= 4
-
-
-MEASURED_OF_A_FURTHER_CALL = 20
-
-
-def test_a_further_call_of_an_async_tool_in_one_chunk_passes_few_functions():
-    async def measure():
-        server, sent = Server(), []
-
-        @server.tool
-        async def add(a: int, b: int) -> int:
-            return a + b
-
-        connection = server.connect(sent.append)
-        connection.receive(CALLS["handshake"] % 0)
-        counts = []
-        for calls in (10, 20):
-            await asyncio.sleep(0)
-            chunk = b"".join(CALLS["handshake"] % id for id in range(calls))
-            counts.append(len(functions_passed(lambda chunk=chunk: connection.receive(chunk))))
-        assert len(sent) == 31
-        connection.close()
-        return (counts[1] - counts[0]) / 10
-
-    assert asyncio.run(measure()) <= MEASURED_OF_A_FURTHER_CALL
-
-
 async def calls_with(prepare, era, method=b"tools/call"):
     """Return what a call passes through on a server that was prepared."""
     server, sent = Server(), []
@@ -108,16 +57,6 @@ async def calls_with(prepare, era, method=b"tools/call"):
     return measured[-1]
 
 
-AROUND_ONE_MIDDLEWARE = {b"tools/call": 25, b"tools/unknown": 34}
-"""The task of the relay, the chain, the context, the middleware and its call_next; and the way out of a refusal."""
-
-
-def with_middleware(server):
-    @server.middleware
-    async def around(ctx, call_next):
-        return await call_next()
-
-
 async def lasting():
     yield "value"
 
@@ -136,11 +75,9 @@ def with_what_is_not_used(server):
 
 @pytest.mark.parametrize("era", CALLS)
 @pytest.mark.parametrize("method", [b"tools/call", b"tools/unknown"])
-def test_what_is_not_used_costs_nothing_and_one_middleware_little(era, method):
+def test_unused_features_run_no_code(era, method):
     bare = asyncio.run(calls_with(lambda server: None, era, method))
     assert asyncio.run(calls_with(with_what_is_not_used, era, method)) == bare
-    passed = asyncio.run(calls_with(with_middleware, era, method))
-    assert 0 < len(passed) - len(bare) <= AROUND_ONE_MIDDLEWARE[method], (len(bare), len(passed), passed)
 
 
 def returning_text(a: int, b: int) -> str:
@@ -176,7 +113,6 @@ def test_plain_arguments_and_results_are_not_looked_at_closely(function, era):
         return passed
 
     passed = asyncio.run(measure())
-    assert len(passed) <= MEASURED[era] + MARGIN, passed
     assert not {"Signature._bind_known", "Output._compare", "OutputSchema.misfit"} & set(passed)
 
 
@@ -189,10 +125,9 @@ HTTP_HEADERS = [
     (b"mcp-method", b"tools/call"),
     (b"mcp-name", b"add"),
 ]
-MEASURED_OVER_HTTP = 41
 
 
-def test_calling_an_inline_tool_over_http_passes_few_functions_two_sends_and_no_task_nor_timer(monkeypatch):
+def test_inline_tool_over_http_needs_two_sends_and_no_task_nor_timer(monkeypatch):
     async def measure():
         server, sent, tasks = Server(secret="a secret of sixteen", store=Memory()), [], []
         received, timers = [], []
@@ -220,14 +155,12 @@ def test_calling_an_inline_tool_over_http_passes_few_functions_two_sends_and_no_
         work = ask()
         with monkeypatch.context() as patched:
             patched.setattr(asyncio.get_running_loop(), "call_at", lambda *given: timers.append(given))
-            passed = functions_passed(lambda: next(iter(work.__await__()), None))
+            next(iter(work.__await__()), None)
         asyncio.get_running_loop().set_task_factory(None)
         assert timers == []
         assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
         assert b'"text":"3"' in sent[-1]["body"]
         assert len(received) == 1
-        return passed, tasks
+        return tasks
 
-    passed, tasks = asyncio.run(measure())
-    assert tasks == []
-    assert len(passed) <= MEASURED_OVER_HTTP + MARGIN, (len(passed), passed)
+    assert asyncio.run(measure()) == []

@@ -36,10 +36,8 @@ _BEGUN = "properties/test_client_shortcuts.py::test_a_coroutine_that_was_begun_i
 _META = "properties/test_client_shortcuts.py::test_meta_is_the_same_spliced_or_encoded"
 _PLAIN = "properties/test_server_shortcuts.py::test_a_plain_result_is_the_one_that_is_looked_at_closely"
 _IN_PLACE = "properties/test_server_shortcuts.py::test_an_inline_handler_says_what_one_in_a_thread_says"
-_PARTS = "properties/test_server_shortcuts.py::test_a_result_in_parts_is_the_result_in_one"
 _HTTP = "properties/test_http_carriers.py::test_every_carrier_of_http_answers_alike"
 _CLIENT_HTTP = "properties/test_client_connections.py::test_a_connection_receives_what_aiohttp_receives"
-_WRITER = "properties/test_writer.py::test_what_leaves_is_what_was_sent"
 _CHILD = "properties/test_writer.py::test_what_a_child_is_sent_is_what_was_sent"
 _STREAM = "properties/test_peer.py::test_a_stream_brings_what_its_messages_bring_one_by_one"
 _LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_within_the_limits"
@@ -67,9 +65,7 @@ FAST_PATHS = (
     FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
     FastPath("server/dispatch/runner.py", SECOND, ("resume",), "a coroutine or task that awaits the handler", _THREAD),
     FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
-    FastPath("protocol/jsonrpc.py", SPLICED, ("encode_result_envelope",), "encode_result", _PARTS),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
-    FastPath("protocol/peer.py", SECOND, ("Peer.finish",), "an answer in one message", _PARTS),
     FastPath("protocol/peer.py", SECOND, ("Peer.events", "Peer.sole_request"), "Peer.receive_message", _STREAM),
     FastPath("protocol/lines.py", SECOND, ("LineDecoder.sole_line",), "LineDecoder.receive", _SOLE),
     FastPath("protocol/eras.py", SECOND, ("open_in_session",), "eras.open", _AT_ONCE),
@@ -77,7 +73,6 @@ FAST_PATHS = (
     FastPath("compose/raw_results.py", SPLICED, ("with_progress_token",), "encoding the parameters", _TOKEN),
     FastPath("compose/unchanged.py", SECOND, ("UnchangedCalls",), "a task for each request of a proxy", _SHORT),
     FastPath("server/http/post.py", SECOND, ("PassedPost",), "a task for each request of a proxy", _SHORT_HTTP),
-    FastPath("transports/stdio/pages.py", SECOND, ("SplicedPages",), "os.writev", _WRITER),
     FastPath("transports/stdio/writers.py", SECOND, ("LoopWriter.send_at_once",), "one write a turn", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
     FastPath("transports/http", SECOND, _EXCHANGES, "AsgiExchange over receive and send", _HTTP),

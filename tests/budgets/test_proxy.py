@@ -1,4 +1,4 @@
-"""How much a proxy does for one call that it passes, counted in functions, tasks, futures and coroutines."""
+"""How much a proxy does for one call that it passes, counted in tasks, futures and writes."""
 
 import asyncio
 import sys
@@ -9,11 +9,6 @@ from scenarios.proxied_http import HttpFront
 from scenarios.raw_http import answering, called, classic, reply, result
 
 DEADLINE = 60
-MARGIN = 2
-MEASURED = 33
-"""The functions of a proxy for one call on stdio, from the request that arrives to the result that leaves."""
-MEASURED_HTTP = 75
-"""The same over HTTP."""
 WRITES = ("Http1Connection.write", "PooledConnection.begin")
 SERVER = """
 from dragoman import Server
@@ -30,7 +25,7 @@ server.run()
 """
 
 
-async def test_a_call_through_a_proxy_takes_few_functions_and_no_task(monkeypatch):
+async def test_a_call_through_a_proxy_starts_no_task(monkeypatch):
     request = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}\n'
     hello = (
         b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
@@ -54,12 +49,11 @@ async def test_a_call_through_a_proxy_takes_few_functions_and_no_task(monkeypatc
             seen.append((len(passed), len(tasks), began, passed))
             futures.clear()
         connection.close()
-    count, tasks, began, passed = min(seen)
+    _, tasks, began, passed = min(seen)
     assert (tasks, began) == (0, 0), passed
-    assert MEASURED - 10 <= count <= MEASURED + MARGIN, passed
 
 
-async def test_a_call_through_a_proxy_over_http_takes_few_functions_one_write_to_each_end_and_no_task():
+async def test_a_call_through_a_proxy_over_http_needs_one_write_to_each_end_and_no_task():
     async def add(request, writer):
         return reply(200, result(request, called()))
 
@@ -71,7 +65,6 @@ async def test_a_call_through_a_proxy_over_http_takes_few_functions_one_write_to
                 assert (await front.ask("tools/call", {"name": "add"})).last["result"] == called()
             seen.append((len(passed), len(tasks), passed))
     assert len(front.passed) == len(seen)
-    count, tasks, passed = min(seen)
+    _, tasks, passed = min(seen)
     assert tasks == 0, passed
     assert [passed.count(name) for name in WRITES] == [1, 1], passed
-    assert MEASURED_HTTP - 10 <= count <= MEASURED_HTTP + MARGIN, passed

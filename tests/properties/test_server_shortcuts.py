@@ -12,8 +12,7 @@ from msgspec import Raw
 
 from dragoman import BlockingContext, Configuration, Server
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.peer import Peer
-from dragoman.protocol.versions import V2025_03_26, VERSIONS, handshake_versions
+from dragoman.protocol.versions import VERSIONS, handshake_versions
 from dragoman.testing import WirePeer
 
 DEADLINE = 60
@@ -113,34 +112,6 @@ def test_an_inline_handler_says_what_one_in_a_thread_says(era, script):
             return response, peer.received
 
     assert run(heard(inline=True)) == run(heard(inline=False))
-
-
-ids = st.integers() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-
-
-@given(ids, st.recursive(plain_values, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5))
-@settings(max_examples=300, deadline=None)
-def test_a_result_in_parts_is_the_result_in_one(id, value):
-    for state in ("served", "cancelled", "in a batch", "unknown"):
-        result = Raw(jsonrpc.encode(value))
-        whole, parts = served(id, state), served(id, state)
-        head, tail = jsonrpc.encode_result_envelope(id)
-        sent = parts.finish(id, (head, result, tail))
-        assert whole.send_result(id, result) == (b"".join(sent) if isinstance(sent, tuple) else sent)
-        assert whole.refuse_id(id) is None
-        assert parts.refuse_id(id) is None
-
-
-def served(id: Any, state: str) -> Peer:
-    """Return a peer in which a request is in a state."""
-    peer = Peer()
-    peer.version = V2025_03_26
-    request = jsonrpc.encode_request(id, "tools/list")
-    if state != "unknown":
-        peer.receive_message(jsonrpc.encode_batch([request]) if state == "in a batch" else request)
-    if state == "cancelled":
-        peer.receive_message(jsonrpc.encode_notification("notifications/cancelled", {"requestId": id}))
-    return peer
 
 
 logging.getLogger("dragoman").addHandler(logging.NullHandler())

@@ -8,20 +8,14 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import Raw
 
 from dragoman.transports.stdio.writers import DirectWriter, open_writer
 
 DEADLINE = 60
-PARTS = [
-    Raw(b"".join(b"%b%07d" % (letter, place) for place in range(size // 8)))
-    for letter, size in ((b"a", 70_000), (b"b", 131_072), (b"c", 400_000), (b"d", 1_100_000))
-]
 
 actions = st.one_of(
-    st.tuples(st.just("message"), st.sampled_from([1, 30, 4090, 70_000])),
-    st.tuples(st.just("message at once"), st.sampled_from([1, 30, 4090, 70_000])),
-    st.tuples(st.just("part"), st.integers(0, len(PARTS) - 1)),
+    st.tuples(st.just("message"), st.sampled_from([1, 30, 4090, 70_000, 1_100_000])),
+    st.tuples(st.just("message at once"), st.sampled_from([1, 30, 4090, 70_000, 1_100_000])),
     st.tuples(st.just("write"), st.just(0)),
     st.tuples(st.just("turn"), st.just(0)),
     st.tuples(st.just("read"), st.sampled_from([1, 4095, 65_536, 1 << 20])),
@@ -56,9 +50,6 @@ async def written(script, pipe_bytes, open_writer):
         if action.startswith("message"):
             sent.extend(b"m" * value + b"\n")
             (sending.send if action == "message" else sending.send_at_once)(b"m" * value)
-        elif action == "part":
-            sent.extend(b"{%b}\n" % bytes(PARTS[value]))
-            sending.send_parts(b"{", PARTS[value], b"}")
         elif action == "write":
             sending.write_now()
         elif action == "read":

@@ -398,15 +398,6 @@ def encode_result(id: RequestId, result: Any) -> bytes:
         raise _unencodable(error) from None
 
 
-def encode_result_envelope(id: RequestId) -> tuple[bytes, bytes]:
-    """Return the bytes of a response before and after its result, for a result that is already encoded.
-
-    The caller writes the three parts one after another, so that a large result is not copied.
-    """
-    whole = encode(_ResultOut(id, _NULL))
-    return whole[: -len(b"null}")], b"}"
-
-
 def encode_error(id: RequestId | None, error: RpcError, *, null_id: bool = False) -> bytes:
     """Return the bytes of an error response. If the id is None, the response has no id, or null with `null_id`."""
     shown = UNSET if id is None and not null_id else id

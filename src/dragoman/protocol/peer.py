@@ -45,7 +45,6 @@ MAX_ID_DIGITS = 15
 """Some servers return an integer id as a string. A string of at most this many digits is read as the integer."""
 
 T = TypeVar("T")
-Answer = TypeVar("Answer", bound=bytes | tuple[bytes, Raw, bytes])
 
 _cancelled = msgspec.json.Decoder(types.CancelledNotificationParams)
 _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
@@ -322,16 +321,12 @@ class Peer:
         """
         return self.finish(id, jsonrpc.encode_error(id, error))
 
-    def finish(self, id: types.RequestId, answer: Answer | None) -> Answer | bytes | None:
-        """End a request that was served, and return the bytes to write, if any.
-
-        `answer` is one encoded message, or its parts. Parts are joined only if a settle function takes the response, as
-        in a batch. An empty answer is not sent.
-        """
+    def finish(self, id: types.RequestId, answer: bytes | None) -> bytes | None:
+        """End a request that was served, and return the bytes to write, if any; an empty answer is not sent."""
         settle = self._served.pop(id, _settle_unknown)
         if settle is None:
             return answer or None
-        return settle(b"".join(answer) if isinstance(answer, tuple) else answer)
+        return settle(answer)
 
     def next_id(self) -> types.RequestId:
         """Return an id that no request of this side has had, and that is no progress token in use: an id is one too."""

@@ -46,7 +46,7 @@ from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
-from dragoman.server.dispatch.runner import Answer, pass_result, resume, run, run_notification
+from dragoman.server.dispatch.runner import pass_result, resume, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
@@ -110,7 +110,6 @@ class DuplexConnection:
     """The server's side of one duplex connection."""
 
     lacks_standalone_stream = False
-    takes_parts = True
     end_error = None
 
     def __init__(self, server: Server, sink: Sink) -> None:
@@ -389,10 +388,8 @@ class DuplexConnection:
         """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
         self._end_without_task(call)
         data = self._peer.finish(call.request.id, pass_result(call, result))
-        if type(data) is bytes:
+        if data is not None:
             (self._send_at_once if at_once else self._send)(data)
-        elif data is not None:
-            self._sink.send_parts(*data)
 
     def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""
@@ -491,12 +488,8 @@ class DuplexConnection:
                 if later is not call and later is not None:  # the client used the id again after the response
                     self._running[id] = later
 
-    def _reply(self, id: types.RequestId, answer: Answer) -> None:
-        data = self._peer.finish(id, answer)
-        if type(data) is bytes:
-            self._send(data)
-        elif data is not None:
-            self._sink.send_parts(*data)
+    def _reply(self, id: types.RequestId, answer: bytes) -> None:
+        self._write(self._peer.finish(id, answer))
 
     def _write(self, data: bytes | None) -> None:
         if data is not None:

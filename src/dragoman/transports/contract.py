@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from msgspec import Raw
-
 Receive = Callable[[bytes], Awaitable[None] | None]
 """Receives a message. If it returns an awaitable, the transport awaits it before it reads the next message."""
 
@@ -51,9 +49,6 @@ class Sink(Protocol):
     def send(self, message: bytes, /) -> None:
         """Send one encoded message, without its newline; never blocks, and does nothing once the client is gone."""
 
-    def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
-        """Send one encoded message in parts, without a copy of the large part, which must not contain a newline."""
-
     def hold(self) -> None:
         """Collect messages without scheduling a write; the caller must call `write_now` in the same turn."""
 
@@ -78,10 +73,6 @@ class FunctionSink:
     def has_room(self) -> bool:
         """Always true."""
         return True
-
-    def send_parts(self, head: bytes, large: Raw, tail: bytes) -> None:
-        """Send one encoded message that is given in parts."""
-        self.send(b"".join((head, large, tail)))
 
     def hold(self) -> None:
         """Do nothing: a message is sent at once."""

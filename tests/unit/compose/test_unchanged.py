@@ -331,9 +331,6 @@ class SlowReader:
     def send(self, message):
         self.received.append(message)
 
-    def send_parts(self, *parts):
-        self.send(b"".join(map(bytes, parts)))
-
     async def wait_for_room(self):
         self.is_waiting.set()
         await self.has_read.wait()

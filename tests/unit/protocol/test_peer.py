@@ -356,33 +356,6 @@ def test_what_is_done_about_one_message_of_a_chunk_holds_for_the_next(peer):
     assert seen == [Request, Request, Request, Request]
 
 
-PAGE = Raw(b'{"tools":[]}')
-
-
-def parts(id):
-    return b'{"jsonrpc":"2.0","id":%d,"result":' % id, PAGE, b"}"
-
-
-def test_an_answer_in_parts_is_not_joined(peer):
-    received(peer, call(1))
-    assert peer.finish(1, parts(1))[1] is PAGE
-    assert peer.finish(1, parts(1)) is None
-
-
-def test_an_answer_in_parts_to_a_cancelled_request_is_not_sent(peer):
-    received(peer, call(1) + cancelled(1))
-    assert peer.finish(1, parts(1)) is None
-
-
-def test_an_answer_in_parts_in_a_batch_is_part_of_it(peer):
-    peer.version = V2025_03_26
-    received(peer, batch(call(1), call(2)))
-    assert peer.finish(1, parts(1)) is None
-    answers = json.loads(peer.finish(2, parts(2)))
-    assert [answer["id"] for answer in answers] == [1, 2]
-    assert answers[1]["result"] == {"tools": []}
-
-
 def test_requests_that_nobody_will_answer_are_given_back_and_forgotten(peer):
     received(peer, call(1))
     peer.send_request(1, "ping", {}, "me")

@@ -584,17 +584,6 @@ def test_many_requests_of_many_connections_are_all_answered_once():
     run(talk())
 
 
-class Parts(FunctionSink):
-    """A way out that takes messages in parts, and notes which came so."""
-
-    def __init__(self):
-        self.whole, self.in_parts = [], []
-        super().__init__(self.whole.append)
-
-    def send_parts(self, head, large, tail):
-        self.in_parts.append((head, large, tail))
-
-
 class Batches(FunctionSink):
     """A way out that notes what it is told."""
 
@@ -646,43 +635,17 @@ def with_many_tools(count):
 LIST = b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n'
 
 
-def test_a_large_list_leaves_in_parts_of_which_the_list_is_the_one_that_is_kept():
-    server = with_many_tools(100)
+def test_large_lists_are_answered_in_a_batch():
+    sent = []
 
     async def talk():
-        parts, wire = Parts(), Wire(server)
-        connection = server.connect(parts)
-        for id in (1, 2):
-            connection.receive(LIST % id)
-            wire.send(LIST % id)
-        assert parts.whole == []
-        assert [b"".join(map(bytes, message)) for message in parts.in_parts] == wire.sent
-        assert parts.in_parts[0][1] is parts.in_parts[1][1]
-        connection.close()
-        connection.receive(LIST % 3)
-        assert len(parts.in_parts) == 2
-        await wire.end()
-
-    run(talk())
-
-
-def test_a_small_list_leaves_whole_and_so_does_a_large_one_in_a_batch():
-    large, small = with_many_tools(100), with_many_tools(1)
-
-    async def talk():
-        parts = Parts()
-        connection = small.connect(parts)
-        connection.receive(LIST % 1)
-        connection.close()
-        connection = large.connect(parts)
+        connection = with_many_tools(100).connect(FunctionSink(sent.append))
         introduction = {**INTRODUCTION, "protocolVersion": "2025-03-26"}
         message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": introduction}
         connection.receive(json.dumps(message).encode() + b"\n[" + LIST.strip() % 1 + b"," + LIST.strip() % 2 + b"]\n")
         connection.close()
-        listed, _, batch = map(json.loads, parts.whole)
-        assert len(listed["result"]["tools"]) == 1
+        _, batch = map(json.loads, sent)
         assert [(answer["id"], len(answer["result"]["tools"])) for answer in batch] == [(1, 100), (2, 100)]
-        assert parts.in_parts == []
 
     run(talk())
 

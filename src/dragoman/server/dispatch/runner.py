@@ -60,10 +60,6 @@ if TYPE_CHECKING:
     from dragoman.server.listing import Listing
     from dragoman.server.server import Server
 
-Answer = bytes | tuple[bytes, Raw, bytes]
-"""A response to write: one piece, or parts if the channel takes parts and the result is large. Empty: no response."""
-LARGE_BYTES = 64 * 1024
-"""An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
 _PENDING = frozenset({CoroutineType, ThreadCall})
 """The types of a value that must be awaited."""
 _ANSWERS = frozenset({CallToolResult, Raw})
@@ -71,7 +67,7 @@ _ANSWERS = frozenset({CallToolResult, Raw})
 STORE_AWAY = "The store of this server cannot be reached; try again later"
 
 
-def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
+def run(call: Call) -> bytes | Coroutine[Any, Any, bytes] | ThreadCall:
     """Run a request; return its response, a coroutine that returns the response, or the handler that has to be awaited.
 
     Raises:
@@ -98,7 +94,7 @@ def run(call: Call) -> Answer | Coroutine[Any, Any, Answer] | ThreadCall:
     return _settle(call, value, error)
 
 
-def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coroutine[Any, Any, Answer]:
+def resume(call: Call, value: Any, error: BaseException | None) -> bytes | Coroutine[Any, Any, bytes]:
     """Go on with a request whose handler has ended; return the response, or a coroutine that returns it."""
     target = call.target
     if error is None and target is not None and type(value) not in _PENDING:
@@ -111,12 +107,9 @@ def resume(call: Call, value: Any, error: BaseException | None) -> Answer | Coro
     return _settle(call, value, error)  # in a task, which tells who cancelled a request
 
 
-def pass_result(call: Call, result: Raw) -> Answer:
+def pass_result(call: Call, result: Raw) -> bytes:
     """Return the response to a request that another server has answered, with its result as it is."""
     call.ended = True
-    if len(result) >= LARGE_BYTES and call.channel.takes_parts:
-        head, tail = jsonrpc.encode_result_envelope(call.request.id)
-        return head, result, tail
     return jsonrpc.encode_result(call.request.id, result)
 
 
@@ -169,7 +162,7 @@ async def whole_answer(call: Call) -> bytes:
     return await answer if type(answer) is CoroutineType else answer  # type: ignore[no-any-return]
 
 
-async def _answer_later(call: Call, outcome: Coroutine[Any, Any, Any]) -> Answer:
+async def _answer_later(call: Call, outcome: Coroutine[Any, Any, Any]) -> bytes:
     try:
         result = await outcome
     except BaseException as error:
@@ -177,7 +170,7 @@ async def _answer_later(call: Call, outcome: Coroutine[Any, Any, Any]) -> Answer
     return _answer(call, result)
 
 
-def _answer_noted(call: Call) -> Coroutine[Any, Any, Answer]:
+def _answer_noted(call: Call) -> Coroutine[Any, Any, bytes]:
     return _answer_later(call, noted(call, _outcome(call)))
 
 
@@ -283,7 +276,7 @@ def failure(message: str) -> CallToolResult:
     return CallToolResult([types.TextContent(message)], is_error=True)
 
 
-def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Answer:
+def _answer(call: Call, result: Any, failed: BaseException | None = None) -> bytes:
     """Return the response: the result, sealed and encoded, or the response for the exception of the handler."""
     call.ended = True
     request = call.request
@@ -304,9 +297,6 @@ def _answer(call: Call, result: Any, failed: BaseException | None = None) -> Ans
         elif type(result) is not Raw:
             _check_result_type(call, result)
             result = _seal(call.server, result, version)
-        elif len(result) >= LARGE_BYTES and call.channel.takes_parts:
-            head, tail = jsonrpc.encode_result_envelope(request.id)
-            return head, result, tail
         return jsonrpc.encode_result(request.id, result)
     except BaseException as error:
         return _refuse(call, error) if error is failed else _answer(call, None, error)

@@ -143,8 +143,6 @@ class Channel(Protocol):
 
     lacks_standalone_stream: bool
     """Whether the client has no stream for notifications that belong to no request."""
-    takes_parts: bool
-    """Whether the channel's transport takes a large response in parts, which saves a copy."""
     resumed_handlers: frozenset[type]
     """The types of handlers that the code which serves the request waits for, which saves a coroutine or a task."""
     carrier: Literal["stdio", "memory"] | None
@@ -189,7 +187,6 @@ class NoChannel:
     """The channel of a request to whose client the server can send only the response."""
 
     lacks_standalone_stream = False
-    takes_parts = False
     resumed_handlers: frozenset[type] = frozenset()
     carrier: Literal["stdio", "memory"] | None = None
     end_error: RpcError | None = None

@@ -58,7 +58,6 @@ def test_a_channel_renames_the_resources_that_were_updated_and_passes_everything
         (UPDATED, {"uri": "data://p/a"}),
         ("notifications/message", {"uri": "kept"}),
     ]
-    assert channel.takes_parts is False
 
 
 def test_what_outlives_a_request_is_one_object_for_a_connection():

@@ -9,7 +9,6 @@ import tty
 from types import SimpleNamespace
 
 import pytest
-from msgspec import Raw
 
 from dragoman.transports.stdio import writers
 from dragoman.transports.stdio.readers import CHUNK_BYTES
@@ -17,7 +16,7 @@ from dragoman.transports.stdio.writers import HIGH_WATER_BYTES, LOW_WATER_BYTES,
 from unit.loops import DEADLINE, in_each_loop
 from unit.transports.stdio.conduits import OUTPUTS, Recorder, Sink, pipe, sockets, started_since, turns, writing
 
-LARGE = Raw(b"x" * 300_000)
+LARGE = b"x" * 300_000
 
 
 @pytest.mark.parametrize("conduit", [pipe, sockets])
@@ -72,34 +71,6 @@ async def test_what_does_not_fit_at_once_leaves_whole_and_in_order(conduit):
         assert sink.read == expected
 
 
-@OUTPUTS
-@in_each_loop
-async def test_a_message_in_parts_is_one_line_in_its_place(conduit):
-    with writing(conduit) as (sending, sink, _):
-        expected = bytearray()
-        for number in range(30):
-            sending.send(b"before %d" % number)
-            sending.send_parts(b"{%d:" % number, LARGE, b"}")
-            sending.send(b"after")
-            expected += b"before %d\n{%d:%b}\nafter\n" % (number, number, bytes(LARGE))
-            if number % 7 == 0:
-                await asyncio.sleep(0)
-        await asyncio.gather(sink.take(len(expected)), sending.flush(DEADLINE))
-        assert sink.read == expected
-
-
-@in_each_loop
-async def test_a_message_in_parts_leaves_in_one_write_where_there_is_room(writes):
-    with pipe() as (_, writer):
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, WIDE_PIPE_BYTES)
-        sending = open_writer(writer.fileno(), Recorder())
-        sending.send(b"one")
-        sending.send_parts(b"{", LARGE, b"}")
-        sending.write_now()
-        assert writes == [4 + 300_003]
-        sending.close()
-
-
 @in_each_loop
 async def test_others_have_their_turn_while_very_much_is_written(monkeypatch):
     monkeypatch.setattr(writers, "MAX_TURN_BYTES", 100_000)
@@ -107,39 +78,14 @@ async def test_others_have_their_turn_while_very_much_is_written(monkeypatch):
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, WIDE_PIPE_BYTES)
         sending = open_writer(writer.fileno(), Recorder())
         for _ in range(3):
-            sending.send_parts(b"{", LARGE, b"}")
+            sending.send(LARGE)
         sending.write_now()
         first = len(os.read(reader.fileno(), WIDE_PIPE_BYTES))
         await sending.flush(DEADLINE)
         rest = len(os.read(reader.fileno(), WIDE_PIPE_BYTES))
         sending.close()
-        assert first < 2 * 300_003
-        assert first + rest == 3 * 300_003
-
-
-@in_each_loop
-async def test_parts_that_are_very_much_are_no_sign_that_the_other_side_is_gone(monkeypatch):
-    monkeypatch.setattr(writers, "STALLED_BYTES", 1000)
-    with writing() as (sending, sink, flow):
-        sending.send_parts(b"{", LARGE, b"}")
-        await asyncio.gather(sink.take(300_003), sending.flush(DEADLINE))
-        assert flow.told == []
-
-
-@OUTPUTS
-@in_each_loop
-async def test_the_parts_of_a_message_count_as_unwritten(conduit):
-    with writing(conduit) as (sending, sink, flow):
-        for _ in range(3):
-            sending.send_parts(b"{", LARGE, b"}")
-        assert flow.told == []
-        sending.send_parts(b"{", LARGE, b"}")
-        assert flow.told == ["pause"]
-        await asyncio.gather(sink.take(4 * 300_003), sending.flush(DEADLINE))
-        await flow.until("pause", "resume")
-        sending.close()
-        sending.send_parts(b"{", LARGE, b"}")
-        await sending.flush(0)
+        assert first < 2 * 300_001
+        assert first + rest == 3 * 300_001
 
 
 @OUTPUTS
