@@ -32,12 +32,10 @@ class FastPath(NamedTuple):
 
 
 _RELAY = "properties/test_relay.py::test_a_relay_does_what_tasks_do"
-_BEGUN = "properties/test_client_shortcuts.py::test_a_coroutine_that_was_begun_is_awaited_like_any_other"
 _META = "properties/test_client_shortcuts.py::test_meta_is_the_same_spliced_or_encoded"
 _PLAIN = "properties/test_server_shortcuts.py::test_a_plain_result_is_the_one_that_is_looked_at_closely"
 _IN_PLACE = "properties/test_server_shortcuts.py::test_an_inline_handler_says_what_one_in_a_thread_says"
 _HTTP = "properties/test_http_carriers.py::test_every_carrier_of_http_answers_alike"
-_CLIENT_HTTP = "properties/test_client_connections.py::test_a_connection_receives_what_aiohttp_receives"
 _CHILD = "properties/test_writer.py::test_what_a_child_is_sent_is_what_was_sent"
 _STREAM = "properties/test_peer.py::test_a_stream_brings_what_its_messages_bring_one_by_one"
 _LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_within_the_limits"
@@ -45,11 +43,6 @@ _GLANCE = "unit/protocol/test_inbound.py::test_a_glance_at_the_body_finds_what_r
 _BATCH = "properties/test_client_shortcuts.py::test_calls_in_one_thread_job_are_those_that_are_made_one_by_one"
 _THREAD = "properties/test_thread_calls.py::test_a_def_without_a_task_answers_like_one_that_a_task_awaits"
 _WOKEN = "unit/runtime/test_tasks.py::test_a_loop_that_is_woken_sees_what_was_published_before"
-_SHORT = "properties/test_unchanged.py::test_a_conversation_on_the_short_way_is_the_one_on_the_plain_way"
-_SHORT_HTTP = "properties/test_unchanged_http.py::test_over_http_the_short_way_says_what_the_plain_way_says"
-_SOLE = "properties/test_framing.py::test_a_sole_line_is_the_line_that_is_received"
-_AT_ONCE = "properties/test_server_shortcuts.py::test_a_request_that_is_read_at_once_is_the_one_that_is_opened"
-_TOKEN = "unit/compose/test_raw_results.py::test_a_token_that_is_replaced_in_place_is_the_one_that_is_encoded"
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 _EXCHANGES = ("Http1Exchange", "AsgiExchange.complete_body", "AsgiExchange._reply_at_once")
 
@@ -58,7 +51,6 @@ FAST_PATHS = (
     FastPath("runtime/eager.py", DRIVEN, ("_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
     FastPath("runtime/tasks.py", SECOND, ("waker",), "call_soon_threadsafe", _WOKEN),
     FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
-    FastPath("client/connect/connection.py", DRIVEN, ("_Started", "ServerConnection"), "awaiting what sends", _BEGUN),
     FastPath("client/connect/connection.py", SPLICED, ("ServerConnection",), "encoding `_meta` each time", _META),
     FastPath("server/request/driving.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
     FastPath("client/hear/deliveries.py", SECOND, ("_ThreadBatch",), "invoke for each call", _BATCH),
@@ -66,17 +58,11 @@ FAST_PATHS = (
     FastPath("server/dispatch/runner.py", SECOND, ("resume",), "a coroutine or task that awaits the handler", _THREAD),
     FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
-    FastPath("protocol/peer.py", SECOND, ("Peer.events", "Peer.sole_request"), "Peer.receive_message", _STREAM),
-    FastPath("protocol/lines.py", SECOND, ("LineDecoder.sole_line",), "LineDecoder.receive", _SOLE),
-    FastPath("protocol/eras.py", SECOND, ("open_in_session",), "eras.open", _AT_ONCE),
+    FastPath("protocol/peer.py", SECOND, ("Peer.events",), "Peer.receive_message", _STREAM),
     FastPath("protocol/inbound.py", SECOND, ("_receive_request",), "reading the params of every request", _GLANCE),
-    FastPath("compose/raw_results.py", SPLICED, ("with_progress_token",), "encoding the parameters", _TOKEN),
-    FastPath("compose/unchanged.py", SECOND, ("UnchangedCalls",), "a task for each request of a proxy", _SHORT),
-    FastPath("server/http/post.py", SECOND, ("PassedPost",), "a task for each request of a proxy", _SHORT_HTTP),
-    FastPath("transports/stdio/writers.py", SECOND, ("LoopWriter.send_at_once",), "one write a turn", _CHILD),
+    FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter.send",), "one write a turn", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
     FastPath("transports/http", SECOND, _EXCHANGES, "AsgiExchange over receive and send", _HTTP),
-    FastPath("transports/web/connections.py", SECOND, ("ConnectionPool",), "aiohttp's requests", _CLIENT_HTTP),
 )
 
 # Attributes by which tasks and futures do their work, but for those that classes of ours have too.

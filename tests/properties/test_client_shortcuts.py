@@ -7,40 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman import types
-from dragoman.client.connect.connection import _SENT, ServerConnection, _Started
+from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.hear.deliveries import Deliveries
 from dragoman.client.options import RequestOptions
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.versions import VERSIONS
 from dragoman.runtime.callables import invoke
-from properties.programs import Program, act, actions, both, ended, programs
 from unit.client.connect.test_connection import Link, Owner
 
 METHODS = ("tools/call", "tools/list", "prompts/get", "resources/read", "ping")
-
-
-@given(programs, st.lists(actions, max_size=6))
-@settings(max_examples=300, deadline=None)
-def test_a_coroutine_that_was_begun_is_awaited_like_any_other(program, script):
-    async def logs(is_begun):
-        running = Program(program)
-
-        async def run():
-            if not is_begun:
-                return await running.run()
-            steps = running.run().__await__()
-            awaited = next(steps, _SENT)
-            return "done" if awaited is _SENT else await _Started(steps, awaited)
-
-        task = asyncio.create_task(run())
-        await asyncio.sleep(0)
-        await act([running], script)
-        logged = await ended([running])
-        (outcome,) = await asyncio.gather(task, return_exceptions=True)
-        return logged, repr(outcome)
-
-    plain, begun = both(logs)
-    assert begun == plain
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)

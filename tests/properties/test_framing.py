@@ -96,17 +96,6 @@ def test_lines_do_not_depend_on_how_the_stream_is_cut(stream: bytes, positions: 
 
 @quickly
 @given(streams, cuts)
-def test_a_sole_line_is_the_line_that_is_received(stream: bytes, positions: list[int]) -> None:
-    for chunks in (chunks_of(stream, positions), stream.splitlines(keepends=True)):
-        decoder = LineDecoder(LIMIT)
-        for chunk in chunks:
-            sole = decoder.sole_line(chunk)
-            found = decoder.receive(chunk)
-            assert sole is None or found == [sole]
-
-
-@quickly
-@given(streams, cuts)
 def test_events_do_not_depend_on_how_the_stream_is_cut(stream: bytes, positions: list[int]) -> None:
     expected = events_of([stream])
     assert events_of(chunks_of(stream, positions)) == expected

@@ -46,11 +46,6 @@ def received(peer: Peer, chunk: bytes | None) -> list[Event]:
     return list(peer.events(chunk))
 
 
-def received_alone(peer: Peer, chunk: bytes) -> list[Event]:
-    request = peer.sole_request(chunk)
-    return received(peer, chunk) if request is None else [request]
-
-
 def seen(events: list[Event]) -> list[object]:
     """Events as values that compare: Raw and errors compare by identity."""
     return [
@@ -84,8 +79,6 @@ def test_a_stream_brings_what_its_messages_bring_one_by_one(stream, batches):
     lines = [line for line in stream.replace(b"\r\n", b"\n").split(b"\n") if line.strip() and len(line) <= 200]
     events = [event for line in lines for event in single.receive_message(line)]
     assert seen(received(whole, b"".join(line + b"\n" for line in lines))) == seen(events)
-    alone = fresh_peer(batches=batches)
-    assert seen([event for line in lines for event in received_alone(alone, line + b"\n")]) == seen(events)
     ids = {event.id for event in events if isinstance(event, jsonrpc.Request)}
     assert {id for id in ids if whole.refuse_id(id)} == {id for id in ids if single.refuse_id(id)}
     assert whole.waiting == single.waiting

@@ -8,11 +8,9 @@ from typing import Any, TypedDict
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import Raw
 
 from dragoman import BlockingContext, Configuration, Server
-from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.versions import VERSIONS, handshake_versions
+from dragoman.protocol.versions import VERSIONS
 from dragoman.testing import WirePeer
 
 DEADLINE = 60
@@ -115,52 +113,3 @@ def test_an_inline_handler_says_what_one_in_a_thread_says(era, script):
 
 
 logging.getLogger("dragoman").addHandler(logging.NullHandler())
-
-
-json_values = st.recursive(plain_values.filter(lambda value: value == value), lambda inner: st.lists(inner, max_size=2))
-metas = (
-    st.none()
-    | json_values
-    | st.dictionaries(
-        st.sampled_from(["progressToken", "io.modelcontextprotocol/protocolVersion", "traceparent", "x"]),
-        json_values | st.sampled_from(["2026-07-28", "2025-11-25"]),
-    )
-)
-in_sessions = st.fixed_dictionaries(
-    {}, optional={"name": json_values, "uri": json_values, "_meta": metas, "x": json_values}
-)
-METHODS = (
-    "tools/call",
-    "resources/read",
-    "prompts/get",
-    "server/discover",
-    "tasks/get",
-    "acme/add",
-    "ping",
-    "acme/none",
-)
-
-
-@given(st.sampled_from(handshake_versions(VERSIONS)), st.sampled_from(METHODS), in_sessions | json_values)
-@settings(max_examples=400, deadline=None)
-def test_a_request_that_is_read_at_once_is_the_one_that_is_opened(version, method, params):
-    server = Server()
-    server.method("acme/add")(lambda a: a)
-    message = jsonrpc.Request(1, method, Raw(jsonrpc.encode(params)))
-    read = eras.open_in_session(message, server.offer, eras.Caller(version))
-    if read is None:
-        return
-    opened = eras.open(message, server.offer, eras.Caller(version))
-    for name in ("id", "method", "caller", "progress_token", "raw_params"):
-        assert getattr(read, name) == getattr(opened, name)
-    assert isinstance(read.params, type(opened.params))
-    for name in {*opened.params.__struct_fields__} - {"meta"}:
-        assert getattr(read.params, name) == getattr(opened.params, name)
-
-
-@pytest.mark.parametrize("meta", [{}, {"_meta": None}, {"_meta": {}}, {"_meta": {"progressToken": 1, "x": [2]}}])
-def test_a_request_that_fits_is_read_at_once(meta):
-    message = jsonrpc.Request(1, "tools/call", Raw(jsonrpc.encode({"name": "x", **meta})))
-    read = eras.open_in_session(message, Server().offer, eras.Caller(handshake_versions(VERSIONS)[0]))
-    assert read is not None
-    assert read.progress_token == (meta.get("_meta") or {}).get("progressToken")

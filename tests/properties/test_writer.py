@@ -15,7 +15,6 @@ DEADLINE = 60
 
 actions = st.one_of(
     st.tuples(st.just("message"), st.sampled_from([1, 30, 4090, 70_000, 1_100_000])),
-    st.tuples(st.just("message at once"), st.sampled_from([1, 30, 4090, 70_000, 1_100_000])),
     st.tuples(st.just("write"), st.just(0)),
     st.tuples(st.just("turn"), st.just(0)),
     st.tuples(st.just("read"), st.sampled_from([1, 4095, 65_536, 1 << 20])),
@@ -49,7 +48,7 @@ async def written(script, pipe_bytes, open_writer):
     for action, value in script:
         if action.startswith("message"):
             sent.extend(b"m" * value + b"\n")
-            (sending.send if action == "message" else sending.send_at_once)(b"m" * value)
+            sending.send(b"m" * value)
         elif action == "write":
             sending.write_now()
         elif action == "read":

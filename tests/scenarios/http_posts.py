@@ -1,9 +1,6 @@
 """Posts of an HTTP client, as its unit tests make them."""
 
 import asyncio
-import sys
-
-import pytest
 
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.runtime.network import Network
@@ -13,14 +10,6 @@ from scenarios.raw_http import RawServer, Sent
 
 HEADERS = {"Content-Type": "application/json"}
 ANSWER = {"jsonrpc": "2.0", "id": 1, "result": {}}
-
-
-@pytest.fixture(params=["connections", "aiohttp"], autouse=True)
-def sent_by(request, monkeypatch):
-    """Run each test with connections of the client's own, and without httptools by aiohttp."""
-    if request.param == "aiohttp":
-        monkeypatch.setitem(sys.modules, "dragoman.transports.web.connections", None)
-    return request.param
 
 
 def always(said: bytes):

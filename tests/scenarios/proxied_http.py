@@ -37,19 +37,6 @@ def stateless_meta(capabilities: Any) -> Any:
     return {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}
 
 
-class Noting:
-    """Notes which requests were passed on the short way."""
-
-    def __init__(self, passing: Any, passed: list[str]) -> None:
-        self._passing, self._passed = passing, passed
-
-    def pass_on(self, call: Any, keeper: Any) -> bool:
-        if self._passing.pass_on(call, keeper):
-            self._passed.append(call.request.method.name)
-            return True
-        return False
-
-
 def _data_of(body: bytes) -> list[str]:
     """Return the messages of an event stream, each of which is one line."""
     return [line[6:] for line in body.decode().splitlines() if line.startswith("data: {")]
@@ -69,7 +56,7 @@ class Answer:
 
     @property
     def said(self) -> tuple[Any, ...]:
-        """What must be the same, whichever way the request went."""
+        """The status, the headers and the messages."""
         return self.status, self.headers, self.messages
 
     @property
@@ -81,15 +68,12 @@ class Answer:
 class HttpFront:
     """A proxy in front of a target, with one session of a client, or with a stateless client."""
 
-    def __init__(self, target: Any, *, passes: bool = True, is_stateless: bool = False, **options: Any) -> None:
+    def __init__(self, target: Any, *, is_stateless: bool = False, **options: Any) -> None:
         self.proxy = Server.proxy(target, **options)
         self.is_stateless = is_stateless
         self.declared: Any = {}
-        self.passed: list[str] = []
         self.session = ""
         self.port = 0
-        make = self.proxy.passing
-        self.proxy.passing = None if make is None or not passes else lambda: Noting(make(), self.passed)
         self._id = 0
         self._stack = contextlib.AsyncExitStack()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -113,7 +97,6 @@ class HttpFront:
         self.declared = capabilities or {}
         if self.is_stateless:
             await self.ask("acme/first", {})
-            self.passed.clear()
             return
         hello = {"protocolVersion": NEWEST, "capabilities": capabilities or {}, "clientInfo": INFO}
         answer = await self.ask("initialize", hello)
@@ -121,7 +104,6 @@ class HttpFront:
         await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
         await self.ask("ping", {})
         await self.ask("acme/first", {})
-        self.passed.clear()
 
     def request(self, method: str, params: Any) -> Any:
         self._id += 1

@@ -72,7 +72,6 @@ class Pool:
         self._max_connections = max_connections
         self._upstreams: dict[Hashable, list[Upstream]] = {}
         self._tokens: WeakKeyDictionary[Session, object] = WeakKeyDictionary()
-        self._found: WeakKeyDictionary[Session, tuple[Hashable, Upstream]] = WeakKeyDictionary()
         """The connections that sessions of the handshake era use, and for which owner."""
         self._needs_handshake = False
         self._freed = asyncio.Event()
@@ -95,21 +94,6 @@ class Pool:
             finalize(session, call_in_loop, self._loop, self._drop, token).atexit = False
         return self._tokens[session]
 
-    def ready(self, call: Call) -> Upstream | None:
-        """Return the connection for a call, taken by the call, if it was found before and is alive; else None."""
-        version, owner = call.request.caller.version, self.owner(call)
-        if not version.stateless:
-            known_owner, upstream = self._found.get(call.session, (None, None))
-            upstream = upstream if known_owner == owner else None  # a client may send other credentials than before
-        else:
-            several = None if self._needs_handshake else self._upstreams.get((owner,))
-            upstream = several[0] if several else None
-        connection = None if upstream is None else upstream.current
-        if upstream is None or connection is None or (version.stateless and not connection.version.stateless):
-            return None
-        upstream.calls[call] = None
-        return upstream
-
     async def upstream(self, call: Call, caller: Caller) -> Upstream:
         """Return the connection for a call, taken by the call until `release`.
 
@@ -119,8 +103,6 @@ class Pool:
         """
         upstream = await self._find(call, caller, lambda one: not one.calls)
         upstream.take(call)
-        if call.session.caller is not None:
-            self._found[call.session] = self.owner(call), upstream
         return upstream
 
     async def listening(self, call: Call) -> Upstream:
@@ -212,8 +194,6 @@ class Pool:
                 self._close(upstream)
 
     def _close(self, upstream: Upstream) -> None:
-        for session in [session for session, (_, found) in self._found.items() if found is upstream]:
-            del self._found[session]
         for key, several in list(self._upstreams.items()):
             if upstream in several:
                 several.remove(upstream)

@@ -41,6 +41,7 @@ from dragoman.compose.raw_results import (
     input_requests,
     is_begun_task,
     listed_plans,
+    report_progress,
     split_meta,
     translated,
     with_age,
@@ -48,7 +49,6 @@ from dragoman.compose.raw_results import (
     with_versions,
 )
 from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
-from dragoman.compose.unchanged import LISTS, UnchangedCalls, report_progress
 from dragoman.compose.upstream import (
     UNREACHABLE,
     RawObject,
@@ -100,6 +100,7 @@ _EVERYTHING = types.ServerCapabilities(
     logging={},
     completions={},
 )
+LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 _OWN_NOTIFICATIONS = frozenset({"notifications/cancelled", "notifications/progress"})
 
 
@@ -177,7 +178,6 @@ class ProxyServer(Server):
                 "notifications/initialized": self._joined,
             },
         )
-        self.passing = partial(UnchangedCalls, self, self._pool_of, self._answer, self._is_named)
         self.lifespan(self._pooled)
         self._is_proxying = True
         self._derive()
@@ -285,7 +285,7 @@ class ProxyServer(Server):
             return await pool.parked.resume(call)
         key = self._list_key(pool, call) if method in LISTS else None
         try:
-            upstream = pool.ready(call) or await self._taken(pool, call, key)
+            upstream = await self._taken(pool, call, key)
         except DragomanError as error:
             return self._last_list(pool, key, call, error)
         is_parked = False

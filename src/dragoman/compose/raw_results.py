@@ -15,6 +15,7 @@ from dragoman import types
 from dragoman.compose.upstream import RawObject, raw_object
 from dragoman.errors import DragomanError
 from dragoman.protocol.eras import McpRequest
+from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import Method
@@ -28,9 +29,6 @@ AGE = "dragoman/age"
 """The key of `_meta` that says how many seconds old a list is, if the target of a proxy is away."""
 TASK_BYTES = 4096
 """A result that says that a task has begun is short."""
-_AFTER_VALUE = b",}"
-_BEFORE_AND_AFTER = 2
-(_BACKSLASH,) = b"\\"
 _STATELESS_MEMBERS = ("resultType", "ttlMs", "cacheScope")
 
 
@@ -61,27 +59,6 @@ def split_meta(params: Raw) -> tuple[RawObject, RawObject]:
     fields = raw_object(params)
     meta = fields.pop("_meta", None)
     return fields, {} if meta is None else raw_object(meta)
-
-
-def with_progress_token(params: Raw, token: types.ProgressToken | None, other: types.RequestId) -> Raw:
-    """Return parameters whose progress token, if they have one, is another token.
-
-    The target must not find the token of the client, under which it would report progress. So parameters in which a
-    name may occur twice are encoded again: readers differ in which of two members counts.
-    """
-    data = bytes(params)
-    if _BACKSLASH not in data:  # without escapes, a name that occurs once is that of the token itself
-        parts, value = data.split(b'"progressToken"'), b":%d" % token if type(token) is int else b""
-        if token is None and len(parts) == 1:
-            return params
-        if value and len(parts) == _BEFORE_AND_AFTER and parts[1].startswith(value):
-            rest = parts[1][len(value) :]
-            if rest[0] in _AFTER_VALUE and type(other) is int:
-                return Raw(b'%b"progressToken":%d%b' % (parts[0], other, rest))
-    fields, meta = split_meta(params)
-    own: dict[str, Any] = {key: value for key, value in meta.items() if key != "progressToken"}
-    own |= {} if token is None else {"progressToken": other}
-    return Raw(encode({**fields, "_meta": own} if own else fields))
 
 
 def translated(raw: Raw, source: Version, version: Version, method: Method, info: types.Implementation | None) -> Raw:
@@ -170,3 +147,14 @@ def listed_plans(raw: Raw) -> dict[str, HeaderPlan]:
         except (DragomanError, ValueError, RecursionError):
             continue
     return plans
+
+
+def report_progress(
+    call: Call, token: types.ProgressToken, progress: float, total: float | None, message: str | None
+) -> None:
+    """Pass the progress of a request to its client, under the token of the client."""
+    if call.progress is not None and progress <= call.progress:
+        return  # MUST: progress increases. A call that is sent again after a question begins at the start.
+    call.progress = progress
+    params = types.ProgressNotificationParams(token, progress, total, message)
+    call.channel.notify_session("notifications/progress", trim(params, call.request.caller.version))

@@ -132,13 +132,6 @@ class _MetaWithVersion(Struct):
     version: Any = field(default=None, name=types.PROTOCOL_VERSION)
 
 
-def _decoder_with_meta(kind: type[types.Params]) -> msgspec.json.Decoder[Any]:
-    """Return a decoder of parameters that decodes their `_meta` too."""
-    meta = ("meta", types.RequestMeta | None, field(default=None, name="_meta"))
-    return msgspec.json.Decoder(msgspec.defstruct(kind.__name__, [meta], bases=(kind,), kw_only=True))
-
-
-_read_at_once = Memo(_decoder_with_meta)
 _params_with_meta = msgspec.json.Decoder(_ParamsWithMeta)
 _meta_with_version = msgspec.json.Decoder(_MetaWithVersion)
 _request_meta = msgspec.json.Decoder(types.RequestMeta)
@@ -197,24 +190,6 @@ def open(
     if type(params) is not method.params:  # None, or the type of another version
         params = method.decode_params(message.params)
     return McpRequest(message.id, method, params, caller, meta.progress_token, raw_meta, message.params)
-
-
-def open_in_session(message: jsonrpc.Request, offer: Offer, session: Caller) -> McpRequest | None:
-    """Return a request of a session as `open` does, for a server that passes it on; its `meta` is not set.
-
-    Return None if the request does not belong to the session, or might be refused: only `open` tells.
-    """
-    method = offer.methods.get(session.version.name, _NO_METHODS).get(message.method)
-    if method is None or method.declared:
-        return None
-    try:
-        params = _read_at_once[method.params].decode(message.params)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    meta = params.meta or _NO_META
-    if meta.protocol_version is not None:
-        return None
-    return McpRequest(message.id, method, params, session, meta.progress_token, UNSET, message.params)
 
 
 def refused_request(message: jsonrpc.Request, offer: Offer, session: Caller | None = None) -> McpRequest:

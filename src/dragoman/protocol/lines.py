@@ -60,16 +60,6 @@ class LineDecoder:
         self._partial_bytes = 0
         self._discarding = False
 
-    def sole_line(self, chunk: bytes) -> bytes | None:
-        """Return the line of a chunk that is one whole line, if the line ends as a message does.
-
-        Return None for every other chunk, which is not received: pass it to `receive`.
-        """
-        if self._discarding or self._partial_bytes or chunk[-2:] != b"}\n":
-            return None
-        line = chunk[:-1]
-        return None if _NEWLINE in line or len(line) > self._limit else line
-
     def receive(self, chunk: bytes) -> list[bytes | Oversized]:
         """Return the lines that this chunk completes, and an `Oversized` for each line that exceeds the limit."""
         lines = chunk.split(b"\n")

@@ -186,20 +186,6 @@ class Peer:
             elif (event := self.accept(message)) is not None:
                 yield event
 
-    def sole_request(self, chunk: bytes) -> jsonrpc.Request | None:
-        """Accept a chunk of the stream that is one line with a request, and return the request.
-
-        Return None for every other chunk, which is not accepted: pass it to `events`.
-        """
-        line = self._lines.sole_line(chunk)
-        if line is None:
-            return None
-        message = jsonrpc.decode(line, self._limits)
-        if type(message) is not jsonrpc.Request or message.id in self._served or message.method == INITIALIZE:
-            return None
-        self._served[message.id] = None
-        return message
-
     def receive_message(self, data: bytes) -> list[Event]:
         """Return the events of one message or batch."""
         message = jsonrpc.decode(data, self._limits)
@@ -207,17 +193,6 @@ class Peer:
             return self.accept_invalid(message, data)
         event = self.accept(message)
         return [] if event is None else [event]
-
-    def take_result(self, id: types.RequestId, data: bytes) -> Raw | None:
-        """Return the result of a request of this side that waits no longer, if a message brings it.
-
-        Return None for every other message, which is not accepted: pass it to `receive_message`.
-        """
-        message = jsonrpc.decode(data, self._limits)
-        if type(message) is not jsonrpc.ResultResponse or message.id != id or id not in self._waiting:
-            return None
-        del self._waiting[id]
-        return message.result
 
     def accept(self, message: jsonrpc.Message, settle: Settle | None = None) -> Event | None:
         """Return the event of a decoded message, if any; `settle` receives the response to a message of a batch."""

@@ -3,11 +3,10 @@
 `Peer` turns received bytes into events. If `run` returns the response of a request at once, the connection writes it
 without a task. Otherwise `run` returns a coroutine, and `EagerRunner` gives it a task of its own when it first waits.
 When the client cancels a request, the connection cancels the task, and `Peer` drops the response. A `def` that runs in
-a thread needs no task meanwhile: its outcome comes back as an event (`CallEnded`). Neither does a request that a proxy
-passes on: `keep_open` keeps it, and `answer` ends it, or `go_on` gives it a task.
+a thread needs no task meanwhile: its outcome comes back as an event (`CallEnded`).
 
 The connection sends the notification of a change to the session if the client sent `initialize`, and to each
-subscription of a stateless client. It passes a large encoded list to the sink in parts, which saves a copy.
+subscription of a stateless client.
 
 Notifications that belong to no request are queued while the client does not read. A change replaces an equal change
 that is still queued. If the queue is full, the oldest message is dropped.
@@ -31,7 +30,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Raw, Struct
 
@@ -46,7 +45,7 @@ from dragoman.runtime.eager import EagerRunner
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
-from dragoman.server.dispatch.runner import pass_result, resume, run, run_notification
+from dragoman.server.dispatch.runner import resume, run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
@@ -77,33 +76,11 @@ GONE = "The client is gone, and will not answer"
 
 
 class CallEnded(Struct):
-    """What served a request that has no task has ended: a function in its thread, or another server."""
+    """A `def` that served a request in a thread has ended."""
 
     call: Call
     value: Any
     error: BaseException | None
-    work: Callable[[], Coroutine[Any, Any, Any]] | None = None
-    """Begins what returns the value, if that takes a task."""
-
-
-class Keeper(Protocol):
-    """Keeps a request open that has no task: a duplex connection, or the exchange of a POST."""
-
-    def keep_open(self, call: Call, drop: Callable[[], None]) -> None:
-        """Keep a request; `drop` is called if it is cancelled before `answer` or `go_on`."""
-
-    def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
-        """Answer a request with a result of its version; `at_once` if no other answer comes now."""
-
-    def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Serve a request in a task, unless it has ended; `work` begins what returns its result."""
-
-
-class PassesRequests(Protocol):
-    """What passes the requests of one client to another server without tasks."""
-
-    def pass_on(self, call: Call, keeper: Keeper) -> bool:
-        """Pass a request, if that needs no task; return whether it was passed. It ends with `answer` or `go_on`."""
 
 
 class DuplexConnection:
@@ -119,9 +96,6 @@ class DuplexConnection:
         self._server = server
         self._sink = sink
         self._send = sink.send
-        # Sinks of authors write when they like.
-        self._send_at_once: Callable[[bytes], None] = getattr(sink, "send_at_once", sink.send)
-        self._pass_on = None if server.passing is None else server.passing().pass_on
         self._peer = Peer(server.limits)
         self._session = _DuplexSession(peer=self._peer)
         self._running: dict[Any, Call] = {}
@@ -132,7 +106,7 @@ class DuplexConnection:
         self._loop = asyncio.get_running_loop()
         self._resumed: asyncio.Future[None] | None = None
         """Is done when a request that has no task has ended; None while no code waits for that."""
-        self._runner: EagerRunner[Event | Call | CallEnded | None] = EagerRunner(self._loop, self._begin)
+        self._runner: EagerRunner[Event | CallEnded | None] = EagerRunner(self._loop, self._begin)
         server.audience.add(self)
 
     @property
@@ -142,33 +116,7 @@ class DuplexConnection:
 
     def receive(self, chunk: bytes) -> None:
         """Receive bytes of the input, which may hold any number of messages and parts of messages."""
-        if self._pass_on is None or not self._receive_request(chunk):
-            self._runner.run(self._peer.events(chunk))
-
-    def _receive_request(self, chunk: bytes) -> bool:
-        """Receive a chunk that is one request, if this connection may pass requests; return whether it was."""
-        message = self._peer.sole_request(chunk) if self._runner.is_idle else None
-        if message is None:
-            return False
-        call = self._pass_or_open(message)
-        if call is not None:
-            self._runner.run((call,))
-        return True
-
-    def _pass_or_open(self, message: jsonrpc.Request) -> Call | None:
-        """Pass a request on, or return its call, which is to be run."""
-        server, session, pass_on = self._server, self._session, self._pass_on
-        assert pass_on is not None
-        request = None if session.caller is None else eras.open_in_session(message, server.offer, session.caller)
-        if request is None:
-            call = self._open(message)
-            return None if pass_on(call, self) else call
-        passed = Call(request, session, self, server, server.server_context, self._loop)
-        return None if pass_on(passed, self) else self._open(message)
-
-    def _open(self, message: jsonrpc.Request) -> Call:
-        server = self._server
-        return open_call(message, self._session, self, server, server.server_context, self._loop)
+        self._runner.run(self._peer.events(chunk))
 
     def receive_message(self, data: bytes) -> None:
         """Receive one whole message."""
@@ -204,9 +152,8 @@ class DuplexConnection:
             record_session(self._session, self.carrier, time.monotonic() - self._began_at)
         self._state = LIFE[self._state, "close"]
         self._runner.close()  # the runner holds a reference to this connection
-        self._pass_on = None  # so does what passes its requests
         self._sink = FunctionSink(_discard)
-        self._send = self._send_at_once = _discard
+        self._send = _discard
         self._server.audience.discard(self)
         self._fail_requests()
         self._peer.close()
@@ -329,18 +276,11 @@ class DuplexConnection:
             raise TransportError(GONE)
         return await request_client(self._peer, self._write, method, params, timeout)
 
-    def _begin(self, event: Event | Call | CallEnded | None) -> Coroutine[Any, Any, None] | None:
+    def _begin(self, event: Event | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
         if type(event) is jsonrpc.Request:
             server = self._server
-            if self._pass_on is None:
-                call = open_call(event, self._session, self, server, server.server_context, self._loop)
-            elif (unpassed := self._pass_or_open(event)) is not None:
-                call = unpassed
-            else:
-                return None
-        elif type(event) is Call:
-            call = event
+            call = open_call(event, self._session, self, server, server.server_context, self._loop)
         else:
             return self._receive(event)
         answer: Any = run(call)
@@ -379,29 +319,12 @@ class DuplexConnection:
         self._end_without_task(call)
         self._reply(call.request.id, b"")
 
-    def keep_open(self, call: Call, drop: Callable[[], None]) -> None:
-        """Keep a request that has no task; `drop` is called if it is cancelled before `answer` or `go_on`."""
-        self._running[call.request.id] = call
-        call.drop = partial(self._drop, call, drop)
-
-    def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:
-        """Answer a request that was kept open with a result of its version; `at_once` if no other answer comes now."""
-        self._end_without_task(call)
-        data = self._peer.finish(call.request.id, pass_result(call, result))
-        if data is not None:
-            (self._send_at_once if at_once else self._send)(data)
-
-    def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Serve a request that was kept open in a task, unless it has ended; `work` begins what returns its result."""
-        if not call.ended:
-            self._runner.run((CallEnded(call, None, None, work),))
-
     def _resume(self, ended: CallEnded) -> Coroutine[Any, Any, None] | None:
         call = ended.call
         if call.ended:  # cancelled while this event waited for its turn
             return None
         self._end_without_task(call)
-        answer: Any = resume(call, ended.value if ended.work is None else ended.work(), ended.error)
+        answer: Any = resume(call, ended.value, ended.error)
         if type(answer) is CoroutineType:
             self._running[call.request.id] = call
             return self._finish(call, answer)
@@ -415,7 +338,7 @@ class DuplexConnection:
             self._resumed.set_result(None)
             self._resumed = None
 
-    def _receive(self, event: Event | Call | CallEnded | None) -> Coroutine[Any, Any, None] | None:
+    def _receive(self, event: Event | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         match event:
             case jsonrpc.Notification():
                 return self._receive_notification(event)

@@ -25,7 +25,6 @@ from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyToo
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dragoman.server.duplex import PassesRequests
     from dragoman.server.extensions.apps import AppOptions, Html
     from dragoman.server.extensions.contract import ServerExtension
     from dragoman.server.extensions.installed import Extensions, InstalledExtensions
@@ -70,8 +69,6 @@ class Registration:
         """The middleware in the order of registration; the first is the outermost."""
         self.middleware_chain: Chain | None = None
         """One function that runs a request within all middleware and hooks; None if there are none."""
-        self.passing: Callable[[], PassesRequests] | None = None
-        """Returns what passes the requests of one connection or session without tasks, as far as it can; of a proxy."""
         self.handlers = dict(HANDLERS)
         """Maps each method of the protocol, of the extensions and of `server.method` to its handler."""
         self.installed: InstalledExtensions | None = None

@@ -76,16 +76,6 @@ class MemoryTransport:
             raise ConnectError("The transport to the server of this process is not open")
         connection.receive_message(message)
 
-    is_single = False
-
-    @property
-    def send_at_once(self) -> Callable[[bytes], None] | None:
-        """The function that sends a message now; None without a connection, and when it is time to yield."""
-        if self._connection is None or (self._sent + 1) % MAX_WITHOUT_YIELD == 0:
-            return None
-        self._sent += 1
-        return self._connection.receive_message
-
     async def close(self) -> None:
         """End the connection."""
         connection, self._connection = self._connection, None

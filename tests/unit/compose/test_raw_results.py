@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec import Raw
 
 from dragoman import types
@@ -16,7 +14,6 @@ from dragoman.compose.raw_results import (
     split_meta,
     translated,
     with_age,
-    with_progress_token,
     with_versions,
 )
 from dragoman.protocol.eras import Caller, McpRequest
@@ -122,50 +119,3 @@ def test_a_discovery_names_other_versions_and_keeps_everything_else():
     raw = Raw(b'{"supportedVersions":["2026-07-28"],"capabilities":{"x":1.0},"resultType":"complete"}')
     changed = b'{"supportedVersions":["b","a"],"capabilities":{"x":1.0},"resultType":"complete"}'
     assert bytes(with_versions(raw, ["b", "a"])) == changed
-
-
-tokens = st.integers(-3, 20) | st.integers(-(2**60), 2**60)
-names = st.sampled_from(["progressToken", "name", "_meta", "progressToken ", 'a"b', "é", "\\"])
-values = st.recursive(
-    tokens | st.text(max_size=4) | st.sampled_from(['"progressToken":1', "progressToken"]) | st.none() | st.booleans(),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@given(st.dictionaries(names, values, max_size=3), st.dictionaries(names, values, max_size=3), tokens, st.data())
-@settings(max_examples=500, deadline=None)
-def test_a_token_that_is_replaced_in_place_is_the_one_that_is_encoded(params, meta, token, data):
-    members = [*((name, value) for name, value in params.items() if name != "_meta")]
-    whole = {**meta, "progressToken": token}
-    members.insert(data.draw(st.integers(0, len(members))), ("_meta", whole))
-    separators = data.draw(st.sampled_from([(",", ":"), (", ", ": "), (" , ", " :\n")]))
-    is_ascii = data.draw(st.booleans())
-    given = json.dumps(dict(members), separators=separators, ensure_ascii=is_ascii)
-    replaced = with_progress_token(Raw(given.encode()), token, 77)
-    assert json.loads(bytes(replaced)) == {**dict(members), "_meta": {**whole, "progressToken": 77}}
-
-
-@pytest.mark.parametrize(
-    ("token", "given", "expected"),
-    [
-        (None, b'{"a" : 1.0}', b'{"a" : 1.0}'),
-        (None, b'{"_meta": null}', b'{"_meta": null}'),
-        (None, b'{"_meta":{"progressToken":7},"_meta":{"x":1.0}}', b'{"_meta":{"x":1.0}}'),
-        (None, b'{"_meta":{"progress\\u0054oken":7},"_meta":{}, "a":1}', b'{"a":1}'),
-        (None, b'{"a":{"progressToken": 7}}', b'{"a":{"progressToken": 7}}'),
-        (None, b'{"a":"\\n"}', b'{"a":"\\n"}'),
-        (1, b'{"_meta":{"progressToken":1}}', b'{"_meta":{"progressToken":5}}'),
-        (1, b'{"a":{"b":1.0},"_meta":{"progressToken":1,"x":1}}', b'{"a":{"b":1.0},"_meta":{"progressToken":5,"x":1}}'),
-        (1, b'{"_meta":{"progressToken":1},"_meta":{"progressToken":1}}', b'{"_meta":{"progressToken":5}}'),
-        (1, b'{"_meta":{"progress\\u0054oken":1}}', b'{"_meta":{"progressToken":5}}'),
-        (1, b'{"_meta":{"progress\\u0054oken":2,"progressToken":1}}', b'{"_meta":{"progressToken":5}}'),
-        (
-            1,
-            b'{"progressToken":1,"_meta":{"progress\\u0054oken":1}}',
-            b'{"progressToken":1,"_meta":{"progressToken":5}}',
-        ),
-    ],
-)
-def test_parameters_are_encoded_again_if_another_reader_might_find_another_token(token, given, expected):
-    assert bytes(with_progress_token(Raw(given), token, 5)) == expected

@@ -785,15 +785,3 @@ def test_extensions_that_a_version_lacks_leave_nothing_behind() -> None:
     assert eras.discover(PRICED, types.ServerCapabilities(extensions={PRICES: {}})).capabilities.extensions == {
         PRICES: {}
     }
-
-
-@pytest.mark.parametrize("meta", [{}, {"_meta": None}, {"_meta": {"progressToken": "t", "x": [1]}}])
-def test_a_request_of_a_session_is_read_with_its_meta_at_once(meta: types.Json) -> None:
-    read: Any = eras.open_in_session(request("tools/call", {"name": "add", **meta}), OFFER, SESSION)
-    token = (meta.get("_meta") or {}).get("progressToken")
-    assert (read.id, read.params.name, read.caller, read.progress_token) == (7, "add", SESSION, token)
-
-
-@pytest.mark.parametrize("params", [{}, [1], {"name": "a", "_meta": []}, {"name": "a", "_meta": ENVELOPE}])
-def test_a_request_that_might_be_refused_is_not_read_at_once(params: Any) -> None:
-    assert not any(eras.open_in_session(request(name, params), OFFER, SESSION) for name in ("tools/call", "x"))

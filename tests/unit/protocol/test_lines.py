@@ -121,17 +121,6 @@ def test_a_message_is_one_line_even_if_it_was_written_over_several(message, line
     assert LineDecoder(1000).receive(line) == [line[:-1]]
 
 
-def test_a_chunk_is_a_sole_line_if_no_line_has_begun_before_it():
-    decoder = LineDecoder(4)
-    for begun in (b"one\n{", b"too long"):
-        assert decoder.sole_line(b"{ }\n") == b"{ }"
-        decoder.receive(begun)
-        assert decoder.sole_line(b"{ }\n") is None
-        decoder.receive(b"\n")
-    for other in (b"", b"\n", b"{}", b"1\n", b"}\n}\n", b"{   }\n", b"{}\r\n"):
-        assert decoder.sole_line(other) is None
-
-
 @pytest.mark.parametrize(
     "messages", [[], [b"{}"], [b"{}", b"[1]"], [b'{\n"a":1}', b"[\r\n]", b"{}"], [b"{}", b"1\r"], [b"", b"{}"]]
 )

@@ -5,7 +5,7 @@ from msgspec import Raw
 
 from dragoman.errors import InvalidParams, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
-from dragoman.protocol.jsonrpc import NO_PARAMS, Limits, Notification, Request
+from dragoman.protocol.jsonrpc import Limits, Notification, Request
 from dragoman.protocol.peer import Answered, Peer, PeerReply, Progressed, RequestCancelled, Unmatched
 from dragoman.protocol.versions import V2025_03_26, V2025_06_18
 
@@ -254,22 +254,6 @@ def test_ids_pass_over_any_number_of_tokens(peer):
     assert peer.next_id() == 5000
 
 
-def test_only_the_result_of_a_waiting_request_is_taken(peer):
-    id = peer.next_id()
-    peer.send_request(id, "x", NO_PARAMS, "me")
-    others = [
-        line(id=2, result={}),
-        line(id=1, error={"code": 1, "message": "m"}),
-        line(method="y"),
-        b"{",
-        line(id="1", result={}),
-    ]
-    assert [peer.take_result(id, data) for data in others] == [None] * len(others)
-    assert peer.take_result(id, line(id=1, result={"a": 1})) == Raw(b'{"a": 1}')
-    assert peer.take_result(id, line(id=1, result={"a": 1})) is None
-    assert peer.waiting == []
-
-
 def test_a_whole_message_may_come_without_a_line(peer):
     assert isinstance(only(peer.receive_message(call(1).rstrip())), Request)
 
@@ -374,37 +358,3 @@ def test_an_answer_is_matched_whose_id_came_back_as_text():
     assert only(received(peer, line(id="2", error={"code": 1, "message": "x"}))).waiter == "second"
     for id in ("1", "x", "", "9" * 5000, "²"):
         assert isinstance(only(received(peer, line(id=id, result={}))), Unmatched)
-
-
-def test_a_chunk_that_is_one_request_is_accepted_at_once(peer):
-    request = peer.sole_request(call(1))
-    assert isinstance(request, Request)
-    assert request.id == 1
-    assert peer.send_result(1, {}) == b'{"jsonrpc":"2.0","id":1,"result":{}}'
-
-
-@pytest.mark.parametrize(
-    "chunk",
-    [
-        b"",
-        call(2).rstrip(),
-        call(2) + call(3),
-        call(2) + b"{",
-        call(1),
-        call(2, "initialize"),
-        cancelled(1),
-        b"[]\n",
-        b"{\n",
-    ],
-)
-def test_every_other_chunk_is_not_accepted(peer, chunk):
-    assert peer.sole_request(call(1)) is not None
-    assert peer.sole_request(chunk) is None
-    assert only(received(peer, call(4))).id == 4
-
-
-def test_a_chunk_that_ends_a_line_is_not_accepted(peer):
-    whole = call(1)
-    assert received(peer, whole[:5]) == []
-    assert peer.sole_request(whole[5:]) is None
-    assert only(received(peer, whole[5:])).id == 1

@@ -21,10 +21,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from sys import modules
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -47,12 +47,7 @@ from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import current_task, keep_until_done
 from dragoman.telemetry import API, trace_context
 
-if TYPE_CHECKING:
-    from dragoman.transports.web.connections import BegunRequest
-
 CLOSE_SECONDS = 5.0
-LOOK_SECONDS = 0.02
-"""Between two looks at the requests without a clock, when a lost connection is drained."""
 TIMED_OUT, ABANDONED = "Request timed out", "The client does not wait for it any more"
 ConnectionLife = Literal["alive", "lost", "closed"]
 CONNECTION_LIFE: Transitions[ConnectionLife, Literal["lose", "close"]] = Transitions(
@@ -61,7 +56,6 @@ CONNECTION_LIFE: Transitions[ConnectionLife, Literal["lose", "close"]] = Transit
 _ANSWER_BEGINS = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
 _RESULT_BEGINS = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')
 _ANSWER_ENDS = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
-_SENT, _YIELDED = object(), object()
 
 
 class ConnectionOwner(AnswersServer, Protocol):
@@ -92,29 +86,11 @@ class ConnectionOwner(AnswersServer, Protocol):
         """Renew what the server may have forgotten, because it may have been restarted and kept only the session."""
 
 
-class Waiter(Protocol):
-    """What waits for the answer to a request that was sent at once."""
-
-    id: types.RequestId
-    """The id of the request, set before it is sent."""
-    clock: Clock | None
-    """None: the request has no time-out."""
-
-    @property
-    def on_progress(self) -> OnProgress | None:
-        """The function that takes the progress of the request."""
-
-    def settle(self, outcome: Raw | Exception) -> None:
-        """Take the result, the error of the server, or the reason why there is no answer."""
-
-
 class _Pending(Struct, eq=False):
     """A request that waits for its answer."""
 
     on_progress: OnProgress | None
     outcome: Raw | Exception | None = None
-    # The clock and the future are made only if the request has no answer yet when it has been sent. In memory, most
-    # requests are answered by then.
     clock: Clock | None = None
     waiter: asyncio.Future[None] | None = None
 
@@ -140,34 +116,6 @@ class _Pending(Struct, eq=False):
             del outcome  # the exception refers to this frame, and the frame must not refer to the exception
 
 
-class _Started(Generator[Any, None, None]):
-    """A coroutine whose first step has run. Awaiting it yields what the first step yielded, then runs the rest."""
-
-    __slots__ = ("_steps", "_yielded")
-
-    def __init__(self, steps: Generator[Any, None, None], yielded: Any) -> None:
-        self._steps = steps
-        self._yielded = yielded
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return self
-
-    def __next__(self) -> Any:
-        yielded, self._yielded = self._yielded, _YIELDED
-        return next(self._steps) if yielded is _YIELDED else yielded
-
-    def send(self, _: None) -> Any:
-        """Run the next step, as a task does."""
-        return next(self)
-
-    def throw(self, *error: Any) -> Any:
-        """Raise an error in the coroutine, as a cancelled task does."""
-        try:
-            return self._steps.throw(*error)
-        finally:
-            del error  # the exception refers to this frame, and the frame must not refer to the exception
-
-
 class ServerConnection:
     """One connection, from its opening to its end."""
 
@@ -190,12 +138,6 @@ class ServerConnection:
         self._owner = owner
         self._limits = limits
         self._peer = Peer(limits)
-        self.next_id = self._peer.next_id
-        """Returns the id, and the progress token, of a request for `begin_request`."""
-        self.begin_request = self._peer.send_request
-        """Returns the bytes of a request, whose answer a `Waiter` takes; `link.at_once` or `link.posts` sends them."""
-        self.take_result = self._peer.take_result
-        """Returns the result of such a request, if a message brings it; any other message is not received."""
         self._table = owner.table
         self._envelope: dict[str, Raw] = {}
         self._meta_prefix = b"{"
@@ -271,16 +213,8 @@ class ServerConnection:
         assert task is not None
         cancelling = task.cancelling()
         try:
-            sending = self.link.send(message)
-            unfinished: Awaitable[None] | None = sending
             try:
-                if not self.link.is_http:
-                    # In memory, most requests are answered during the first step, without a clock or a future.
-                    steps = sending.__await__()
-                    yielded = next(steps, _SENT)
-                    unfinished = None if yielded is _SENT else _Started(steps, yielded)
-                if unfinished is not None or pending.outcome is None:
-                    await self._wait(pending, message, Clock(options.timeout, task, cancelling), unfinished)
+                await self._send_and_wait(pending, message, Clock(options.timeout, task, cancelling))
             except TransportError:
                 # A failure after the answer was received does not matter.
                 if pending.outcome is None:
@@ -295,13 +229,12 @@ class ServerConnection:
                 self._peer.tokens.pop(options.progress_token, None)
         return pending.result()
 
-    async def _wait(self, pending: _Pending, message: Outgoing, clock: Clock, sending: Awaitable[None] | None) -> None:
-        """Wait until a request is sent and has its answer."""
+    async def _send_and_wait(self, pending: _Pending, message: Outgoing, clock: Clock) -> None:
+        """Send a request, and wait for its answer."""
         pending.clock = clock
         try:
             self._clocks.start(clock)
-            if sending is not None:
-                await sending
+            await self.link.send(message)
             if pending.outcome is None:
                 pending.waiter = self._loop.create_future()
                 await pending.waiter
@@ -341,29 +274,6 @@ class ServerConnection:
         named_by = self._table.named_by.get(method)
         return Outgoing(data, method, id, params, headers, pending.is_answered, self.paused_clocks, named_by), pending
 
-    def forget(self, id: types.RequestId) -> None:
-        """Forget a request of `begin_request`, which was not sent."""
-        self._peer.cancel(id)
-
-    def go_on(
-        self, begun: BegunRequest, method: str, waiter: Waiter, is_answered: Callable[[], bool]
-    ) -> asyncio.Task[None]:
-        """Read the response to a request of `link.posts` in a task, until the request is answered."""
-        assert self.link.posts is not None
-        named_by = self._table.named_by.get(method)
-        message = Outgoing(begun.body, method, waiter.id, None, None, is_answered, self.paused_clocks, named_by)
-        return self._start(self._go_on(message, self.link.posts.go_on(message, begun), waiter, is_answered))
-
-    async def _go_on(
-        self, message: Outgoing, reading: Coroutine[Any, Any, None], waiter: Waiter, is_answered: Callable[[], bool]
-    ) -> None:
-        try:
-            await reading
-        except Exception as error:
-            if not is_answered():  # a failure after the answer does not matter
-                self._abandon(message, error, may_cancel=True)
-                waiter.settle(error)
-
     def _meta(self, method: str, id: types.RequestId, options: RequestOptions) -> Raw | dict[str, Any]:
         given = options.meta or {}
         if options.is_whole_meta:
@@ -378,12 +288,9 @@ class ServerConnection:
         return Raw(b'%b"progressToken":%d}' % (self._meta_prefix, id))
 
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
-        assert message.id is not None
-        self.abandon(message.id, _cancellation_reason(error), may_cancel=may_cancel)
-
-    def abandon(self, id: types.RequestId, reason: str = ABANDONED, *, may_cancel: bool = True) -> None:
         """Wait no more for an answer, and cancel the request at the server."""
-        notification = self._peer.cancel(id, reason)
+        assert message.id is not None
+        notification = self._peer.cancel(message.id, _cancellation_reason(error))
         is_closed = self.link.is_http and self._peer.version.cancels_by_closing
         if notification is not None and may_cancel and self.is_alive and not is_closed:
             keep_until_done(self._start(self._send_quietly(Outgoing(notification, CANCELLED))), self._cancellations)
@@ -514,8 +421,6 @@ class ServerConnection:
     async def drained(self) -> None:
         """Wait until no request is pending."""
         await self._clocks.ended()
-        while self._peer.waiting:  # noqa: ASYNC110 - a request of `begin_request` has no clock, and sets no event
-            await asyncio.sleep(LOOK_SECONDS)
 
     async def close(self) -> None:
         """End the connection; pending requests fail."""

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multidict import CIMultiDict
 
@@ -27,7 +27,6 @@ from dragoman.errors import (
     RpcError,
     SessionExpired,
     TransportError,
-    ValidationError,
 )
 from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
@@ -38,10 +37,6 @@ from dragoman.runtime.network import Network
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.contract import Receive
 from dragoman.transports.web.http import FAILED, JSON, SERVER_FAILED, SSE, HttpClient, HttpResponse, retry_pause
-from dragoman.types.memo import Recent
-
-if TYPE_CHECKING:
-    from dragoman.transports.web.connections import BegunRequest
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED = 400, 401, 403, 404, 405
 MAX_PAUSE = 30.0
@@ -52,8 +47,6 @@ ACKNOWLEDGE_SECONDS = 30.0
 """Seconds within which the server must accept an answer or a notification. The waiting POST holds a connection."""
 MAX_CHALLENGES = 3
 MAX_QUOTED = 200
-MAX_MIRRORED = 1024
-"""The headers of so many methods and names are kept."""
 SESSION, VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
 _TRANSIENT = frozenset({408, 425, 429})
 _TITLE = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
@@ -76,7 +69,6 @@ class HttpLink(Link):
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.session_id: str | None = None
-        self.posts = self
         self._http = HttpClient(url, network, limits)
         self._full_url = url
         """The URL as it was given, with the secrets that it may hold."""
@@ -91,41 +83,13 @@ class HttpLink(Link):
         self._reopened_at = -math.inf
         self._cached_headers: tuple[Version | None, str | None, CIMultiDict[str]] | None = None
         """The version and the session of the cached headers, and the headers that every request carries."""
-        self._mirrored: Recent[tuple[str, str | None], tuple[CIMultiDict[str], CIMultiDict[str]]] = Recent(MAX_MIRRORED)
-        """The headers of requests of `begin`, by the method and the name, with the common headers that they contain."""
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the HTTP client; nothing is sent."""
         self._receive, self._closed = receive, closed
         await self._http.open()
 
-    def begin(
-        self, data: bytes, arrived: Callable[[BegunRequest], None], method: str, name: str | None
-    ) -> BegunRequest | None:
-        """Post a request now, without a task; return None if its headers are not known, or there is no connection."""
-        version, cached = self.version, self._cached_headers
-        if cached is None or version is None or cached[0] is not version or cached[1] is not self.session_id:
-            return None
-        try:
-            sent = self._mirroring(method, name, version.name, cached[2]) if version.mirrors_headers else cached[2]
-        except ValidationError:  # a header cannot carry the method; `send` raises the error
-            return None
-        return self._http.begin(data, sent, arrived)
-
-    def _mirroring(self, method: str, name: str | None, version: str, common: CIMultiDict[str]) -> CIMultiDict[str]:
-        """Return the common headers and those that name a method, which must not be changed."""
-        found = self._mirrored.get((method, name))
-        if found is None or found[0] is not common:
-            sent = common.copy()
-            sent.update(_method_headers(version, method, name))
-            self._mirrored[method, name] = found = common, sent
-        return found[1]
-
-    def go_on(self, message: Outgoing, begun: BegunRequest) -> Coroutine[Any, Any, None]:
-        """Return what `send` does after the message was sent."""
-        return self.send(message, begun)
-
-    async def send(self, message: Outgoing, begun: BegunRequest | None = None) -> None:
+    async def send(self, message: Outgoing) -> None:
         """Post a message; a request is answered when this returns.
 
         Raises:
@@ -142,11 +106,8 @@ class HttpLink(Link):
         answered = message.answered
         is_resumable = self.version is None or not self.version.cancels_by_closing
         for challenges in range(MAX_CHALLENGES + 1):
-            if begun is not None:
-                sent = CIMultiDict(begun.headers)
-            else:
-                sent = self._copied_headers() or await self._common_headers("POST")
-                self._add_headers(message, sent)
+            sent = self._copied_headers() or await self._common_headers("POST")
+            self._add_headers(message, sent)
             try:
                 posting = self._http.post(
                     message.data,
@@ -155,9 +116,7 @@ class HttpLink(Link):
                     answered=_always if answered is None else answered,
                     resume=self._stream_headers if is_resumable else None,
                     on_head=self._note_session if is_initialize else None,
-                    begun=begun,
                 )
-                begun = None
                 response = await (posting if message.id is not None else _acknowledged(posting))
             except ResumptionRefused as refused:
                 if refused.status == NOT_FOUND and SESSION in sent:

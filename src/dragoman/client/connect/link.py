@@ -7,9 +7,9 @@ is sent, and the answer is received later. Over HTTP (`http.py`), the answer com
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, cast
+from typing import Any, Literal, NoReturn, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -19,9 +19,6 @@ from dragoman.errors import ConnectError, DragomanError, TransportError
 from dragoman.protocol.versions import Version
 from dragoman.runtime.callables import invoke
 from dragoman.transports.contract import Receive, Transport
-
-if TYPE_CHECKING:
-    from dragoman.transports.web.connections import BegunRequest
 
 
 class Outgoing(Struct):
@@ -49,39 +46,6 @@ class Outgoing(Struct):
         return None if self.named_by is None or self.params is None else self.params.get(self.named_by)
 
 
-class SendsAtOnce(Protocol):
-    """A transport that may send a message without a wait."""
-
-    @property
-    def send_at_once(self) -> Callable[[bytes], None] | None:
-        """The function that sends a message now; None if a message must wait.
-
-        The answer may be received before the function returns.
-        """
-
-    @property
-    def is_single(self) -> bool:
-        """Whether the message that is being received came without others."""
-
-
-class Posts(Protocol):
-    """How a link over HTTP sends a request without a task."""
-
-    def begin(
-        self, data: bytes, arrived: Callable[[BegunRequest], None], method: str, name: str | None
-    ) -> BegunRequest | None:
-        """Send a request now, or return None, because it would have to wait.
-
-        `name` is that of the tool or prompt, or the URI of the resource, that the request is about.
-
-        `arrived` is called once: when `response.whole` of the request is its answer, most likely, or when `go_on` must
-        read the response.
-        """
-
-    def go_on(self, message: Outgoing, begun: BegunRequest) -> Coroutine[Any, Any, None]:
-        """Return what `Link.send` does after the message was sent."""
-
-
 class Link(Protocol):
     """The contract of a link; the defaults are those of a link without HTTP."""
 
@@ -94,10 +58,6 @@ class Link(Protocol):
     """What carries the messages; None for another transport."""
     address: str | None = None
     """The URL of the server, without secrets; None if the link is not over HTTP."""
-    at_once: SendsAtOnce | None = None
-    """Sends messages without a wait, over a duplex transport that can do so."""
-    posts: Posts | None = None
-    """Sends requests without tasks, over HTTP."""
     on_reopened: Callable[[], None] | None = None
     """Called when the standalone stream is open again, perhaps because the server was restarted."""
 
@@ -134,8 +94,6 @@ class DuplexLink(Link):
     def __init__(self, transport: Transport, carrier: Literal["stdio", "http"] | None = None) -> None:
         self.transport = transport
         self.carrier = carrier
-        if hasattr(type(transport), "send_at_once"):
-            self.at_once = cast("SendsAtOnce", transport)
 
     @property
     def stderr_tail(self) -> str:

@@ -107,12 +107,6 @@ def resume(call: Call, value: Any, error: BaseException | None) -> bytes | Corou
     return _settle(call, value, error)  # in a task, which tells who cancelled a request
 
 
-def pass_result(call: Call, result: Raw) -> bytes:
-    """Return the response to a request that another server has answered, with its result as it is."""
-    call.ended = True
-    return jsonrpc.encode_result(call.request.id, result)
-
-
 async def run_detached(call: Call, *, seals: bool = True) -> Any:
     """Run a detached call; return its result as the client would receive it, or the questions (`InputRequiredResult`).
 

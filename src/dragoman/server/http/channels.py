@@ -59,8 +59,6 @@ TOGETHER_SECONDS = 0.001
 """A notification that is queued within this time after another one is sent waits for the end of the turn."""
 MAX_TOGETHER = 64
 STOP_SECONDS = 1.0
-LOOK_SECONDS = 0.02
-"""Between two looks at the calls that have no task, when the server ends."""
 STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
@@ -392,9 +390,6 @@ class CallsInFlight(set[Call]):
         while (left := deadline - loop.time()) > 0:
             tasks = {call.task for call in self if call.task is not None and not call.task.done()}
             tasks.discard(asyncio.current_task())
-            if any(call.drop is not None for call in self):  # these have no task
-                await asyncio.sleep(min(left, LOOK_SECONDS))
-            elif tasks:
-                await asyncio.wait(tasks, timeout=left)
-            else:
+            if not tasks:
                 return
+            await asyncio.wait(tasks, timeout=left)

@@ -3,9 +3,8 @@
 `protocol.inbound.receive_post` classifies a POST. A stateless request has no session, and neither has a request of the
 handshake era if the server keeps no sessions. A request without a session runs in the task of its exchange; a stateless
 request is cancelled if its client disconnects. A request in a session continues if the connection breaks. It runs in
-the task of its exchange if that task outlives the connection, and otherwise in a task of its own. A request that a
-proxy passes on has no task (`PassedPost`). The response is JSON, or an event stream if the handler sends a message
-first.
+the task of its exchange if that task outlives the connection, and otherwise in a task of its own. The response is JSON,
+or an event stream if the handler sends a message first.
 
 The server accepts a notification with status 202 before it runs the handler, so that the client does not wait. While
 `MAX_ACCEPTED_AHEAD` messages are in flight, the server runs the handler first. Otherwise one client could start any
@@ -22,7 +21,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET
 
 from dragoman import types
 from dragoman.errors import HeaderMismatch, InsufficientScope, InternalError, MethodNotFound, ParseError, TooLarge
@@ -60,16 +59,12 @@ from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import SingleAuth, insufficient
 from dragoman.transports.http.exchange import (
     CLIENT_CLOSED,
-    JSON_HEADERS,
-    UNTIMED_BYTES,
     Exchange,
     Header,
-    TasklessExchange,
     TooSlow,
 )
 
 if TYPE_CHECKING:
-    from dragoman.server.duplex import PassesRequests
     from dragoman.server.server import Server
 
 C = TypeVar("C", bound=Call | None)
@@ -106,8 +101,6 @@ class PostService:
         self.json_response = json_response
         self._max_subscriptions = max_subscriptions
         self._can_stream = can_stream
-        self._passing: PassesRequests | None = None
-        """Passes stateless requests, if the server is a proxy."""
 
     def serve(self, exchange: Exchange, head: RequestHead) -> Coroutine[Any, Any, None]:
         """Return the coroutine that serves a POST to its end, and may raise the same exception.
@@ -146,37 +139,6 @@ class PostService:
         if self.sessions is None:
             return self._serve_without_session(exchange, head, received)
         return self._serve_in_session(exchange, self.sessions, head, received)
-
-    def pass_on(self, exchange: TasklessExchange, head: RequestHead) -> bool:
-        """Pass a request without a task, if a proxy can do so; return whether it was passed.
-
-        Any other POST is left as it was, for `serve`.
-        """
-        body = exchange.whole_body(self._limits.message_bytes)
-        if body is None or head.origin or head.headers.repeated is not None:
-            return False
-        received = receive_post(head.headers, body, self._server.offer, self._limits)
-        if type(received) is McpRequest:
-            return self._pass_stateless(exchange, head, received)
-        sessions = self.sessions
-        if type(received) is not SessionMessages or sessions is None or received.batch or received.is_initialize:
-            return False
-        message, session = received.messages[0], sessions.find_local(head.headers.session_id, exchange.principal)
-        if type(message) is not jsonrpc.Request or session is None or session.passing is None:
-            return False
-        if session.peer.refuse_id(message.id) is not None:
-            return False  # `serve` refuses it
-        # Without authorization and mirrored headers, `_require_callable` has nothing to refuse.
-        call = self._call(open_call, message, session.data, exchange)
-        return session.passing.pass_on(call, PassedPost(self, exchange, head.acceptable, session))
-
-    def _pass_stateless(self, exchange: TasklessExchange, head: RequestHead, request: McpRequest) -> bool:
-        if self._passing is None and self._server.passing is not None:
-            self._passing = self._server.passing()
-        if self._passing is None or head.headers.params or not self._can_stream:
-            return False
-        call = self._call(Call, request, Session(principal=exchange.principal), exchange)
-        return self._passing.pass_on(call, PassedPost(self, exchange, head.acceptable, None))
 
     async def refuse(self, exchange: Exchange, refused: HttpRefusal, acceptable: AcceptedTypes) -> None:
         """Send the response of a refusal; middleware may replace it."""
@@ -262,26 +224,22 @@ class PostService:
 
     # Requests without a session
 
-    async def serve_request(
-        self, call: Call, exchange: Exchange, acceptable: AcceptedTypes, answer: Any = None
-    ) -> None:
-        """Serve a request without a session; `answer` is a coroutine that returns the response of a passed request."""
+    async def serve_request(self, call: Call, exchange: Exchange, acceptable: AcceptedTypes) -> None:
+        """Serve a request without a session."""
         if not self._can_stream:
             acceptable = _require_no_stream(call, acceptable)
         version = call.request.caller.version
         exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self.json_response)
         if call.request.method.name == "subscriptions/listen":
             self._require_listening(call, can_stream=can_stream)
-        channel = call.channel
-        if type(channel) is not PostChannel:
-            call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
+        call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
         channel.lacks_standalone_stream = not (self._can_stream and version.listens)
         call.task = exchange.task
         if version.cancels_by_closing:
             exchange.on_gone = call.cancel
         self.in_flight.add(call)
         try:
-            data: Any = runner.run(call) if answer is None else answer
+            data: Any = runner.run(call)
             if type(data) is CoroutineType:
                 try:
                     data = await data
@@ -480,83 +438,6 @@ class PostService:
                 self.in_flight.discard(call)
             else:
                 await self.in_flight.end(call)
-
-
-class PassedPost(Struct, eq=False):
-    """A request that a proxy passes on: its exchange and its channel are there, and it has no task.
-
-    The answer is written in the turn of the loop in which it comes. After an error of the target or a cancellation, or
-    if the answer cannot be one short body, a task goes on with the exchange.
-    """
-
-    posts: PostService
-    exchange: TasklessExchange
-    acceptable: AcceptedTypes
-    session: HttpSession | None
-    """None for a stateless request."""
-    channel: PostChannel | SessionChannel | None = None
-
-    def keep_open(self, call: Call, drop: Callable[[], None]) -> None:
-        """Keep the request; `drop` is called if it is cancelled, or if the client of a stateless request is gone."""
-        posts, session, exchange, request = self.posts, self.session, self.exchange, call.request
-        exchange.may_stream = self.acceptable.sse and (session is None or not posts.json_response)
-        if session is None:
-            self.channel = PostChannel(call.server, posts.subscriptions, exchange)
-            exchange.on_gone = call.cancel
-        else:
-            self.channel = SessionChannel(session, exchange, request.id, can_stream=exchange.may_stream)
-            session.peer.accept(jsonrpc.Request(request.id, request.method.name, request.raw_params))
-            session.running[request.id] = call
-        call.channel = self.channel
-        posts.in_flight.add(call)
-        call.drop = partial(self._drop, call, drop)
-
-    def answer(self, call: Call, result: Raw, *, at_once: bool) -> None:  # noqa: ARG002
-        """Write the result, or let a task write it."""
-        call.drop = None
-        answer: Any = runner.pass_result(call, result)
-        session, exchange, channel = self.session, self.exchange, self.channel
-        assert channel is not None
-        is_one_body = len(answer) <= UNTIMED_BYTES and self.acceptable.json and not channel.was_used
-        if not is_one_body or exchange.streaming or (session is not None and session.data.unshared):
-            self._resume(call, _known(answer))
-            return
-        exchange.on_gone = None
-        if session is not None:
-            del session.running[call.request.id]
-            answer = session.peer.finish(call.request.id, answer)
-            assert self.posts.sessions is not None
-            self.posts.sessions.touch(session)
-        exchange.reply_at_once(OK, answer, JSON_HEADERS)
-        if isinstance(channel, SessionChannel):
-            channel.close()
-        self.posts.in_flight.discard(call)
-        exchange.finish()
-
-    def go_on(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Serve the request in a task, unless it has ended."""
-        if not call.ended:
-            call.drop = None
-            self._resume(call, runner.resume(call, work(), None))
-
-    def _drop(self, call: Call, drop: Callable[[], None]) -> None:
-        """End a request that was cancelled, or stopped because the server or the session ends."""
-        drop()
-        call.drop, call.ended = None, True
-        self._resume(call, _known(b"" if call.stopped is None else runner.stopped(call, call.stopped)))
-
-    def _resume(self, call: Call, answer: Any) -> None:
-        posts, session, channel = self.posts, self.session, self.channel
-        if session is None or not isinstance(channel, SessionChannel):
-            work = posts.serve_request(call, self.exchange, self.acceptable, answer)
-        else:
-            work = posts.run_in_session(session, call, channel, answer, json=self.acceptable.json)
-        self.exchange.go_on(work)
-        call.task = self.exchange.task
-
-
-async def _known(data: bytes) -> bytes:
-    return data
 
 
 def _require_no_stream(call: Call, acceptable: AcceptedTypes) -> AcceptedTypes:

@@ -8,7 +8,7 @@ service gracefully.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from dragoman.server.http.session import HttpSession
 from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.workers import Workers
 from dragoman.server.request.http_request import SingleAuth, verify
-from dragoman.transports.http.exchange import Exchange, Gone, TasklessExchange
+from dragoman.transports.http.exchange import Exchange, Gone
 
 if TYPE_CHECKING:
     import asyncio
@@ -99,21 +99,8 @@ class HttpService:
             can_stream=can_stream,
         )
 
-    @property
-    def begin(self) -> Callable[[TasklessExchange], bool] | None:
-        """Passes a request without a task, if the server is a proxy and can do so."""
-        return None if self._server.passing is None else self._begin
-
-    def _begin(self, exchange: TasklessExchange) -> bool:
-        if exchange.method != "POST" or self._auth is not None or self._ready_in is not exchange.loop:
-            return False
-        head = self._heads.read(exchange)
-        if head.refused is not None or head.cors or head.body_refused is not None:
-            return False
-        return self._posts.pass_on(exchange, head)
-
     async def serve(self, exchange: Exchange) -> None:
-        """Serve one exchange to its end, or do the `work` that is left."""
+        """Serve one exchange to its end."""
         head = self._heads.read(exchange)
         if head.cors:
             exchange.extra_headers = head.cors
@@ -127,9 +114,7 @@ class HttpService:
                 await self._get_ready(exchange.loop)
             if self._auth is not None:
                 await self._authenticate(exchange, self._auth)
-            if exchange.work is not None:
-                await exchange.work
-            elif exchange.method == "POST":
+            if exchange.method == "POST":
                 await self._posts.serve(exchange, head)
             else:
                 await self._serve_without_body(exchange, head)

@@ -130,8 +130,6 @@ class HttpSession:
             self.peer.version = data.caller.version
         self.loop = asyncio.get_running_loop()
         self._server = server
-        self.passing = None if server.passing is None else server.passing()
-        """What passes requests without tasks, if the server is a proxy."""
         self._workers = workers
         self._streams = SessionStreams(self.peer.next_id, retention, self._log_of if workers.shares_streams else None)
         self._standalone: EventStream | None = None

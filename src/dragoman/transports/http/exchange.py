@@ -140,9 +140,6 @@ class Exchange(ABC):
     scope: Mapping[str, Any]
     """The request as an ASGI scope."""
 
-    work: Coroutine[Any, Any, None] | None = None
-    """What is left to do for an exchange that began without a task."""
-
     _last_sent = 0.0
     _writing: asyncio.Lock | None = None
     _read_until: float | None = None
@@ -297,41 +294,14 @@ class Exchange(ABC):
         return TooSlow(f"The body did not come within {self._pace.read:g} seconds")
 
 
-class TasklessExchange(Exchange):
-    """An exchange that can begin without a task. It ends with `finish`, or goes on in a task."""
-
-    @abstractmethod
-    def whole_body(self, limit: int) -> bytes | None:
-        """Return what `complete_body` returns; the body can be read again."""
-
-    @abstractmethod
-    def reply_at_once(self, status: int, body: bytes, headers: Iterable[Header]) -> bool:
-        """Do what `reply` does before it waits, and tell whether the body was written."""
-
-    @abstractmethod
-    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let a task do the rest of the exchange."""
-
-    @abstractmethod
-    def finish(self) -> None:
-        """End the exchange, which has its response or needs none."""
-
-
 class ExchangeService(Protocol):
     """Serves exchanges."""
-
-    @property
-    def begin(self) -> Callable[[TasklessExchange], bool] | None:
-        """Begins to serve an exchange without a task, if that is possible, and returns whether it is.
-
-        None: it is never possible.
-        """
 
     async def start(self) -> None:
         """Get ready before the first exchange; if nobody calls this, the first exchange does it."""
 
     async def serve(self, exchange: Exchange) -> None:
-        """Serve one exchange to its end, or do the `work` that is left."""
+        """Serve one exchange to its end."""
 
     async def close(self, seconds: float | None = None) -> None:
         """End open exchanges gracefully: streams at once, requests after `seconds`."""
@@ -369,33 +339,10 @@ class ServedPath:
         self.log: Callable[[Exchange, ExchangeRecord, str], None] | None = None
         """Called with each exchange that has ended, its record and its path."""
         self._service = service
-        self._begin = service.begin
-        self.begins = self._begin is not None
-        """Whether `begin` may ever serve an exchange."""
         self._documents = documents or {}
         self._open: set[Exchange] = set()
         self._sending: set[asyncio.Task[Any]] = set()
         self._ticking_in: asyncio.AbstractEventLoop | None = None
-
-    def begin(self, exchange: TasklessExchange, path: str) -> bool:
-        """Begin to serve an exchange without a task, if the service can; return whether it did."""
-        if self._begin is None or path != self.path:
-            return False
-        self._open.add(exchange)
-        if self._ticking_in is not exchange.loop:
-            self._tick_in(exchange.loop)
-        if self.log is not None:
-            exchange.record = ExchangeRecord()
-        if self._begin(exchange):
-            return True
-        exchange.record = None
-        return False
-
-    def end(self, exchange: Exchange, path: str) -> None:
-        """Forget an exchange that has ended."""
-        self._open.discard(exchange)
-        if self.log is not None and exchange.record is not None:
-            self.log(exchange, exchange.record, path)
 
     def _tick_in(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ticking_in = loop

@@ -12,7 +12,6 @@ Uvicorn listens, handles signals and ends connections. httptools parses. This fi
 - The parser accepts more than HTTP allows, so `http1_head` checks each head before the parser gets it. For this check
   the bytes are cut into whole heads and parts of bodies. The usual chunk, one whole POST to the served path, is not
   cut.
-- The head of a request that began without a task is not parsed again, if the next request has the same, byte by byte.
 - After its last response the connection does not close at once, because a client that is still sending would lose the
   response.
 
@@ -45,7 +44,7 @@ from dragoman.runtime.tasks import SelfCancelTask
 from dragoman.transports.http.exchange import HTTP_OK, UNTIMED_BYTES, Header, ServedPath
 from dragoman.transports.http.http1_chunks import ChunkedBody
 from dragoman.transports.http.http1_exchange import Http1Exchange
-from dragoman.transports.http.http1_head import HEAD_END, KnownHead, known_head, path_and_query, problem_of
+from dragoman.transports.http.http1_head import HEAD_END, path_and_query, problem_of
 
 if TYPE_CHECKING:
     from uvicorn import Config
@@ -114,8 +113,6 @@ class Http1Connection(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         self._idle_until = self._timer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._known_head: KnownHead | None = None
-        """The head of the last request that began without a task."""
         self._default_headers: list[Header] = []
         self._default_lines = b""
 
@@ -151,13 +148,6 @@ class Http1Connection(asyncio.Protocol):
             self.count_dropped(len(data))
             return
         is_next = self._incoming is None and not self._unparsed and not self._queue
-        known = self._known_head
-        if known is not None and is_next and self._current is None and self._answered is None and known.begins(data):
-            exchange = Http1Exchange.like(self, known, data)
-            if not self._begin_without_task(exchange):
-                self._begin(exchange)
-            return
-        sole = b""
         if is_next and data.startswith(self._usual_line) and data.endswith(b"}"):
             # Usually one whole request. Its request line is known, and the service checks its Host.
             try:
@@ -166,16 +156,10 @@ class Http1Connection(asyncio.Protocol):
                 self._on_parser_error(problem, data)
             if self._url or len(self._queue) != 1 or not self._queue[0].is_whole:
                 self._reparse(data)
-            else:
-                sole = data
         else:
             self._parse_pieces(self._unparsed + data)
         if self._current is None and self._answered is None and self._queue and not self._is_closing:
-            exchange = self._queue.popleft()
-            if not (self.served.begins and self._begin_without_task(exchange)):
-                self._begin(exchange)
-            elif sole and exchange.keeps_alive:
-                self._known_head = known_head(exchange, sole, exchange.size)
+            self._begin(self._queue.popleft())
 
     def _reparse(self, data: bytes) -> None:
         """Handle a chunk that looked like one whole request and is not; none of its requests has begun."""
@@ -350,18 +334,6 @@ class Http1Connection(asyncio.Protocol):
         if self._unparsed and not self._queue:
             self._parse_pieces(self._unparsed)
         # A task of the loop's factory would not know whether a handler cancelled itself.
-        exchange.task = task = SelfCancelTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
-        self._state.tasks.add(task)
-
-    def _begin_without_task(self, exchange: Http1Exchange) -> bool:
-        """Begin a request that needs no task, and tell whether it is one; one that others follow has a task."""
-        if self._queue or self._unparsed or not exchange.is_whole:
-            return False
-        self._current, self._answered = exchange, None
-        return self.served.begin(exchange, exchange.path)
-
-    def go_on(self, exchange: Http1Exchange) -> None:
-        """Let a task do the rest of a request that began without one."""
         exchange.task = task = SelfCancelTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
         self._state.tasks.add(task)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import TooLarge
-from dragoman.transports.http.exchange import UNTIMED_BYTES, Gone, Header, TasklessExchange
-from dragoman.transports.http.http1_head import KnownHead, path_and_query
+from dragoman.transports.http.exchange import UNTIMED_BYTES, Exchange, Gone, Header
+from dragoman.transports.http.http1_head import path_and_query
 
 if TYPE_CHECKING:
     from dragoman.transports.http.http1 import Http1Connection
@@ -18,7 +18,7 @@ HIGH_WATER_BYTES = 65_536
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Http1Exchange(TasklessExchange):
+class Http1Exchange(Exchange):
     """An exchange on an HTTP/1.1 connection."""
 
     lasts = True
@@ -36,21 +36,10 @@ class Http1Exchange(TasklessExchange):
     _arrived: asyncio.Future[None] | None = None
 
     def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: Iterable[Header]) -> None:
-        TasklessExchange.__init__(
-            self, connection.loop, connection.served.pace, method, headers, connection.bound_to, "1.1"
-        )
+        Exchange.__init__(self, connection.loop, connection.served.pace, method, headers, connection.bound_to, "1.1")
         self.path = connection.served.path
         self._connection = connection
         self._url = url
-
-    @classmethod
-    def like(cls, connection: Http1Connection, head: KnownHead, data: bytes) -> Http1Exchange:
-        """Return the exchange of a whole POST to the served path that has a known head, and keeps its connection."""
-        exchange = cls(connection, "POST", connection.served_url, head.headers)
-        exchange.is_whole = exchange.keeps_alive = True
-        exchange.size = head.body_size
-        exchange._body = data[len(head.data) :]
-        return exchange
 
     @cached_property
     def headers(self) -> list[Header]:  # type: ignore[override]
@@ -126,12 +115,6 @@ class Http1Exchange(TasklessExchange):
         self._body = b""
         return body
 
-    def whole_body(self, limit: int) -> bytes | None:
-        """Return what `complete_body` returns; the body can be read again."""
-        body = self._body
-        is_usual = self.is_whole and self.size <= limit and self.size <= HIGH_WATER_BYTES and not self.gone
-        return body if is_usual and not isinstance(body, bytearray) else None
-
     async def read(self, limit: int) -> bytes:
         """Return the body.
 
@@ -160,31 +143,18 @@ class Http1Exchange(TasklessExchange):
 
     async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
         """Answer with one body, unless a response has begun."""
-        if self.reply_at_once(status, body, headers) and len(body) > UNTIMED_BYTES:
-            try:
-                await self._connection.drained()
-            except TimeoutError:
-                self.lose()
-
-    def reply_at_once(self, status: int, body: bytes, headers: Iterable[Header]) -> bool:
-        """Answer with one body, unless a response has begun; tell whether the body was written."""
         if self.ended or self.streaming or self.gone:
-            return False
+            return
         self.ended = True
         extra = self.extra_headers
         if self.record is not None:
             self.record.add(status, len(body))
         self._connection.respond(self, status, (*headers, *extra) if extra else headers, body)
-        return True
-
-    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let a task do the rest of the exchange."""
-        self.work = work
-        self._connection.go_on(self)
-
-    def finish(self) -> None:
-        """End the exchange, which has its response or needs none."""
-        self._connection.served.end(self, self.path)
+        if len(body) > UNTIMED_BYTES:
+            try:
+                await self._connection.drained()
+            except TimeoutError:
+                self.lose()
 
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         await self._connection.drained()

@@ -5,33 +5,11 @@ from __future__ import annotations
 import re
 
 import httptools
-from msgspec import Struct
-
-from dragoman.transports.http.exchange import Exchange, Header
 
 HEAD_END = b"\r\n\r\n"
 _REQUEST_LINE = re.compile(rb"[A-Z-]+ (\S+) HTTP/1\.([01])\r\n")
 _HOST = re.compile(rb"\r\nhost:[ \t]*([^\r\n]*)", re.IGNORECASE)
 _AUTHORITY = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)", re.IGNORECASE)
-
-
-class KnownHead(Struct, frozen=True):
-    """The head of a request that was parsed, and what it stands for."""
-
-    data: bytes
-    headers: tuple[Header, ...]
-    body_size: int
-
-    def begins(self, data: bytes) -> bool:
-        """Tell whether bytes are one whole request with this head."""
-        return len(data) == len(self.data) + self.body_size and data.startswith(self.data)
-
-
-def known_head(exchange: Exchange, data: bytes, size: int) -> KnownHead | None:
-    """Return the head of a request that was parsed from these bytes alone, None if they are not its head and body."""
-    head = data[: len(data) - size]
-    is_whole = head.endswith(HEAD_END) and head.find(HEAD_END) == len(head) - len(HEAD_END)
-    return KnownHead(head, tuple(exchange.given_headers), size) if is_whole else None
 
 
 def problem_of(head: bytes) -> str | None:

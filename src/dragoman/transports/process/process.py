@@ -101,8 +101,6 @@ class ProcessTransport:
         self._ending: asyncio.Task[None] | None = None
         self._cause: TransportError | None = None
         self._tail = _StderrTail(self.name)
-        self.is_single = False
-        """Whether the message that is being received came without others."""
         self.on_stderr: Callable[[bytes], object] | None = None
         """Called with each piece of the child's stderr."""
 
@@ -155,11 +153,6 @@ class ProcessTransport:
         writer.send(message)
         if self._writer is None:
             await self._room(was_sent=True)
-
-    @property
-    def send_at_once(self) -> Callable[[bytes], None] | None:
-        """The function that sends one message now; None if a message must wait."""
-        return None if self._writer is None or self._senders else self._writer.send
 
     async def close(self) -> None:
         """End the child and the processes that it started, and return when they have ended.
@@ -229,14 +222,7 @@ class ProcessTransport:
     # Receiving
 
     def _receive_chunk(self, chunk: bytes) -> None:
-        sole = self._decoder.sole_line(chunk)
-        if sole is not None and sole[:2] == b'{"' and self._is_delivering:
-            self.is_single = True
-            self._deliver(sole)
-            return
-        found = self._decoder.receive(chunk)
-        self.is_single = len(found) == 1
-        for line in found:
+        for line in self._decoder.receive(chunk):
             if not self._is_delivering:
                 return
             if isinstance(line, lines.Oversized):

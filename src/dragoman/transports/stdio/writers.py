@@ -106,8 +106,6 @@ class Writer(ABC):
             self._progress_at = self._loop.time()
             self._loop.call_soon(self._write_batch)
 
-    send_at_once = send
-
     def hold(self) -> None:
         """Collect messages without scheduling a write; the caller must call `write_now` in the same turn."""
         self._is_held = True
@@ -236,10 +234,18 @@ class LoopWriter(Writer):
             self._loop.remove_writer(self._descriptor)
         self._is_watching = is_wanted
 
-    def send_at_once(self, message: bytes, /) -> None:
-        """Send one encoded message as `send` does, but write it now if nothing else is unwritten."""
+
+class DirectWriter(LoopWriter):
+    """Writes in `send` itself while nothing is unwritten, so that a request does not wait for a turn of the loop."""
+
+    def __init__(self, descriptor: int, flow: Flow) -> None:
+        super().__init__(descriptor, flow)
+        self._was_blocking = False  # a repeated `close` finds the descriptor closed; no other program has it
+
+    def send(self, message: bytes, /) -> None:
+        """Send one encoded message; write it now if nothing else is unwritten."""
         if self._unwritten or self._is_closed:
-            Writer.send(self, message)
+            super().send(message)
             return
         line = lines.encode(message)
         try:
@@ -262,16 +268,6 @@ class LoopWriter(Writer):
         if self._unwritten > HIGH_WATER_BYTES:
             self._is_congested = True
             self._flow.pause()
-
-
-class DirectWriter(LoopWriter):
-    """Writes in `send` itself while nothing is unwritten, so that a request does not wait for a turn of the loop."""
-
-    send = LoopWriter.send_at_once
-
-    def __init__(self, descriptor: int, flow: Flow) -> None:
-        super().__init__(descriptor, flow)
-        self._was_blocking = False  # a repeated `close` finds the descriptor closed; no other program has it
 
 
 class _ThreadWriter(Writer):

@@ -8,9 +8,6 @@ unchanged. It keeps no cookies.
 The client stops reading a stream as soon as the response has arrived. Most servers end the stream then, so the client
 keeps the connection open for LINGER_SECONDS in the background. If the stream ends in time, the next request can use the
 connection.
-
-The client has connections of its own (`connections.py`). It sends by aiohttp through a proxy, with a session of the
-author, and where httptools is not installed.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ import asyncio
 import io
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp.payload import TOO_LARGE_BYTES_BODY
@@ -35,11 +31,9 @@ from dragoman.protocol.urls import HTTP_SCHEMES, redacted
 from dragoman.runtime.network import Network, basic_authorization, netrc_authorization, pinned, proxy_for, read_body
 from dragoman.runtime.offload import offload
 from dragoman.transports.contract import Receive
-from dragoman.transports.web.response import READ_BYTES, PooledResponse
 
-if TYPE_CHECKING:
-    from dragoman.transports.web.connections import BegunRequest, ConnectionPool
-
+READ_BYTES = 65_536
+"""How many bytes are read from a socket at once."""
 KEEP_ALIVE_SECONDS = 4.0
 """How long an idle connection is kept: less than the five seconds after which uvicorn and others close it."""
 LINGER_SECONDS = 0.1
@@ -62,7 +56,6 @@ _NO_ANSWER = frozenset({202, 204})
 _REDIRECTS, _FOLLOWED = frozenset({301, 302, 303, 307, 308}), frozenset({307, 308})
 
 Headers = Mapping[str, str]
-Response = aiohttp.ClientResponse | PooledResponse
 Answered = Callable[[], bool]
 Resume = Callable[[str], Awaitable[Headers]]
 """Returns the headers of a GET that resumes a stream after an event id."""
@@ -104,7 +97,7 @@ class HttpResponse(Struct, frozen=True):
     """A response without its messages."""
 
     status: int
-    response: Response
+    response: aiohttp.ClientResponse
     body: bytes = b""
     """The body of an error response; if the body is not JSON, at most its first 4 KiB."""
 
@@ -130,17 +123,14 @@ class HttpClient:
         self._given = url
         self._network = network or Network()
         self._limit = limits.message_bytes
-        self._short = min(READ_BYTES, self._limit)
         self._session: aiohttp.ClientSession | None = None
-        self._pool: ConnectionPool | None = None
-        """None if requests are sent by the session."""
         self._target = URL()
         self._authorization: str | None = None
         self._proxy: URL | None = None
         self._ssl = True if self._network.ssl is None else self._network.ssl
         self._is_own_session = self._network.session is None and self._network.session_factory is None
-        self._open: set[Response] = set()
-        self._lingering: set[Response] = set()
+        self._open: set[aiohttp.ClientResponse] = set()
+        self._lingering: set[aiohttp.ClientResponse] = set()
 
     @property
     def target(self) -> URL:
@@ -163,21 +153,6 @@ class HttpClient:
         await offload(self._read_environment)
         network = self._network
         self._session = network.session or (network.session_factory or new_session)()
-        self._pool = self._new_pool(self._session) if self._is_own_session and self._proxy is None else None
-
-    def _new_pool(self, session: aiohttp.ClientSession) -> ConnectionPool | None:
-        """Return connections to the URL; None if it has no host, which aiohttp refuses, or httptools is missing."""
-        try:
-            from dragoman.transports.web.connections import ConnectionPool
-        except ImportError:
-            return None
-        target = self._target
-        if target.scheme not in HTTP_SCHEMES or not target.raw_host or session.connector is None:
-            return None
-        timeout = self._network.connect_timeout
-        return ConnectionPool(
-            session.connector, target, ssl=self._ssl, connect_timeout=timeout, keep_alive=KEEP_ALIVE_SECONDS
-        )
 
     def _read_environment(self) -> None:
         if self._network.trust_env and self._authorization is None and self._target.host is not None:
@@ -192,8 +167,6 @@ class HttpClient:
         self._open.clear()
         self._lingering.clear()
         session, self._session = self._session, None
-        if self._pool is not None:
-            self._pool.close()
         if session is not None and self._network.session is None:
             await session.close()
 
@@ -206,19 +179,18 @@ class HttpClient:
         answered: Answered,
         resume: Resume | None = None,
         on_head: Callable[[HttpResponse], None] | None = None,
-        begun: BegunRequest | None = None,
     ) -> HttpResponse:
         """Post a message, and pass each message of the response to `receive` until `answered()` is true.
 
         `on_head` is called with the status and the headers before the body is read. `resume` gives the headers of a GET
-        that resumes a broken stream; without it the stream is not resumed. A request that is begun is not sent again.
+        that resumes a broken stream; without it the stream is not resumed.
 
         Raises:
             ConnectError: there was no connection, and nothing was sent.
             HttpError: the response is neither JSON nor an event stream, or a redirect is refused.
             TransportError: the connection broke, or the stream ended, before the response arrived.
         """
-        response = await self.send("POST", headers, body, begun=begun)
+        response = await self.send("POST", headers, body)
         status = response.status
         ended = False
         try:
@@ -238,16 +210,9 @@ class HttpClient:
             self.release(response, at_once=not ended)
         return answer
 
-    def begin(self, body: bytes, headers: Headers, arrived: Callable[[BegunRequest], None]) -> BegunRequest | None:
-        """Post a message at once, and return None if it would have to wait. The headers must not change.
-
-        `arrived` is called when the response is one JSON body, short and whole, or when `post` must go on with it.
-        """
-        if self._pool is None or self._authorization is not None:
-            return None
-        return self._pool.begin(self._target, headers, body, arrived, self._short)
-
-    async def _read(self, response: Response, receive: Receive, answered: Answered, resume: Resume | None) -> bytes:
+    async def _read(
+        self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, resume: Resume | None
+    ) -> bytes:
         kind = response.content_type
         if kind == JSON:
             body = await read_body(response, self._limit)
@@ -311,12 +276,10 @@ class HttpClient:
         url: URL | None = None,
         idle: float | None = None,
         is_last: bool = False,
-        begun: BegunRequest | None = None,
-    ) -> Response:
+    ) -> aiohttp.ClientResponse:
         """Send a request, follow redirects to the same origin, and return the response; the caller calls `release`.
 
-        `idle` is how many seconds the response may be silent. No request follows the last one on its connection. The
-        response of a request that is begun has arrived already.
+        `idle` is how many seconds the response may be silent. No request follows the last one on its connection.
 
         Raises:
             ConnectError: there was no connection, and nothing was sent.
@@ -328,19 +291,13 @@ class HttpClient:
         if self._authorization is not None and "Authorization" not in CIMultiDict(headers):
             headers = CIMultiDict(headers, Authorization=self._authorization)
         for _ in range(MAX_REDIRECTS + 1):
-            session, pool = self._session, self._pool
+            session = self._session
             if session is None or session.closed:
                 raise ConnectError(f"The connection to {self.url} is closed")
-            response: Response
             try:
-                if begun is not None:
-                    response, begun = begun.result(), None
-                elif pool is not None:
-                    response = await pool.request(method, target, headers, body, idle=idle, is_last=is_last)
-                else:
-                    response = await self._request(session, method, target, headers, body, idle)
-                    if is_last and response.connection is not None and response.connection.protocol is not None:
-                        response.connection.protocol.force_close()
+                response = await self._request(session, method, target, headers, body, idle)
+                if is_last and response.connection is not None and response.connection.protocol is not None:
+                    response.connection.protocol.force_close()
             except _BROKEN as error:
                 # The text of a ClientResponseError contains the whole address with its secrets, and a traceback would
                 # show it.
@@ -404,7 +361,7 @@ class HttpClient:
     def _broken_error(self, error: BaseException) -> TransportError:
         return TransportError(f"The connection to {self.url} broke: {_text(error)}")
 
-    async def _read_refusal(self, response: Response) -> bytes:
+    async def _read_refusal(self, response: aiohttp.ClientResponse) -> bytes:
         """Return the body of an error response, as much of it as arrives in time."""
         limit = self._limit if response.content_type == JSON else QUOTED_BYTES
         said = bytearray()
@@ -420,7 +377,7 @@ class HttpClient:
         return bytes(said)
 
     async def _read_stream(
-        self, response: Response, receive: Receive, answered: Answered, resume: Resume | None
+        self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, resume: Resume | None
     ) -> None:
         decoder = EventDecoder(self._limit)
         try:
@@ -468,7 +425,7 @@ class HttpClient:
             self.release(response, at_once=not ended)
 
     async def _receive_events(
-        self, response: Response, receive: Receive, answered: Answered, decoder: EventDecoder
+        self, response: aiohttp.ClientResponse, receive: Receive, answered: Answered, decoder: EventDecoder
     ) -> None:
         async for chunk in response.content.iter_any():
             for event in decoder.receive(chunk):
@@ -480,10 +437,9 @@ class HttpClient:
                         await asyncio.wait([asyncio.ensure_future(room)])  # it is not cancelled: others wait for it too
             if answered():
                 return
-            if isinstance(response, aiohttp.ClientResponse):
-                await asyncio.sleep(0)  # aiohttp has more at once if the body is packed: time-outs get their turn
+            await asyncio.sleep(0)  # aiohttp has more at once if the body is packed: time-outs get their turn
 
-    def release(self, response: Response, *, at_once: bool) -> None:
+    def release(self, response: aiohttp.ClientResponse, *, at_once: bool) -> None:
         """Close the connection of a response, unless the response has ended or ends within LINGER_SECONDS."""
         content = response.content
         if content.is_eof():
@@ -496,11 +452,11 @@ class HttpClient:
             content.on_eof(closing.cancel)
             content.on_eof(lambda: self._forget(response))
 
-    def _close_lingering(self, response: Response) -> None:
+    def _close_lingering(self, response: aiohttp.ClientResponse) -> None:
         self._forget(response)
         close_response(response)
 
-    def _forget(self, response: Response) -> None:
+    def _forget(self, response: aiohttp.ClientResponse) -> None:
         self._open.discard(response)
         self._lingering.discard(response)
 
@@ -517,17 +473,17 @@ def retry_pause(decoder: EventDecoder) -> float:
     return max(asked, MIN_RETRY_SECONDS)
 
 
-def close_response(response: Response) -> None:
+def close_response(response: aiohttp.ClientResponse) -> None:
     """Close a response, and give its readers a new error.
 
     aiohttp raises one error object that the whole process shares. It would collect the tracebacks of all readers.
     """
-    if isinstance(response, aiohttp.ClientResponse) and response.content.exception() is None:
+    if response.content.exception() is None:
         response.content.set_exception(aiohttp.ClientConnectionError("Connection closed"))
     response.close()
 
 
-def is_stream(response: Response) -> bool:
+def is_stream(response: aiohttp.ClientResponse) -> bool:
     """Tell whether a response is an event stream."""
     return response.status == OK and response.content_type == SSE
 
@@ -556,8 +512,11 @@ def _never_answered() -> bool:
 
 
 def _text(error: BaseException) -> str:
+    # The text of a ClientResponseError contains the whole address with its secrets.
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"{error.message} (status {error.status})"
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"{error.message} (status {error.status})"  # its own text contains the whole address with its secrets
+        return f"The response is malformed: {' '.join(error.message.split())}"
     return str(error) or type(error).__name__
 
 

@@ -22,7 +22,7 @@ from dragoman.protocol.urls import redacted
 from dragoman.runtime.network import Network
 from dragoman.runtime.tasks import cancel_and_wait, retrieve_exception
 from dragoman.transports.contract import Receive
-from dragoman.transports.web.http import FAILED, JSON, SSE, HttpClient, Response, is_stream, joined
+from dragoman.transports.web.http import FAILED, JSON, SSE, HttpClient, is_stream, joined
 
 ENDPOINT_SECONDS = 10.0
 QUOTED_BYTES = 200
@@ -55,7 +55,7 @@ class LegacySse:
         self._refusal = refusal or _credentials_error
         self._limit = limits.message_bytes
         self._endpoint: asyncio.Future[URL] | None = None
-        self._stream: Response | None = None
+        self._stream: aiohttp.ClientResponse | None = None
         self._reading: asyncio.Task[None] | None = None
         self._closed: Callable[[Exception | None], None] | None = None
 
@@ -85,7 +85,7 @@ class LegacySse:
         except TimeoutError:
             raise ConnectError(f"{self.url} does not say where to post to; is it an SSE server?") from None
 
-    async def _get(self) -> Response:
+    async def _get(self) -> aiohttp.ClientResponse:
         sent = CIMultiDict(await self._headers())
         sent["Accept"] = SSE
         response = await self._http.send("GET", sent)
@@ -95,11 +95,11 @@ class LegacySse:
         self._check(response)
         raise HttpError(f"{self.url} is no SSE server (status {response.status})", response.status)
 
-    def _check(self, response: Response) -> None:
+    def _check(self, response: aiohttp.ClientResponse) -> None:
         if response.status in _FORBIDDEN:
             raise self._refusal(self.url, response.status, response.headers, response.request_info.headers)
 
-    async def _read(self, stream: Response, receive: Receive) -> None:
+    async def _read(self, stream: aiohttp.ClientResponse, receive: Receive) -> None:
         error = TransportError(f"The server closed the stream of {self.url}")
         decoder = EventDecoder(self._limit)
         try:
@@ -169,7 +169,7 @@ class LegacySse:
         if status >= FAILED:
             self._raise_refusal(response, text)
 
-    def _raise_refusal(self, response: Response, text: bytes) -> None:
+    def _raise_refusal(self, response: aiohttp.ClientResponse, text: bytes) -> None:
         self._check(response)
         if response.status == _NOT_FOUND:
             expired = SessionExpired(f"{self.url} does not know its stream any more")

@@ -354,23 +354,6 @@ async def test_no_cancellation_is_left_when_time_is_up_just_as_sending_fails(ans
 
 
 @scenario
-async def test_a_request_that_closes_its_connection_when_it_is_sent_does_not_wait():
-    connection, link = await slow()
-    closing = []
-
-    async def send(message):
-        closing.append(connection.close())
-        with contextlib.suppress(StopIteration):
-            closing[0].send(None)
-        await asyncio.Event().wait()
-
-    link.send = send
-    with pytest.raises(TransportError, match="was closed while a request waited"):
-        await asyncio.wait_for(connection.request("tools/call", {}, RequestOptions(timeout=60)), 10)
-    assert connection._clocks.running == set()
-
-
-@scenario
 async def test_a_cancellation_that_the_link_took_in_does_not_hide_one_that_comes_with_the_end_of_time():
     connection, link = await slow()
     task = None

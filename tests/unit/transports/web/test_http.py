@@ -14,7 +14,6 @@ from dragoman.transports.web.http import HttpClient
 from ports import free_port
 from scenarios.http_peer import scenario
 from scenarios.http_posts import ANSWER, HEADERS, Receiver, always, post
-from scenarios.http_posts import sent_by as sent_by
 from scenarios.raw_http import END, answering, chunk, event, reply, stream
 
 
@@ -355,21 +354,6 @@ async def test_chunks_that_are_none_break_the_connection():
     async with answering(always(head + b"zz\r\n{}\r\n")) as server:
         with pytest.raises(TransportError, match="broke"):
             await post(server)
-
-
-@scenario
-async def test_requests_are_sent_by_aiohttp_without_httptools_through_a_proxy_and_with_a_session(sent_by):
-    networks = {"connections": Network(), "proxy": Network(proxy="http://127.0.0.1:1")}
-    async with aiohttp.ClientSession() as session:
-        networks |= {"session": Network(session=session), "factory": Network(session_factory=http.new_session)}
-        clients = {name: HttpClient("http://127.0.0.1:1/mcp", network) for name, network in networks.items()}
-        for client in clients.values():
-            await client.open()
-        assert [name for name, client in clients.items() if client._pool is not None] == ["connections"] * (
-            sent_by == "connections"
-        )
-        for client in clients.values():
-            await client.close()
 
 
 # Identity, sessions and the environment.

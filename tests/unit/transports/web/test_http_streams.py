@@ -11,7 +11,6 @@ from dragoman.transports.web import http
 from dragoman.transports.web.http import HttpClient
 from scenarios.http_peer import DEADLINE, scenario
 from scenarios.http_posts import ANSWER, HEADERS, Receiver, always, post
-from scenarios.http_posts import sent_by as sent_by
 from scenarios.raw_http import END, answering, chunk, event, reply, stream, stream_head
 
 # Streams.

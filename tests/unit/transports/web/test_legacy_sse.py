@@ -9,7 +9,6 @@ from dragoman.protocol.jsonrpc import Limits
 from dragoman.transports.web import legacy_sse
 from dragoman.transports.web.legacy_sse import LegacySse
 from scenarios.http_peer import DEADLINE, scenario
-from scenarios.http_posts import sent_by as sent_by
 from scenarios.raw_http import (
     END,
     Sent,

@@ -1,4 +1,4 @@
-"""The short way through a proxy over HTTP: which requests take it, and how it ends."""
+"""A proxy over HTTP, in front of a target over HTTP, in both eras."""
 
 import asyncio
 import json
@@ -20,18 +20,10 @@ CALL = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"progressToken":
 ERAS = pytest.mark.parametrize("is_stateless", [False, True], ids=["session", "stateless"])
 
 
-async def both_ways(is_stateless, on_call, *asked):
-    """Ask the same on the short way and on the plain way; return the answers, and what went the short way."""
-    said = []
-    passed = []
-    for passes in (True, False):
-        async with in_front_of(on_call, is_stateless=is_stateless, passes=passes) as (_, front):
-            answers = [await front.ask("tools/call", params) for params in asked]
-            said.append([one.said for one in answers])
-            if passes:
-                passed = front.passed
-    assert said[0] == said[1]
-    return answers, passed
+async def answers_to(is_stateless, on_call, *calls):
+    """Send calls through a proxy, and return the answers."""
+    async with in_front_of(on_call, is_stateless=is_stateless) as (_, front):
+        return [await front.ask("tools/call", params) for params in calls]
 
 
 @asynccontextmanager
@@ -49,24 +41,21 @@ def answer_with(*said):
 
     async def on_call(request, writer):
         if request.method == "tools/call" and left:
-            answer = left.pop(0)
-            left.append(answer)  # the other way asks again
-            return answer(request)
+            return left.pop(0)(request)
         return reply(200, result(request, called()))
 
     return on_call
 
 
 @ERAS
-async def test_a_request_that_does_not_change_goes_the_short_way(is_stateless):
+async def test_proxy_forwards_parameters_unchanged(is_stateless):
     async def echo(request, writer):
         params = {key: value for key, value in request.json["params"].items() if key != "_meta"}
         return reply(200, result(request, {"content": [], "given": params, "exact": 1.0}))
 
     odd = {"name": "odd", "arguments": {"a": 1e2}, "x-unknown": None, "_meta": {"com.example/x": [1.0]}}
-    answers, passed = await both_ways(is_stateless, echo, CALL, odd, odd, {"name": "odd", "_meta": None})
+    answers = await answers_to(is_stateless, echo, CALL, odd, odd, {"name": "odd", "_meta": None})
     assert answers[1].last["result"]["given"] == {"name": "odd", "arguments": {"a": 1e2}, "x-unknown": None}
-    assert passed == ["tools/call"] * 4
 
 
 @ERAS
@@ -100,10 +89,10 @@ async def test_a_request_that_does_not_change_goes_the_short_way(is_stateless):
         lambda _: b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
     ],
 )
-async def test_whatever_the_target_answers_the_client_gets_what_the_plain_way_gives(said, is_stateless):
-    answers, passed = await both_ways(is_stateless, answer_with(said), CALL, CALL)
-    assert len(answers) == 2
-    assert passed[0] == "tools/call"
+async def test_client_gets_a_response_whatever_the_target_answers(said, is_stateless):
+    odd, usual = await answers_to(is_stateless, answer_with(said), CALL, CALL)
+    assert len({"result", "error"} & odd.last.keys()) == 1
+    assert usual.last["result"]["content"] == called()["content"]
 
 
 def progress(request, number):
@@ -129,13 +118,12 @@ async def test_a_target_that_hangs_up_during_a_call_is_a_clear_error_and_the_nex
             return None
         return reply(200, result(request, called()))
 
-    for passes in (True, False):
-        async with in_front_of(hang_up, is_stateless=is_stateless, passes=passes) as (_, front):
-            calls.clear()
-            answer = await front.ask("tools/call", CALL)
-            assert "may have been served" in answer.last["error"]["message"]
-            assert (await front.ask("tools/call", CALL)).last["result"] == called()
-            assert len(calls) == 2
+    async with in_front_of(hang_up, is_stateless=is_stateless) as (_, front):
+        calls.clear()
+        answer = await front.ask("tools/call", CALL)
+        assert "may have been served" in answer.last["error"]["message"]
+        assert (await front.ask("tools/call", CALL)).last["result"] == called()
+        assert len(calls) == 2
 
 
 async def test_a_session_that_the_target_has_forgotten_is_begun_again_and_the_call_is_served_once():
@@ -156,7 +144,6 @@ async def test_a_session_that_the_target_has_forgotten_is_begun_again_and_the_ca
             called("4"),
         ]
         assert len(raw.sent("initialize")) == 2
-        assert len(front.passed) == 3
 
 
 async def test_a_call_in_flight_is_answered_though_another_finds_the_session_forgotten():
@@ -181,24 +168,21 @@ async def test_a_call_in_flight_is_answered_though_another_finds_the_session_for
         going.set()
         assert (await front.read(reader)).last["result"] == called("slow")
         writer.close()
-    assert front.passed[0] == "acme/slow"
 
 
 @ERAS
-async def test_a_call_that_is_redirected_follows_as_on_the_plain_way(is_stateless):
+async def test_proxy_follows_a_redirect_of_its_target(is_stateless):
     async def redirect(request, writer):
         if request.path == "/mcp" and request.method == "tools/call":
             return reply(307, location="/there")
         return reply(200, result(request, called("there")))
 
-    answers, passed = await both_ways(is_stateless, redirect, CALL)
-    assert answers[0].last["result"] == called("there")
-    assert passed == ["tools/call"]
+    [answer] = await answers_to(is_stateless, redirect, CALL)
+    assert answer.last["result"] == called("there")
 
 
-@pytest.mark.parametrize("passes", [True, False])
 @pytest.mark.parametrize("began", [b"", reply(200, b"x" * 50)[:-20], stream(event("{}"), end=False)])
-async def test_a_cancelled_call_is_cancelled_at_the_target_and_its_connection_is_closed(passes, began):
+async def test_a_cancelled_call_is_cancelled_at_the_target_and_its_connection_is_closed(began):
     reached = asyncio.Event()
 
     async def wait(request, writer):
@@ -208,7 +192,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_target_and_its_connection_is
             await asyncio.Event().wait()
         return reply(200, result(request, called()))
 
-    async with answering(classic(wait)) as raw, HttpFront(raw.url, passes=passes) as front:
+    async with answering(classic(wait)) as raw, HttpFront(raw.url) as front:
         await front.begin()
         message = front.request("tools/call", CALL)
         calling = asyncio.ensure_future(front.post(message))
@@ -223,7 +207,6 @@ async def test_a_cancelled_call_is_cancelled_at_the_target_and_its_connection_is
         assert told.json["params"]["requestId"] == raw.sent("tools/call")[0].id
         assert (await front.ask("acme/again", {})).last["result"] == called()
         writer.close()
-    assert front.passed == (["tools/call", "acme/again"] if passes else [])
 
 
 async def test_a_client_that_hangs_up_does_not_end_its_call_and_others_are_served():
@@ -261,7 +244,6 @@ async def answer_of_a_call_during_which_the_server_ends(pause, *, is_stateless):
         calling = asyncio.ensure_future(front.ask("tools/call", CALL))
         await raw.until(lambda _: raw.sent("tools/call"))
         await front.stop()
-        assert front.passed == ["tools/call"]
         return (await calling).last
 
 
@@ -304,7 +286,7 @@ async def test_a_request_in_pieces_is_the_request_in_one(is_stateless):
         writer.close()
 
 
-async def test_two_requests_with_one_id_are_refused_as_on_the_plain_way():
+async def test_second_request_with_an_id_in_use_gets_409():
     going = asyncio.Event()
 
     async def wait(request, writer):
@@ -312,19 +294,17 @@ async def test_two_requests_with_one_id_are_refused_as_on_the_plain_way():
             await going.wait()
         return reply(200, result(request, called()))
 
-    for passes in (True, False):
-        going.clear()
-        async with answering(classic(wait)) as raw, HttpFront(raw.url, passes=passes) as front:
-            await front.begin()
-            message = front.request("tools/call", CALL)
-            calling = asyncio.ensure_future(front.post(message))
-            await raw.until(lambda _, raw=raw: raw.sent("tools/call"))
-            reader, writer = await front.connect()
-            writer.write(front.encoded(message))
-            assert (await front.read(reader)).status == 409
-            writer.close()
-            going.set()
-            assert (await calling).last["result"] == called()
+    async with answering(classic(wait)) as raw, HttpFront(raw.url) as front:
+        await front.begin()
+        message = front.request("tools/call", CALL)
+        calling = asyncio.ensure_future(front.post(message))
+        await raw.until(lambda _, raw=raw: raw.sent("tools/call"))
+        reader, writer = await front.connect()
+        writer.write(front.encoded(message))
+        assert (await front.read(reader)).status == 409
+        writer.close()
+        going.set()
+        assert (await calling).last["result"] == called()
 
 
 @pytest.mark.parametrize("turns", range(4))
@@ -373,7 +353,7 @@ async def test_credentials_of_a_caller_reach_the_target_with_each_of_its_request
     assert seen == [f"Bearer {name}" for name in "abbaab"]
 
 
-async def test_a_proxy_whose_headers_a_function_returns_goes_the_plain_way():
+async def test_header_function_is_called_for_every_request():
     async def echo(request, writer):
         return reply(200, result(request, called(request.headers["x-turn"])))
 
@@ -385,7 +365,6 @@ async def test_a_proxy_whose_headers_a_function_returns_goes_the_plain_way():
         await front.begin()
         first, second = [(await front.ask("tools/call", CALL)).last["result"]["content"] for _ in range(2)]
     assert first != second
-    assert front.passed == []
 
 
 @ERAS
@@ -400,7 +379,6 @@ async def test_the_access_log_has_a_passed_request_once(caplog, is_stateless):
             caplog.clear()
             await front.ask("tools/call", CALL)
             await front.ask("tools/list", {})
-    assert front.passed == ["tools/call"]
     assert sum("tools/call" in record.getMessage() for record in caplog.records) == 1
 
 
@@ -411,7 +389,6 @@ async def test_the_two_ends_may_have_different_carriers(front_is_http):
         async with HttpFront(everything()) as front:
             await front.begin()
             assert (await front.ask("acme/add", {"a": 1, "b": 2})).last["result"] == {"sum": 3, "exact": 1.0}
-        assert front.passed == ["acme/add"]
         return
     async with answering(classic(answer_with())) as raw:
         proxy = Server.proxy(raw.url)
@@ -454,7 +431,6 @@ async def test_a_stateless_client_that_hangs_up_cancels_its_call_at_the_target()
         writer.close()
         await ended.wait()
         assert (await front.ask("tools/call", {"name": "again"})).last["result"]["content"][0]["text"] == "again"
-    assert front.passed == ["tools/call"]  # the connection to the target was closed with the first call
 
 
 @pytest.mark.parametrize("name", ["add", "plain name", "añadir", "=?base64?x?="])
@@ -466,15 +442,12 @@ async def test_the_headers_of_a_stateless_request_name_its_method_and_tool(name)
         seen.append([request.headers.get(header) for header in names])
         return reply(200, result(request, called()))
 
-    for _ in range(2):
-        _, passed = await both_ways(True, note, {"name": name}, {"name": "other"}, {"name": name})
-        assert passed == ["tools/call"] * 3
-    calls = [one for one in seen if one[1] == "tools/call"]
-    assert calls[:3] == calls[3:6]
-    assert calls[0] == calls[2] != calls[1]
+    await answers_to(True, note, {"name": name}, {"name": "other"}, {"name": name})
+    first, other, again = [headers for headers in seen if headers[1] == "tools/call"]
+    assert first == again != other
 
 
-async def test_arguments_that_headers_repeat_go_the_plain_way():
+async def test_arguments_mirrored_in_headers_are_checked():
     schema = {"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "City"}}}
     repeated = []
 
@@ -496,10 +469,9 @@ async def test_arguments_that_headers_repeat_go_the_plain_way():
         writer.close()
         await front.ask("tools/call", {"name": "other"})
     assert repeated == ["Oslo", None]
-    assert front.passed == ["tools/call"]
 
 
-async def test_a_method_that_no_header_can_carry_is_refused_as_on_the_plain_way():
+async def test_method_that_no_header_can_carry_is_refused():
     messages = asyncio.Queue()
     async with asyncio.timeout(DEADLINE), answering(modern(answer_with())) as raw:
         proxy = Server.proxy(raw.url)
@@ -524,4 +496,3 @@ async def test_a_service_without_sessions_passes_stateless_requests_too():
         async with front:
             await front.begin()
             assert (await front.ask("tools/call", CALL)).last["result"] == called()
-    assert front.passed == ["tools/call"]
