@@ -31,7 +31,6 @@ class FastPath(NamedTuple):
     compared_by: str
 
 
-_RELAY = "properties/test_relay.py::test_a_relay_does_what_tasks_do"
 _META = "properties/test_client_shortcuts.py::test_meta_is_the_same_spliced_or_encoded"
 _PLAIN = "properties/test_server_shortcuts.py::test_a_plain_result_is_the_one_that_is_looked_at_closely"
 _IN_PLACE = "properties/test_server_shortcuts.py::test_an_inline_handler_says_what_one_in_a_thread_says"
@@ -41,21 +40,17 @@ _STREAM = "properties/test_peer.py::test_a_stream_brings_what_its_messages_bring
 _LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_within_the_limits"
 _GLANCE = "unit/protocol/test_inbound.py::test_a_glance_at_the_body_finds_what_reading_it_finds"
 _BATCH = "properties/test_client_shortcuts.py::test_calls_in_one_thread_job_are_those_that_are_made_one_by_one"
-_THREAD = "properties/test_thread_calls.py::test_a_def_without_a_task_answers_like_one_that_a_task_awaits"
 _WOKEN = "unit/runtime/test_tasks.py::test_a_loop_that_is_woken_sees_what_was_published_before"
 _TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 _EXCHANGES = ("Http1Exchange", "AsgiExchange.complete_body", "AsgiExchange._reply_at_once")
 
 FAST_PATHS = (
-    FastPath("runtime/eager.py", PRIVATE, ("", "_TaskBody"), "one task for each coroutine", _RELAY),
-    FastPath("runtime/eager.py", DRIVEN, ("_TaskBody", "EagerRunner"), "one task for each coroutine", _RELAY),
     FastPath("runtime/tasks.py", SECOND, ("waker",), "call_soon_threadsafe", _WOKEN),
     FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
     FastPath("client/connect/connection.py", SPLICED, ("ServerConnection",), "encoding `_meta` each time", _META),
     FastPath("server/request/driving.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
     FastPath("client/hear/deliveries.py", SECOND, ("_ThreadBatch",), "invoke for each call", _BATCH),
     FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
-    FastPath("server/dispatch/runner.py", SECOND, ("resume",), "a coroutine or task that awaits the handler", _THREAD),
     FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
     FastPath("protocol/peer.py", SECOND, ("Peer.events",), "Peer.receive_message", _STREAM),

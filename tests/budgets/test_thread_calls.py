@@ -54,19 +54,3 @@ async def test_calls_in_one_go_change_threads_and_wake_the_loop_seldom(monkeypat
     assert 1 <= len(hunts) <= MOST_HUNTS
     assert 1 <= len(wake_ups) <= MOST_WAKE_UPS
     conversation.connection.close()
-
-
-async def test_a_call_that_waits_for_its_thread_has_no_task():
-    gate = threading.Event()
-    conversation = Conversation(lambda: gate.wait(DEADLINE))
-    calling = asyncio.create_task(conversation.call())
-    await asyncio.sleep(0)
-    # One task may still be spare, for the next coroutine.
-    assert len(asyncio.all_tasks() - {calling, asyncio.current_task()}) <= 1
-    assert not conversation.sent
-    draining = asyncio.create_task(conversation.connection.drain())
-    gate.set()
-    await calling
-    async with asyncio.timeout(DEADLINE):
-        await draining
-    conversation.connection.close()

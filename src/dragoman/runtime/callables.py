@@ -17,12 +17,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from dragoman.config import is_async
-
-if TYPE_CHECKING:
-    from dragoman.runtime.offload import Job
 
 Owner = TypeVar("Owner")
 P = ParamSpec("P")
@@ -55,7 +52,7 @@ async def resolved(value: Any) -> Any:
 
 
 class ThreadCall:
-    """A call that a thread is to make; it begins with `result` or `submit`, of which one may be called, once.
+    """A call that a thread is to make; `result` begins it, and may be called once.
 
     Example:
         value = await ThreadCall(requests.get, "https://example.com", timeout=10).result()
@@ -73,20 +70,6 @@ class ThreadCall:
         from dragoman.runtime.offload import offload
 
         return offload(self._function, *self._args, **self._kwargs)
-
-    def submit(
-        self, on_end: Callable[[Any, BaseException | None], None], on_batch_end: Callable[[], None] | None = None
-    ) -> Job:
-        """Begin without a task: the loop calls `on_end` with the result, or with the exception.
-
-        In the same turn it calls `on_batch_end`, once for all the calls that have ended meanwhile.
-
-        Raises:
-            RuntimeError: the system cannot start a thread.
-        """
-        from dragoman.runtime.offload import submit
-
-        return submit(on_end, self._function, self._args, self._kwargs, on_batch_end)
 
 
 def blocking(method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:

@@ -71,17 +71,15 @@ def submit(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    on_batch_end: Callable[[], None] | None = None,
 ) -> Job:
     """Run a plain function on a daemon thread, in a copy of the current context.
 
-    Afterwards this loop calls `on_end` with the result, or with the exception, unless the job was dropped. In the same
-    turn it calls `on_batch_end`, once for all the jobs that have ended meanwhile.
+    Afterwards this loop calls `on_end` with the result, or with the exception, unless the job was dropped.
 
     Raises:
         RuntimeError: the system cannot start a thread.
     """
-    job = Job(_current_outbox(), on_end, function, args, kwargs, on_batch_end)
+    job = Job(_current_outbox(), on_end, function, args, kwargs)
     _workers.submit(job)
     return job
 
@@ -121,26 +119,17 @@ class _Outbox:
     def _settle(self) -> None:
         # This must come first: a job that is put after this line is either settled below or wakes the loop again.
         self._is_woken = False
-        batch_ends = set()
-        try:
-            while self._finished:
-                job = self._finished.popleft()
-                if job.on_batch_end is not None:
-                    batch_ends.add(job.on_batch_end)
-                self._tell(job.settle)
-        finally:  # an interrupt may come anywhere above
-            for end in batch_ends:
-                self._tell(end)
-
-    def _tell(self, function: Callable[[], None]) -> None:
-        try:
-            function()
-        except Exception as error:  # the other jobs must be settled too
-            self.loop.call_exception_handler({"message": "The end of a job was not taken", "exception": error})
+        while self._finished:
+            job = self._finished.popleft()
+            try:
+                job.settle()
+            except Exception as error:  # the other jobs must be settled too
+                message = "The callback of a finished job failed"
+                self.loop.call_exception_handler({"message": message, "exception": error})
 
 
 class Job:
-    """One call of a function, and what is to be told of its end."""
+    """One function call and the callback that receives its outcome."""
 
     __slots__ = (
         "_args",
@@ -152,7 +141,6 @@ class Job:
         "_on_end",
         "_outbox",
         "_result",
-        "on_batch_end",
     )
 
     def __init__(
@@ -162,12 +150,10 @@ class Job:
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        on_batch_end: Callable[[], None] | None = None,
     ) -> None:
         self._context = contextvars.copy_context()
         self._outbox = outbox
         self._on_end = on_end
-        self.on_batch_end = on_batch_end
         self._function = function
         self._args = args
         self._kwargs = kwargs

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
@@ -100,6 +100,13 @@ class SelfCancelTask(asyncio.Task[T]):
         if current_task(self.get_loop()) is self:
             self.cancelled_itself = True
         return super().cancel(msg)
+
+
+def start_task(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> SelfCancelTask[T]:
+    """Start a task; from Python 3.12 on, its first step runs before this returns."""
+    if sys.version_info >= (3, 12):
+        return SelfCancelTask(work, loop=loop, eager_start=True)
+    return SelfCancelTask(work, loop=loop)
 
 
 def uncancelled() -> bool:

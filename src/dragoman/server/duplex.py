@@ -1,9 +1,9 @@
 """`DuplexConnection`: the server's side of one duplex connection (stdio, or memory).
 
-`Peer` turns received bytes into events. If `run` returns the response of a request at once, the connection writes it
-without a task. Otherwise `run` returns a coroutine, and `EagerRunner` gives it a task of its own when it first waits.
-When the client cancels a request, the connection cancels the task, and `Peer` drops the response. A `def` that runs in
-a thread needs no task meanwhile: its outcome comes back as an event (`CallEnded`).
+`Peer` turns received bytes into events, which the connection handles in order. If `run` returns the response of a
+request at once, the connection writes it. Otherwise `run` returns a coroutine, which gets a task. While a task serves
+`initialize`, later events wait, because the session decides how they are read. When the client cancels a request, the
+connection cancels the task, and `Peer` drops the response.
 
 The connection sends the notification of a change to the session if the client sent `initialize`, and to each
 subscription of a stateless client.
@@ -19,33 +19,30 @@ A connection has three states:
 
 A transport may report the end of the input twice, and may close the connection twice.
 
-A task for each request was rejected: most responses are known at once, and a task costs more than such a response.
+Rejected: a task for each request. Most responses are known at once, and a task costs more than such a response.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextvars import copy_context
-from functools import partial
+from collections import deque
+from collections.abc import Coroutine, Iterator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import TransportError
 from dragoman.protocol import eras, jsonrpc
-from dragoman.protocol.peer import Answered, Event, Peer, PeerReply, RequestCancelled
+from dragoman.protocol.peer import INITIALIZE, Answered, Event, Peer, PeerReply, RequestCancelled
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
-from dragoman.runtime.callables import ThreadCall
-from dragoman.runtime.eager import EagerRunner
-from dragoman.runtime.tasks import call_in_loop
+from dragoman.runtime.tasks import call_in_loop, start_task
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
-from dragoman.server.dispatch.runner import resume, run, run_notification
+from dragoman.server.dispatch.runner import run, run_notification
 from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
@@ -71,16 +68,8 @@ LIFE: Transitions[Life, Literal["end", "close"]] = Transitions(
         "closed": {"end": "closed", "close": "closed"},
     }
 )
-_RESUMED_HANDLERS: frozenset[type] = frozenset({CoroutineType, ThreadCall})
+_NO_MORE = object()
 GONE = "The client is gone, and will not answer"
-
-
-class CallEnded(Struct):
-    """A `def` that served a request in a thread has ended."""
-
-    call: Call
-    value: Any
-    error: BaseException | None
 
 
 class DuplexConnection:
@@ -91,7 +80,6 @@ class DuplexConnection:
 
     def __init__(self, server: Server, sink: Sink) -> None:
         self.carrier: Literal["stdio", "memory"] | None = "stdio" if getattr(sink, "is_stdio", False) else "memory"
-        self.resumed_handlers: frozenset[type] = _RESUMED_HANDLERS
         self._began_at = time.monotonic()
         self._server = server
         self._sink = sink
@@ -104,9 +92,8 @@ class DuplexConnection:
         self._flushing: asyncio.Task[None] | None = None
         self._state: Life = "open"
         self._loop = asyncio.get_running_loop()
-        self._resumed: asyncio.Future[None] | None = None
-        """Is done when a request that has no task has ended; None while no code waits for that."""
-        self._runner: EagerRunner[Event | CallEnded | None] = EagerRunner(self._loop, self._begin)
+        self._unhandled: deque[Iterator[Event | None]] = deque()
+        self._is_handling = self._is_initializing = False
         server.audience.add(self)
 
     @property
@@ -116,15 +103,15 @@ class DuplexConnection:
 
     def receive(self, chunk: bytes) -> None:
         """Receive bytes of the input, which may hold any number of messages and parts of messages."""
-        self._runner.run(self._peer.events(chunk))
+        self._receive(self._peer.events(chunk))
 
     def receive_message(self, data: bytes) -> None:
         """Receive one whole message."""
-        self._runner.run(self._peer.receive_message(data))
+        self._receive(iter(self._peer.receive_message(data)))
 
     def receive_end(self) -> None:
         """Receive the end of the input; a last line without a newline counts as a message."""
-        self._runner.run(self._last_events())
+        self._receive(self._last_events())
 
     def _last_events(self) -> Iterator[Event | None]:
         yield from self._peer.events(None)
@@ -139,19 +126,15 @@ class DuplexConnection:
 
     async def drain(self) -> None:
         """Wait until no request is running."""
-        while self._running or self._runner.is_pending:
-            tasks: list[asyncio.Future[Any]] = [one.task for one in self._running.values() if one.task is not None]
-            if not tasks and self._running:  # all of them run in threads
-                self._resumed = self._loop.create_future()
-                tasks.append(self._resumed)
-            await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
+        while tasks := [call.task for call in self._running.values() if call.task is not None and not call.task.done()]:
+            await asyncio.wait(tasks)
 
     def close(self) -> None:
         """Cancel the running requests; the connection sends nothing after this call."""
         if self._state != "closed":
             record_session(self._session, self.carrier, time.monotonic() - self._began_at)
         self._state = LIFE[self._state, "close"]
-        self._runner.close()  # the runner holds a reference to this connection
+        self._unhandled.clear()
         self._sink = FunctionSink(_discard)
         self._send = _discard
         self._server.audience.discard(self)
@@ -276,74 +259,30 @@ class DuplexConnection:
             raise TransportError(GONE)
         return await request_client(self._peer, self._write, method, params, timeout)
 
-    def _begin(self, event: Event | CallEnded | None) -> Coroutine[Any, Any, None] | None:
-        """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
-        if type(event) is jsonrpc.Request:
-            server = self._server
-            call = open_call(event, self._session, self, server, server.server_context, self._loop)
-        else:
-            return self._receive(event)
-        answer: Any = run(call)
-        if type(answer) is CoroutineType:
-            self._running[call.request.id] = call
-            return self._finish(call, answer)
-        if type(answer) is ThreadCall:
-            self._submit(call, answer)
-        else:
-            self._reply(call.request.id, answer)
-        return None
+    def _receive(self, events: Iterator[Event | None]) -> None:
+        """Handle events after those that were received before; None is the end of the input."""
+        self._unhandled.append(events)
+        if not self._is_handling:
+            self._handle_events()
 
-    def _submit(self, call: Call, function: ThreadCall) -> None:
-        """Run a `def` in a thread, without a task for the request; `_resume` goes on with the request."""
-        context = copy_context()
-
-        def end(value: Any, error: BaseException | None) -> None:
-            context.run(self._runner.run, (CallEnded(call, value, error),))
-
-        def end_in_batch(value: Any, error: BaseException | None) -> None:
-            self._sink.hold()
-            end(value, error)
-
-        self._running[call.request.id] = call
+    def _handle_events(self) -> None:
+        self._is_handling = True
         try:
-            job = function.submit(end_in_batch, self._sink.write_now)
-        except RuntimeError as error:  # the system has no further thread
-            end(None, error)
-        else:
-            call.drop = partial(self._drop, call, job.drop)
+            while self._unhandled and not self._is_initializing:
+                event = next(self._unhandled[0], _NO_MORE)
+                if event is _NO_MORE:
+                    self._unhandled.popleft()
+                else:
+                    self._handle(event)
+        finally:
+            self._is_handling = False
 
-    def _drop(self, call: Call, drop: Callable[[], None]) -> None:
-        """End a request without a task, because it was cancelled."""
-        drop()
-        call.ended = True
-        self._end_without_task(call)
-        self._reply(call.request.id, b"")
-
-    def _resume(self, ended: CallEnded) -> Coroutine[Any, Any, None] | None:
-        call = ended.call
-        if call.ended:  # cancelled while this event waited for its turn
-            return None
-        self._end_without_task(call)
-        answer: Any = resume(call, ended.value, ended.error)
-        if type(answer) is CoroutineType:
-            self._running[call.request.id] = call
-            return self._finish(call, answer)
-        self._reply(call.request.id, answer)
-        return None
-
-    def _end_without_task(self, call: Call) -> None:
-        call.drop = None
-        del self._running[call.request.id]
-        if self._resumed is not None:
-            self._resumed.set_result(None)
-            self._resumed = None
-
-    def _receive(self, event: Event | CallEnded | None) -> Coroutine[Any, Any, None] | None:
+    def _handle(self, event: Any) -> None:
         match event:
+            case jsonrpc.Request():
+                self._serve(event)
             case jsonrpc.Notification():
-                return self._receive_notification(event)
-            case CallEnded():
-                return self._resume(event)
+                self._receive_notification(event)
             case PeerReply(data):
                 self._send(data)
             case RequestCancelled(id, reason):
@@ -354,19 +293,29 @@ class DuplexConnection:
                 self._end()
             case _:  # progress of requests to the client, and responses that match no request
                 pass
-        return None
 
-    def _receive_notification(self, message: jsonrpc.Notification) -> Coroutine[Any, Any, None] | None:
+    def _serve(self, message: jsonrpc.Request) -> None:
+        """Answer a request, or start the task that answers it."""
+        server = self._server
+        call = open_call(message, self._session, self, server, server.server_context, self._loop)
+        answer: Any = run(call)
+        if type(answer) is not CoroutineType:
+            self._reply(message.id, answer)
+            return
+        self._running[message.id] = call
+        self._is_initializing = message.method == INITIALIZE
+        call.task = start_task(self._finish(call, answer), self._loop)
+
+    def _receive_notification(self, message: jsonrpc.Notification) -> None:
         server = self._server
         server.notified(message.method)
         call = open_notification(message, self._session, self, server, server.server_context, self._loop)
-        if call is None:
-            return None
-        self._running[call] = call
-        return self._run_notification(call)
+        if call is not None:
+            self._running[call] = call
+            call.task = start_task(self._run_notification(call), self._loop)
 
     async def _run_notification(self, call: Call) -> None:
-        call.task = self._runner.task
+        call.task = asyncio.current_task()
         try:
             await run_notification(call)
         finally:
@@ -382,24 +331,12 @@ class DuplexConnection:
         if id in self._running:
             self._running[id].cancel(reason)
 
-    async def _finish(self, call: Call, pending: Coroutine[Any, Any, Any]) -> None:
-        """Wait for the handler or the response of a request, and send the response."""
+    async def _finish(self, call: Call, pending: Coroutine[Any, Any, bytes]) -> None:
+        """Wait for the response of a request, and send it."""
         id = call.request.id
-        call.task = self._runner.task
-        if call.cancelled:
-            call.cancel()  # again: the earlier call of `cancel` had no task to cancel
+        call.task = asyncio.current_task()
         try:
-            try:
-                answer = await pending
-                if not call.ended:
-                    answer = resume(call, answer, None)
-            except BaseException as error:
-                if call.ended:
-                    raise
-                answer = resume(call, None, error)
-            if type(answer) is CoroutineType:
-                answer = await answer
-            self._reply(id, answer)
+            self._reply(id, await pending)
         except (asyncio.CancelledError, GeneratorExit):  # other code ended the task: there is no response
             self._reply(id, b"")
         finally:
@@ -410,6 +347,9 @@ class DuplexConnection:
                 later = self._running.pop(id, None)
                 if later is not call and later is not None:  # the client used the id again after the response
                     self._running[id] = later
+                if call.request.method.name == INITIALIZE:
+                    self._is_initializing = False
+                    self._handle_events()
 
     def _reply(self, id: types.RequestId, answer: bytes) -> None:
         self._write(self._peer.finish(id, answer))

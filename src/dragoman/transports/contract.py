@@ -49,12 +49,6 @@ class Sink(Protocol):
     def send(self, message: bytes, /) -> None:
         """Send one encoded message, without its newline; never blocks, and does nothing once the client is gone."""
 
-    def hold(self) -> None:
-        """Collect messages without scheduling a write; the caller must call `write_now` in the same turn."""
-
-    def write_now(self) -> None:
-        """Write the messages of this turn of the loop without waiting for its end."""
-
     async def wait_for_room(self) -> None:
         """Wait until there is room; senders of unbounded messages, such as progress and logs, must call this."""
 
@@ -73,12 +67,6 @@ class FunctionSink:
     def has_room(self) -> bool:
         """Always true."""
         return True
-
-    def hold(self) -> None:
-        """Do nothing: a message is sent at once."""
-
-    def write_now(self) -> None:
-        """Do nothing: every message is sent already."""
 
     async def wait_for_room(self) -> None:
         """Return at once."""

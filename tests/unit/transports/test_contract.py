@@ -8,9 +8,7 @@ from dragoman.transports.contract import FunctionSink
 def test_a_plain_function_takes_every_message_whole_and_at_once():
     sent = []
     sink = FunctionSink(sent.append)
-    sink.hold()
     sink.send(b"whole")
     assert sent == [b"whole"]
-    sink.write_now()
     assert sink.has_room
     asyncio.run(sink.wait_for_room())

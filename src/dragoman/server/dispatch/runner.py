@@ -7,11 +7,9 @@ for a request that cannot be opened. `refusal` makes the response to a message t
 
 `run_detached` runs a call apart from its request, and returns its result instead of a response.
 
-`run` returns the response as bytes if it is known at once. Otherwise it returns a coroutine that the caller awaits. If
-the channel resumes such handlers, and nothing but the handler is to be run, it returns the handler: its coroutine, or
-the `ThreadCall` of a `def`. The outcome of a handler goes to `resume`, which returns the response or a coroutine. Any
-other coroutine returns the response itself: then the call has ended. The runner records the outcome in the call:
-`refusal` is the error that was sent, and `failure_label` labels a result with `isError`.
+`run` returns the response if it is known at once, and otherwise a coroutine that returns the response. The runner
+records the outcome in the call: `refusal` is the error that was sent, and `failure_label` labels a result with
+`isError`.
 
 A handler returns an unsealed result, sealed and cached bytes (`Raw`), or a coroutine that returns either. A handler
 whose request is served by an author's function sets `call.target` and `call.arguments` instead. The runner then calls
@@ -62,13 +60,11 @@ if TYPE_CHECKING:
 
 _PENDING = frozenset({CoroutineType, ThreadCall})
 """The types of a value that must be awaited."""
-_ANSWERS = frozenset({CallToolResult, Raw})
-"""The types of results that ask the client nothing."""
 STORE_AWAY = "The store of this server cannot be reached; try again later"
 
 
-def run(call: Call) -> bytes | Coroutine[Any, Any, bytes] | ThreadCall:
-    """Run a request; return its response, a coroutine that returns the response, or the handler that has to be awaited.
+def run(call: Call) -> bytes | Coroutine[Any, Any, bytes]:
+    """Run a request; return its response, or a coroutine that returns the response.
 
     Raises:
         CancelledError: other code cancelled the task, and the request itself was not cancelled.
@@ -84,27 +80,9 @@ def run(call: Call) -> bytes | Coroutine[Any, Any, bytes] | ThreadCall:
     if server.around_methods and call.request.method.name in server.around_methods:
         return _answer_later(call, serve(call))
     value, error = _begin(call)
-    if call.asking is None:
-        kind = type(value)
-        if kind in _PENDING:
-            if kind in call.channel.resumed_handlers and (kind is ThreadCall or not server.debug):
-                return value  # type: ignore[no-any-return]
-        elif kind is CallToolResult or not _asks(value, error):
-            return _answer(call, value, error)
+    if call.asking is None and type(value) not in _PENDING and not _asks(value, error):
+        return _answer(call, value, error)
     return _settle(call, value, error)
-
-
-def resume(call: Call, value: Any, error: BaseException | None) -> bytes | Coroutine[Any, Any, bytes]:
-    """Go on with a request whose handler has ended; return the response, or a coroutine that returns it."""
-    target = call.target
-    if error is None and target is not None and type(value) not in _PENDING:
-        try:
-            value = target.result(call, value)
-        except BaseException as raised:
-            return _settle(call, None, raised)
-    if type(value) in _ANSWERS and call.asking is None:  # then there is no error
-        return _answer(call, value)
-    return _settle(call, value, error)  # in a task, which tells who cancelled a request
 
 
 async def run_detached(call: Call, *, seals: bool = True) -> Any:
@@ -151,7 +129,7 @@ def _outcome(call: Call) -> Coroutine[Any, Any, Any]:
 
 
 async def whole_answer(call: Call) -> bytes:
-    """Run a request and return its response in one piece; the channel of the call must not take parts."""
+    """Run a request and return its response."""
     answer: Any = run(call)
     return await answer if type(answer) is CoroutineType else answer  # type: ignore[no-any-return]
 

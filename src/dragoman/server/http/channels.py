@@ -25,7 +25,6 @@ from collections import deque
 from collections.abc import Awaitable, Coroutine
 from math import inf
 from time import monotonic
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Raw
@@ -65,7 +64,6 @@ STOPPED = InternalError("The server was stopped before the request was done; it 
 class PostChannel(NoChannel):
     """The channel of a request without a session: the event stream in the response of its POST."""
 
-    resumed_handlers = frozenset({CoroutineType})
     _waiting: deque[bytes] | None = None
     _flushing: asyncio.Task[None] | None = None
     _is_flush_due = False

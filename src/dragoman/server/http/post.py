@@ -241,16 +241,7 @@ class PostService:
         try:
             data: Any = runner.run(call)
             if type(data) is CoroutineType:
-                try:
-                    data = await data
-                    if not call.ended:
-                        data = runner.resume(call, data, None)
-                except BaseException as error:
-                    if call.ended:
-                        raise
-                    data = runner.resume(call, None, error)
-                if type(data) is CoroutineType:
-                    data = await data
+                data = await data
             status = OK if data and call.refusal is None else self._status(call, exchange)
             waiting = channel.take() if channel.was_used else b""
             await exchange.answer(status, data, json=acceptable.json, after=waiting)

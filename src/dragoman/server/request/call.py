@@ -143,8 +143,6 @@ class Channel(Protocol):
 
     lacks_standalone_stream: bool
     """Whether the client has no stream for notifications that belong to no request."""
-    resumed_handlers: frozenset[type]
-    """The types of handlers that the code which serves the request waits for, which saves a coroutine or a task."""
     carrier: Literal["stdio", "memory"] | None
     """The kind of a duplex connection; None for a channel of one request, or of HTTP."""
 
@@ -187,7 +185,6 @@ class NoChannel:
     """The channel of a request to whose client the server can send only the response."""
 
     lacks_standalone_stream = False
-    resumed_handlers: frozenset[type] = frozenset()
     carrier: Literal["stdio", "memory"] | None = None
     end_error: RpcError | None = None
     standalone: ConnectedClient | None = None
@@ -257,8 +254,6 @@ class Call(Struct, eq=False):
     asking: Asking | None = None
     task: asyncio.Task[Any] | None = None
     """The task that serves the request, if there is one."""
-    drop: Callable[[], None] | None = None
-    """Ends the request when it is cancelled, while a thread runs its function and no task serves it."""
     handler_task: asyncio.Task[Any] | None = None
     """The task in which a middleware runs the rest of the chain, until that ends; None without middleware."""
     is_notification: bool = False
@@ -313,8 +308,6 @@ class Call(Struct, eq=False):
             # `call_soon` runs after the task's first step, which is already scheduled. A task that is cancelled before
             # its first step never runs its `finally` blocks.
             self.task.get_loop().call_soon(self._cancel_task)
-        elif self.drop is not None:
-            self.drop()
 
     def mark_cancelled(self, reason: str | None = None) -> None:
         """Tell the handler, and the callbacks of the request, that the request is cancelled."""
