@@ -31,29 +31,21 @@ class FastPath(NamedTuple):
     compared_by: str
 
 
-_META = "properties/test_client_shortcuts.py::test_meta_is_the_same_spliced_or_encoded"
 _PLAIN = "properties/test_server_shortcuts.py::test_a_plain_result_is_the_one_that_is_looked_at_closely"
 _IN_PLACE = "properties/test_server_shortcuts.py::test_an_inline_handler_says_what_one_in_a_thread_says"
 _HTTP = "properties/test_http_carriers.py::test_every_carrier_of_http_answers_alike"
 _CHILD = "properties/test_writer.py::test_what_a_child_is_sent_is_what_was_sent"
-_STREAM = "properties/test_peer.py::test_a_stream_brings_what_its_messages_bring_one_by_one"
 _LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_within_the_limits"
 _GLANCE = "unit/protocol/test_inbound.py::test_a_glance_at_the_body_finds_what_reading_it_finds"
-_BATCH = "properties/test_client_shortcuts.py::test_calls_in_one_thread_job_are_those_that_are_made_one_by_one"
 _WOKEN = "unit/runtime/test_tasks.py::test_a_loop_that_is_woken_sees_what_was_published_before"
-_TASK = "unit/runtime/test_tasks.py::test_the_current_task_is_the_one_that_asyncio_names"
 _EXCHANGES = ("Http1Exchange", "AsgiExchange.complete_body", "AsgiExchange._reply_at_once")
 
 FAST_PATHS = (
     FastPath("runtime/tasks.py", SECOND, ("waker",), "call_soon_threadsafe", _WOKEN),
-    FastPath("runtime/tasks.py", PRIVATE, ("",), "asyncio.current_task", _TASK),
-    FastPath("client/connect/connection.py", SPLICED, ("ServerConnection",), "encoding `_meta` each time", _META),
     FastPath("server/request/driving.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
-    FastPath("client/hear/deliveries.py", SECOND, ("_ThreadBatch",), "invoke for each call", _BATCH),
     FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
     FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
-    FastPath("protocol/peer.py", SECOND, ("Peer.events",), "Peer.receive_message", _STREAM),
     FastPath("protocol/inbound.py", SECOND, ("_receive_request",), "reading the params of every request", _GLANCE),
     FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter.send",), "one write a turn", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),

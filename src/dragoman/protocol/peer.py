@@ -172,19 +172,13 @@ class Peer:
         request, which frees its id, or set the version, before the next message is accepted. An unterminated last line
         counts as a message.
         """
-        limits, served = self._limits, self._served
         for line in self._lines.finish() if chunk is None else self._lines.receive(chunk):
             if type(line) is not bytes:
-                yield self._refuse(None, ParseError(f"A message must not have more than {limits.message_bytes} bytes"))
-                continue
-            message = jsonrpc.decode(line, limits)
-            if type(message) is jsonrpc.Request and (id := message.id) not in served:
-                served[id] = _settle_handshake if message.method == INITIALIZE else None
-                yield message
-            elif type(message) is jsonrpc.Invalid:
-                yield from self.accept_invalid(message, line)
-            elif (event := self.accept(message)) is not None:
-                yield event
+                yield self._refuse(
+                    None, ParseError(f"A message must not have more than {self._limits.message_bytes} bytes")
+                )
+            else:
+                yield from self.receive_message(line)
 
     def receive_message(self, data: bytes) -> list[Event]:
         """Return the events of one message or batch."""

@@ -31,6 +31,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO, TextIOWrapper
+from types import CoroutineType
 from typing import Any, ParamSpec, TypeVar
 
 from dragoman.runtime.tasks import waker
@@ -181,6 +182,8 @@ class Job:
         error, self._error = self._error, None
         if not self._is_dropped:
             self._on_end(self._result, None if error is None else _raisable(error))
+        elif isinstance(self._result, CoroutineType):  # nobody will await it
+            self._result.close()
 
     def drop(self) -> None:
         """Do not call the function if it still waits for a thread, and tell no outcome."""

@@ -1,4 +1,4 @@
-"""Helpers for asyncio: the current task, the origin of a cancellation, the end of a task, and calls into a loop.
+"""Helpers for asyncio: the origin of a cancellation, the end of a task, and calls into a loop.
 
 A thread wakes a loop by a `waker`. On Linux a loop of asyncio watches an eventfd: a wake-up takes two system calls, of
 which the loop makes one, and the loop calls the function in the same turn. Rejected: `call_soon_threadsafe` alone. It
@@ -20,14 +20,6 @@ from typing import Any, TypeGuard, TypeVar
 from weakref import ref
 
 T = TypeVar("T")
-
-current_task: Callable[[asyncio.AbstractEventLoop], asyncio.Task[Any] | None]
-
-if sys.version_info >= (3, 12):
-    current_task = asyncio.current_task
-else:
-    # In Python 3.11 `asyncio.current_task` is Python code and takes four times as long as a lookup in its table.
-    current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
 def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
@@ -97,7 +89,7 @@ class SelfCancelTask(asyncio.Task[T]):
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Request the cancellation of the task."""
-        if current_task(self.get_loop()) is self:
+        if asyncio.current_task(self.get_loop()) is self:
             self.cancelled_itself = True
         return super().cancel(msg)
 

@@ -17,7 +17,6 @@ from dragoman.runtime.tasks import (
     SelfCancelTask,
     call_in_loop,
     cancel_and_wait,
-    current_task,
     is_being_cancelled,
     is_pending_here,
     is_running_here,
@@ -36,9 +35,8 @@ async def forever() -> None:
 
 
 async def cancel_itself() -> None:
-    loop = asyncio.get_running_loop()
-    running = current_task(loop)
-    assert running is asyncio.current_task()
+    running = asyncio.current_task()
+    assert running is not None
     running.cancel()
     await forever()
 
@@ -55,24 +53,6 @@ def test_a_task_knows_whether_its_own_code_cancelled_it(work, itself):
         return task.cancelled_itself
 
     assert asyncio.run(run()) is itself
-
-
-@in_a_loop
-async def test_the_current_task_is_the_one_that_asyncio_names():
-    async def in_a_task(loop: asyncio.AbstractEventLoop) -> None:
-        for _ in range(3):
-            assert current_task(loop) is asyncio.current_task() is not None
-            await asyncio.sleep(0)
-
-    loop = asyncio.get_running_loop()
-    assert current_task(loop) is asyncio.current_task()
-    await asyncio.gather(*(in_a_task(loop) for _ in range(3)))
-    other = asyncio.new_event_loop()
-    assert current_task(other) is asyncio.current_task(other) is None
-    other.close()
-    seen: asyncio.Future[Any] = loop.create_future()
-    loop.call_soon(lambda: seen.set_result(current_task(loop)))
-    assert await seen is None
 
 
 @in_a_loop

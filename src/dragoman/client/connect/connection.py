@@ -44,7 +44,7 @@ from dragoman.protocol.methods import declares
 from dragoman.protocol.peer import CANCELLED, Answered, Event, Peer, PeerReply, Progressed, RequestCancelled
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.versions import Version
-from dragoman.runtime.tasks import current_task, keep_until_done
+from dragoman.runtime.tasks import keep_until_done
 from dragoman.telemetry import API, trace_context
 
 CLOSE_SECONDS = 5.0
@@ -140,7 +140,6 @@ class ServerConnection:
         self._peer = Peer(limits)
         self._table = owner.table
         self._envelope: dict[str, Raw] = {}
-        self._meta_prefix = b"{"
         self._pauses = 0
         """The number of handlers and logins that pause the clocks now."""
         self._is_flooded = False
@@ -171,7 +170,6 @@ class ServerConnection:
         self.link.version = version
         self._peer.version = version
         self._envelope = self._stateless_envelope(version) if version.stateless else {}
-        self._meta_prefix = jsonrpc.encode(self._envelope)[:-1] + b"," if self._envelope else b"{"
 
     def set_server(
         self, info: types.Implementation | None, capabilities: types.ServerCapabilities, instructions: str | None
@@ -209,7 +207,7 @@ class ServerConnection:
             TransportError: the connection ended.
         """
         message, pending = self._begin(method, params, options)
-        task = current_task(self._loop)
+        task = asyncio.current_task(self._loop)
         assert task is not None
         cancelling = task.cancelling()
         try:
@@ -274,7 +272,7 @@ class ServerConnection:
         named_by = self._table.named_by.get(method)
         return Outgoing(data, method, id, params, headers, pending.is_answered, self.paused_clocks, named_by), pending
 
-    def _meta(self, method: str, id: types.RequestId, options: RequestOptions) -> Raw | dict[str, Any]:
+    def _meta(self, method: str, id: types.RequestId, options: RequestOptions) -> dict[str, Any]:
         given = options.meta or {}
         if options.is_whole_meta:
             return {**given} if options.on_progress is None else {**given, "progressToken": id}
@@ -282,10 +280,8 @@ class ServerConnection:
             given = {**trace_context(), **given}
         if method not in self._table.progressing:
             return {**given, **self._envelope}
-        if given or options.progress_token is not None or not isinstance(id, int):
-            token = id if options.progress_token is None else options.progress_token
-            return {**given, **self._envelope, "progressToken": token}
-        return Raw(b'%b"progressToken":%d}' % (self._meta_prefix, id))
+        token = id if options.progress_token is None else options.progress_token
+        return {**given, **self._envelope, "progressToken": token}
 
     def _abandon(self, message: Outgoing, error: BaseException, *, may_cancel: bool) -> None:
         """Wait no more for an answer, and cancel the request at the server."""

@@ -2,8 +2,7 @@
 
 Each function has a queue. Its calls are made one after the other, in the order of the notifications. No function waits
 for another one. An async function is called in the event loop. A plain function is called in a thread, where it may
-block and may call a blocking client; several waiting calls are made in one thread job. An exception of a function is
-logged and stops nothing.
+block and may call a blocking client. An exception of a function is logged and stops nothing.
 
 A request returns after the notifications that came before its answer are delivered. It puts a marker into each queue
 and waits until the queues have reached their markers, but only for half a second, so that a slow callback cannot delay
@@ -24,21 +23,16 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import suppress
 from contextvars import ContextVar
-from inspect import isawaitable, iscoroutine
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.config import is_async
-from dragoman.runtime.callables import invoke, resolved
-from dragoman.runtime.offload import offload
+from dragoman.runtime.callables import invoke
 from dragoman.runtime.tasks import is_being_cancelled
 
 MAX_WAITING, MAX_WAITING_BYTES = 10_000, 8 * 1024 * 1024
-MAX_BATCH, MAX_BATCH_BYTES = 100, 64 * 1024
-"""The limits of one thread job; calls that a job has taken are no longer dropped."""
 DELIVERY_SECONDS = 0.5
 """How long an answered request waits for callbacks."""
 YIELD_SECONDS = 0.005
@@ -100,51 +94,6 @@ class _Queue:
             self.pass_markers()
 
 
-class _ThreadBatch:
-    """Calls of a plain function in one thread job, because `invoke` costs several times as much for each call."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.calls: deque[tuple[Any, ...]] = deque()
-        self._function = function
-        self._returned: deque[Awaitable[Any]] = deque()
-        """An awaitable that the function returned. A deque, because both threads may remove it."""
-        self._is_abandoned = False
-
-    async def run(self) -> None:
-        """Make the calls, up to one that returns an awaitable, and await the awaitable."""
-        await offload(self._call_each)
-        if self._returned:
-            await resolved(self._returned.popleft())
-
-    def _call_each(self) -> None:
-        while self.calls and not self._returned:
-            try:
-                args = self.calls.popleft()
-            except IndexError:  # abandoned just now
-                break
-            try:
-                result = self._function(*args)
-            except (Exception, asyncio.CancelledError):
-                _logger.exception("A handler of notifications failed")
-            else:
-                if isawaitable(result):
-                    self._returned.append(result)
-        if self._is_abandoned:
-            self._drop_returned()
-
-    def abandon(self) -> None:
-        """Make no further call; a call that runs in a thread cannot be ended."""
-        self._is_abandoned = True
-        self.calls.clear()
-        self._drop_returned()
-
-    def _drop_returned(self) -> None:
-        with suppress(IndexError):
-            returned = self._returned.popleft()
-            if iscoroutine(returned):
-                returned.close()
-
-
 class Deliveries:
     """The waiting calls of all callbacks of one client."""
 
@@ -196,14 +145,14 @@ class Deliveries:
 
     async def _deliver(self, key: Hashable, queue: _Queue) -> None:
         _delivering.set((*_delivering.get(), queue))
-        call = self._call_in_loop if is_async(queue.function) else self._call_in_thread
+        in_loop = is_async(queue.function)
         began = time.monotonic()
         try:
             while True:
                 queue.pass_markers()  # a request may have added its marker while this task let others run
                 if not queue.calls:
                     break
-                await call(queue)
+                await self._run(invoke(queue.function, *queue.pop().args, in_place=in_loop))
                 if time.monotonic() - began > YIELD_SECONDS:
                     await asyncio.sleep(0)
                     began = time.monotonic()
@@ -212,24 +161,6 @@ class Deliveries:
             if self.queues.get(key) is queue:
                 del self.queues[key]
             self._has_warned = self._has_warned and bool(self.queues)
-
-    async def _call_in_loop(self, queue: _Queue) -> None:
-        await self._run(invoke(queue.function, *queue.pop().args, in_place=True))
-
-    async def _call_in_thread(self, queue: _Queue) -> None:
-        """Make the calls before the next marker, up to the limits of a batch."""
-        batch, size = _ThreadBatch(queue.function), 0
-        while queue.calls and isinstance(queue.calls[0], _Call):
-            if len(batch.calls) >= MAX_BATCH or size >= MAX_BATCH_BYTES:
-                break
-            call = queue.pop()
-            batch.calls.append(call.args)
-            size += call.size
-        try:
-            while batch.calls:
-                await self._run(batch.run())
-        finally:
-            batch.abandon()
 
     async def _run(self, call: Awaitable[None]) -> None:
         try:

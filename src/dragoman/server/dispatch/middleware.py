@@ -112,9 +112,7 @@ def _decoded(call: Call, result: bytes | Raw) -> Any:
 
 
 async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> Any:
-    from asyncio import get_running_loop
-
-    from dragoman.runtime.tasks import current_task
+    from asyncio import current_task
 
     call, served = ctx._call, object()
     keys: Set[str] | None = None
@@ -125,7 +123,7 @@ async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> 
             keys = frozenset() if call.asking is None else call.asking.keys
         elif call.asking is not None:
             call.asking.run_again(keys)
-        outer, call.handler_task = call.handler_task, current_task(get_running_loop())
+        outer, call.handler_task = call.handler_task, current_task()
         try:
             served = await inner(ctx)
         finally:

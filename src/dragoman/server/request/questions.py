@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
@@ -68,6 +69,27 @@ class ElicitResult(Generic[T]):
         return f"ElicitResult(action={self.action!r}, content={self._content!r})"
 
 
+def _derive_form(schema: Any) -> tuple[types.Json, Callable[[types.Json], Any]]:
+    """Return the schema of a form, and the function that converts its content."""
+    codec = Codec(schema, "The schema of a form")
+    if codec.schema.get("type") == "object":
+        return form_schema(codec.schema, schema), codec.convert
+    # The protocol has only forms, which are objects. So a single field becomes a form with the field `value`.
+    form = TypedDict("form", {"value": schema})  # noqa: UP013
+    whole = Codec(form, "The schema of a form")
+    return form_schema(whole.schema, form), lambda content: whole.convert(content)["value"]
+
+
+_forms = lru_cache(maxsize=256)(_derive_form)
+
+
+def _form_of(schema: Any) -> tuple[types.Json, Callable[[types.Json], Any]]:
+    try:
+        return _forms(schema)
+    except TypeError:  # the type cannot be hashed
+        return _derive_form(schema)
+
+
 class Elicit(Generic[T]):
     """A form for the user: a message, and the schema of the fields.
 
@@ -91,16 +113,7 @@ class Elicit(Generic[T]):
             self._form = InputSchema(self._schema)
             self._read: Callable[[types.Json], Any] = self._validated
             return
-        codec = Codec(schema, "The schema of a form")
-        if codec.schema.get("type") == "object":
-            self._schema = form_schema(codec.schema, schema)
-            self._read = codec.convert
-        else:
-            # The protocol has only forms, which are objects. So a single field becomes a form with the field `value`.
-            form = TypedDict("form", {"value": schema})  # type: ignore[valid-type]  # noqa: UP013
-            whole = Codec(form, "The schema of a form")
-            self._schema = form_schema(whole.schema, form)
-            self._read = lambda content: whole.convert(content)["value"]
+        self._schema, self._read = _form_of(schema)
 
     def _validated(self, content: types.Json) -> types.Json:
         self._form.validate(content)

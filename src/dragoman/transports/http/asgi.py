@@ -23,7 +23,7 @@ from logging import INFO
 from typing import Any
 
 from dragoman.errors import TooLarge
-from dragoman.runtime.tasks import cancel_and_wait, current_task
+from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.http.exchange import (
     CLIENT_CLOSED,
     DEFAULT_PACE,
@@ -98,7 +98,7 @@ class AsgiExchange(Exchange):
         body = request.body
         if request.waiting_for_100_continue or not 0 < len(body) <= limit:
             return None
-        self.task = current_task(self.loop)
+        self.task = asyncio.current_task(self.loop)
         self._is_read = True
         request.message_event.clear()
         request.body = bytearray()
@@ -112,7 +112,7 @@ class AsgiExchange(Exchange):
             TooSlow: the body did not arrive in time.
             Gone: the client closed the connection.
         """
-        task = self.task = self._reading = current_task(self.loop)
+        task = self.task = self._reading = asyncio.current_task(self.loop)
         try:
             message = await self._receive()
             if message["type"] == "http.request" and not message.get("more_body"):
@@ -149,7 +149,7 @@ class AsgiExchange(Exchange):
         self.ended = True
         if self.record is not None:
             self.record.add(status, len(body))
-        task = current_task(self.loop)
+        task = asyncio.current_task(self.loop)
         try:
             if len(body) <= UNTIMED_BYTES and self._reply_at_once(status, body, headers):
                 return

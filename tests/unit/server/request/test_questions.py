@@ -7,6 +7,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman import DefinitionError, Elicit, ElicitResult, ElicitUrl, InputRequired, InvalidParams, ListRoots, Sample
+from dragoman.server.request import questions
 
 
 @dataclass
@@ -86,3 +87,14 @@ def test_what_is_required_knows_every_capability():
 def test_input_that_is_neither_asked_for_nor_kept_is_refused():
     with pytest.raises(DefinitionError, match=r"InputRequired needs questions, such as .*, or a state"):
         InputRequired()
+
+
+def test_form_of_a_type_is_derived_once(monkeypatch):
+    @dataclass
+    class Stay:
+        nights: int
+
+    first = Elicit("How long?", Stay)
+    monkeypatch.setattr(questions, "Codec", pytest.fail)
+    again = Elicit("How long, really?", Stay)
+    assert again.request().params.requested_schema == first.request().params.requested_schema
