@@ -38,7 +38,6 @@ _CHILD = "properties/test_writer.py::test_what_a_child_is_sent_is_what_was_sent"
 _LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_within_the_limits"
 _GLANCE = "unit/protocol/test_inbound.py::test_a_glance_at_the_body_finds_what_reading_it_finds"
 _WOKEN = "unit/runtime/test_tasks.py::test_a_loop_that_is_woken_sees_what_was_published_before"
-_EXCHANGES = ("Http1Exchange", "AsgiExchange.complete_body", "AsgiExchange._reply_at_once")
 
 FAST_PATHS = (
     FastPath("runtime/tasks.py", SECOND, ("waker",), "call_soon_threadsafe", _WOKEN),
@@ -49,7 +48,6 @@ FAST_PATHS = (
     FastPath("protocol/inbound.py", SECOND, ("_receive_request",), "reading the params of every request", _GLANCE),
     FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter.send",), "one write a turn", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
-    FastPath("transports/http", SECOND, _EXCHANGES, "AsgiExchange over receive and send", _HTTP),
 )
 
 # Attributes by which tasks and futures do their work, but for those that classes of ours have too.

@@ -102,18 +102,14 @@ class PostService:
         self._max_subscriptions = max_subscriptions
         self._can_stream = can_stream
 
-    def serve(self, exchange: Exchange, head: RequestHead) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that serves a POST to its end, and may raise the same exception.
+    async def serve(self, exchange: Exchange, head: RequestHead) -> None:
+        """Serve a POST to its end.
 
         Raises:
             HttpRefusal: the POST is refused.
         """
         if head.body_refused is not None:
             raise HttpRefusal.of(head.body_refused)
-        body = exchange.complete_body(self._limits.message_bytes)
-        return self._read_and_serve(exchange, head) if body is None else self._serve_body(exchange, head, body)
-
-    async def _read_and_serve(self, exchange: Exchange, head: RequestHead) -> None:
         limit = self._limits.message_bytes
         try:
             body = await exchange.read(limit)

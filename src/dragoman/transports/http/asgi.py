@@ -1,25 +1,18 @@
 """HTTP exchanges over ASGI, for any ASGI server.
 
 ASGI reports a disconnect only to a task that waits for it. So an exchange that lasts longer than a tick of `Pace` has a
-task that waits for the disconnect. An exchange of uvicorn needs no such task, which takes two kilobytes: its `receive`
-and `send` are methods of an object for the request, which says whether the client has disconnected.
-
-With httptools, this object also gives a body that has arrived, and takes head and body of a short reply in one write.
-Rejected: to await `receive` and `send` for these too. They take a sixth of the instructions of a call.
+task that waits for the disconnect.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from _signal import (  # type: ignore[import-not-found]  # `signal` wraps these in enumerations, which import slowly
     SIGTERM,
     getsignal,
 )
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from logging import INFO
 from typing import Any
 
 from dragoman.errors import TooLarge
@@ -27,7 +20,6 @@ from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.http.exchange import (
     CLIENT_CLOSED,
     DEFAULT_PACE,
-    JSON_HEADERS,
     UNTIMED_BYTES,
     Exchange,
     ExchangeService,
@@ -39,17 +31,6 @@ from dragoman.transports.http.exchange import (
 
 _CLOSE = (b"connection", b"close")
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
-_HTTPTOOLS = "uvicorn.protocols.http.httptools_impl"
-_FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding"})
-_OF_THE_MODULE = frozenset({"STATUS_LINE", "HEADER_RE", "HEADER_VALUE_RE"})
-_OF_A_REQUEST = frozenset(
-    {
-        *("scope", "transport", "flow", "message_event", "on_response", "access_log", "access_logger"),
-        *("default_headers", "disconnected", "keep_alive", "waiting_for_100_continue", "body", "more_body"),
-        *("response_started", "response_complete", "chunked_encoding", "expected_content_length"),
-    }
-)
-"""The attributes of uvicorn's request object that are read or set here."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -64,8 +45,6 @@ class AsgiExchange(Exchange):
     _reply_until: float | None = None
     _is_stuck = False
     """Whether the exchange was given up because the client does not read the response."""
-    _request: Any = None
-    """The request object of uvicorn, once it was looked for."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, pace: Pace = DEFAULT_PACE) -> None:
         method = scope["method"]
@@ -86,23 +65,6 @@ class AsgiExchange(Exchange):
     def headers(self) -> Iterable[Header]:  # type: ignore[override]
         """The headers, with lower-case names."""
         return self.scope["headers"]  # type: ignore[no-any-return]
-
-    def complete_body(self, limit: int) -> bytes | None:
-        """Return the body if uvicorn has all of it, as its `receive` would, else None."""
-        receive: Any = self._receive
-        if not _is_of_httptools(getattr(receive, "__func__", None)):
-            return None
-        request = receive.__self__
-        if request.more_body or request.disconnected or request.response_complete or request.flow.read_paused:
-            return None
-        body = request.body
-        if request.waiting_for_100_continue or not 0 < len(body) <= limit:
-            return None
-        self.task = asyncio.current_task(self.loop)
-        self._is_read = True
-        request.message_event.clear()
-        request.body = bytearray()
-        return bytes(body)
 
     async def read(self, limit: int) -> bytes:
         """Return the body.
@@ -151,8 +113,6 @@ class AsgiExchange(Exchange):
             self.record.add(status, len(body))
         task = asyncio.current_task(self.loop)
         try:
-            if len(body) <= UNTIMED_BYTES and self._reply_at_once(status, body, headers):
-                return
             self._replying = task
             head = [*headers, *self.extra_headers, *self._close_header(), (b"content-length", b"%d" % len(body))]
             if self.method == "HEAD":
@@ -173,31 +133,6 @@ class AsgiExchange(Exchange):
         finally:
             self._replying = None
 
-    def _reply_at_once(self, status: int, body: bytes, headers: Iterable[Header]) -> bool:
-        """Write a whole reply as the `send` of uvicorn does, but in one write; return False if `send` has to do it."""
-        send: Any = self._send
-        if not _is_of_httptools(getattr(send, "__func__", None)):
-            return False
-        request = send.__self__
-        if request.response_started or request.disconnected or not request.keep_alive or request.flow.write_paused:
-            return False
-        if request.access_log and request.access_logger.isEnabledFor(INFO):
-            return False
-        if "HEAD" in (self.method, request.scope["method"]) or self.extra_headers or self._close_header():
-            return False
-        if headers is not JSON_HEADERS and headers != ():
-            return False
-        head = _head_of_httptools(status, tuple(request.default_headers), headers)
-        if head is None:
-            return False
-        request.response_started = True
-        request.waiting_for_100_continue = request.chunked_encoding = False
-        request.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
-        request.response_complete = True
-        request.message_event.set()
-        request.on_response()
-        return True
-
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         try:
             async with asyncio.timeout(self._pace.send):
@@ -210,18 +145,9 @@ class AsgiExchange(Exchange):
             self._abort_stuck()
 
     def _abort_stuck(self) -> None:
-        """Give up a client that does not read, and abort its connection where the server allows it.
-
-        ASGI has no message that aborts, and uvicorn would keep the connection until the client has read the output. The
-        request object of uvicorn refers to the connection. This method marks the request object as disconnected,
-        because uvicorn marks only its newest request.
-        """
+        """Give up a client that does not read; ASGI has no message that aborts its connection."""
         self._is_stuck = True
         self.lose()
-        request = _uvicorn_request(self._send)
-        if request is not None:
-            request.disconnected = True
-            request.transport.abort()
 
     def check(self, now: float) -> Coroutine[Any, Any, None] | None:
         """Check the time limits; return the coroutine that sends a stream head or a keep-alive, if one is due."""
@@ -246,12 +172,7 @@ class AsgiExchange(Exchange):
     def _watch_disconnect(self) -> None:
         if self.disconnect_watcher is not None or not (self._is_read or self.streaming):
             return
-        if self._request is None:
-            self._request = _uvicorn_request(self._receive)
-        if self._request is None:
-            self.disconnect_watcher = asyncio.ensure_future(self._wait_for_disconnect())
-        elif self._request.disconnected and not self.ended:
-            self.lose()
+        self.disconnect_watcher = asyncio.ensure_future(self._wait_for_disconnect())
 
     async def _wait_for_disconnect(self) -> None:
         while not self.ended:
@@ -295,37 +216,6 @@ class AsgiExchange(Exchange):
             with suppress(OSError, RuntimeError):
                 await self._send({"type": "http.response.start", "status": CLIENT_CLOSED, "headers": []})
                 await self._send({"type": "http.response.body", "body": b""})
-
-
-def _uvicorn_request(method: Callable[..., Any]) -> Any:
-    """Return the request object of uvicorn that `receive` or `send` is a method of; None for any other function."""
-    request: Any = getattr(method, "__self__", None)
-    return request if hasattr(request, "disconnected") and hasattr(request, "transport") else None
-
-
-@lru_cache(maxsize=8)
-def _is_of_httptools(function: Any) -> bool:
-    """Tell whether this is the `receive` or `send` of uvicorn with httptools, and its class has what is used here."""
-    module: Any = sys.modules.get(_HTTPTOOLS)
-    request: Any = getattr(module, "RequestResponseCycle", None)
-    if function is None or request is None or function not in (request.receive, request.send):
-        return False
-    if getattr(function, "__globals__", None) is not vars(module):  # something wraps it
-        return False
-    attributes = getattr(getattr(request.__init__, "__code__", None), "co_names", ())
-    return vars(module).keys() >= _OF_THE_MODULE and _OF_A_REQUEST.issubset(attributes)
-
-
-@lru_cache(maxsize=16)
-def _head_of_httptools(status: int, default_headers: tuple[Header, ...], headers: tuple[Header, ...]) -> bytes | None:
-    """Return a head as uvicorn writes it, without its end; None if a header is one that uvicorn refuses or acts on."""
-    module: Any = sys.modules[_HTTPTOOLS]
-    lines = [module.STATUS_LINE[status]]
-    for name, value in (*default_headers, *headers):
-        if name.lower() in _FRAMING or module.HEADER_RE.search(name) or module.HEADER_VALUE_RE.search(value):
-            return None
-        lines += (name.lower(), b": ", value, b"\r\n")
-    return b"".join(lines)
 
 
 class AsgiApp:

@@ -185,10 +185,6 @@ class Exchange(ABC):
         client = self.scope.get("client")
         return client[0] if client else None
 
-    def complete_body(self, limit: int) -> bytes | None:  # noqa: ARG002
-        """Return the body if it is complete already, else None."""
-        return None
-
     @abstractmethod
     async def read(self, limit: int) -> bytes:
         """Return the body.

@@ -105,16 +105,6 @@ class Http1Exchange(Exchange):
         else:
             arrived.set_exception(error)
 
-    def complete_body(self, limit: int) -> bytes | None:
-        """Return the body if it arrived with the head, as most do, else None."""
-        body = self._body
-        if not self.is_whole or self.size > limit or self.size > HIGH_WATER_BYTES or self.gone:
-            return None
-        if isinstance(body, bytearray):
-            return None
-        self._body = b""
-        return body
-
     async def read(self, limit: int) -> bytes:
         """Return the body.
 
