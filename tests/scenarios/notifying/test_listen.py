@@ -203,7 +203,8 @@ async def test_a_subscription_that_is_cancelled_in_the_chunk_that_brings_it_leav
     connection.receive(b"".join(json.dumps(message).encode() + b"\n" for message in (request, cancel)))
     await asyncio.wait_for(connection.drain(), DEADLINE)
     notify_everything(server)
-    assert [message["method"] for message in sent] == [ACKNOWLEDGED]
+    # If tasks start eagerly (Python 3.12), the subscription is acknowledged before it is cancelled.
+    assert [message["method"] for message in sent] in ([], [ACKNOWLEDGED])
     connection.close()
 
 

@@ -7,6 +7,7 @@ Playing. A request of the client is matched with a recorded request of the same 
 compared, except for the protocol version. Each recorded message of the server is sent once, when it is *due*:
 
     a response       when its request was matched, and the client answered what the server asked because of the request
+    progress         when the request with its token was matched
     anything else    when the client's message that precedes it on the tape was matched, pings aside
 
 So a client may wait for each answer although the recorded one did not. Ids and progress tokens are those of the client
@@ -95,13 +96,16 @@ class Tape:
         last: list[TapeEntry] = []
         requests: dict[Any, TapeEntry] = {}
         questions: dict[Any, TapeEntry] = {}
+        progressing: dict[Any, TapeEntry] = {}
         for sender, message in messages:
             id, has_method = message.get("id"), "method" in message
             request = requests.get(id) if sender == "server" and not has_method else None
-            entry = TapeEntry(sender, message, list(last if request is None else request.settled), request)
+            cause = request or progressing.get(_reported_token(message))
+            entry = TapeEntry(sender, message, list(last if cause is None else cause.settled), request)
             self.entries.append(entry)
             if has_method and "id" in message:
                 (requests if sender == "client" else questions)[id] = entry
+                progressing[_hashable(_progress_token(message))] = entry
             elif sender == "client" and id in questions:
                 _settle(requests.values(), questions.pop(id), entry)
             if sender == "client" and message.get("method") != "ping":
@@ -268,6 +272,12 @@ def _is_probe(entry: TapeEntry) -> bool:
 def _progress_token(message: Message) -> Any:
     meta = (message.get("params") or {}).get("_meta")
     return meta.get("progressToken") if isinstance(meta, dict) else None
+
+
+def _reported_token(message: Message) -> Any:
+    """Return the token of a progress notification; no other message has a token that a request has."""
+    params = message.get("params") if message.get("method") == "notifications/progress" else None
+    return _hashable(params.get("progressToken")) if isinstance(params, dict) else ()
 
 
 def _hashable(id: Any) -> Any:
