@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.errors import InvalidParams, MethodNotFound, RpcError
+from dragoman.errors import InsufficientScope, InvalidParams, MethodNotFound, RpcError
 from dragoman.protocol.extensions import entries_of
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.lines import without_newlines
@@ -271,6 +271,8 @@ class ByTask(Joined):
                     await finished(own_get(server, call))
                 else:
                     await self._pass(call, place, TASKS_GET)
+            except InsufficientScope:
+                raise  # this server has the task
             except RpcError:
                 continue
             return await self._answer(server, call, place)

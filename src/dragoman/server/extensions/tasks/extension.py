@@ -20,7 +20,14 @@ import msgspec
 from msgspec import Struct
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InvalidParams, MethodNotFound, MissingCapability, RpcError
+from dragoman.errors import (
+    DefinitionError,
+    InsufficientScope,
+    InvalidParams,
+    MethodNotFound,
+    MissingCapability,
+    RpcError,
+)
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.official.tasks import (
     CANCEL,
@@ -210,6 +217,8 @@ class TasksExtension(ServerExtension):
             tool=tool.name,
             signature=runnable.signature,
             principal=ctx.principal,
+            scopes=sorted(tool.scopes),
+            has_visibility=tool.visible is not None,
             ttl=_granted_ttl(options, wanted),
             poll=options.poll,
             call=DetachedCall.of(ctx),
@@ -225,13 +234,13 @@ class TasksExtension(ServerExtension):
         return answer
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
-        """Honour the ids of tasks that the caller has, and watch these tasks."""
+        """Honour the ids of tasks that the caller may use, and watch these tasks."""
         feed = self._feeds.get(asyncio.get_running_loop())
         if isinstance(wanted, bool) or feed is None:
             return None
         found = []
         for id in dict.fromkeys(wanted[:MAX_SUBSCRIBED]):
-            with suppress(InvalidParams):
+            with suppress(InvalidParams, InsufficientScope):
                 found.append((await self._requests.find(ctx, id)).id)
         return feed.watch(found)
 

@@ -51,6 +51,10 @@ class StoredTask(Struct, kw_only=True, omit_defaults=True):
     signature: str
     """A digest of the tool's parameters; a task runs only if the tool has the same ones."""
     principal: str | None = None
+    scopes: list[str] = field(default_factory=list)
+    """The scopes of the tool when the task was created."""
+    has_visibility: bool = False
+    """Whether only some callers saw the tool when the task was created."""
     ttl: float | None = None
     poll: float | None = None
     call: DetachedCall | None = None
