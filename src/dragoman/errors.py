@@ -146,14 +146,15 @@ class InternalError(_CodedError):
 
 
 class InsufficientScope(RpcError):
-    """The token of the caller lacks `scopes` that the request needs."""
+    """The token of the caller lacks `scopes` that the request needs; the client receives them as `requiredScopes`."""
 
     CODE: ClassVar[int] = -32600
     label = "insufficient_scope"
 
     def __init__(self, scopes: Iterable[str]) -> None:
         self.scopes = sorted(scopes)
-        super().__init__(self.CODE, f"This takes the scopes: {' '.join(self.scopes)}")
+        text = f"This takes the scopes: {' '.join(self.scopes)}"
+        super().__init__(self.CODE, text, {"requiredScopes": self.scopes})
 
 
 class HeaderMismatch(_CodedError):

@@ -53,6 +53,7 @@ from dragoman.server.request.call import (
     MAX_STATE_KEYS,
     Call,
     ConnectedClient,
+    Sender,
     Session,
     SessionValues,
     wants_log,
@@ -107,13 +108,17 @@ class PassesRequests(Protocol):
 
 
 class DuplexConnection:
-    """The server's side of one duplex connection."""
+    """The server's side of one duplex connection.
+
+    `sender` is the verified identity of the client, if another server of this process connects on its behalf. Without
+    one, every tool is open to the client.
+    """
 
     lacks_standalone_stream = False
     takes_parts = True
     end_error = None
 
-    def __init__(self, server: Server, sink: Sink) -> None:
+    def __init__(self, server: Server, sink: Sink, sender: Sender | None = None) -> None:
         self.carrier: Literal["stdio", "memory"] | None = "stdio" if getattr(sink, "is_stdio", False) else "memory"
         self.resumed_handlers: frozenset[type] = _RESUMED_HANDLERS
         self._began_at = time.monotonic()
@@ -122,9 +127,10 @@ class DuplexConnection:
         self._send = sink.send
         # Sinks of authors write when they like.
         self._send_at_once: Callable[[bytes], None] = getattr(sink, "send_at_once", sink.send)
-        self._pass_on = None if server.passing is None else server.passing().pass_on
+        self._sender = sender
+        self._pass_on = None if server.passing is None or sender is not None else server.passing().pass_on
         self._peer = Peer(server.limits)
-        self._session = _DuplexSession(peer=self._peer)
+        self._session = _DuplexSession(peer=self._peer, principal=None if sender is None else sender.principal)
         self._running: dict[Any, Call] = {}
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
         self._queued: dict[Any, bytes] = {}
@@ -169,7 +175,10 @@ class DuplexConnection:
 
     def _open(self, message: jsonrpc.Request) -> Call:
         server = self._server
-        return open_call(message, self._session, self, server, server.server_context, self._loop)
+        call = open_call(message, self._session, self, server, server.server_context, self._loop)
+        if self._sender is not None:
+            _, call.scopes, call.claims = self._sender
+        return call
 
     def receive_message(self, data: bytes) -> None:
         """Receive one whole message."""
@@ -333,9 +342,8 @@ class DuplexConnection:
     def _begin(self, event: Event | Call | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
         if type(event) is jsonrpc.Request:
-            server = self._server
             if self._pass_on is None:
-                call = open_call(event, self._session, self, server, server.server_context, self._loop)
+                call = self._open(event)
             elif (unpassed := self._pass_or_open(event)) is not None:
                 call = unpassed
             else:
@@ -442,6 +450,8 @@ class DuplexConnection:
         call = open_notification(message, self._session, self, server, server.server_context, self._loop)
         if call is None:
             return None
+        if self._sender is not None:
+            _, call.scopes, call.claims = self._sender
         self._running[call] = call
         return self._run_notification(call)
 
@@ -501,6 +511,25 @@ class DuplexConnection:
     def _write(self, data: bytes | None) -> None:
         if data is not None:
             self._send(data)
+
+
+class ServerForSender:
+    """A server of this process as a target that takes connections on behalf of a verified client.
+
+    Example:
+        endpoint = endpoint_of(ServerForSender(server, call.sender), options)
+    """
+
+    def __init__(self, server: Server, sender: Sender) -> None:
+        self._server = server
+        self._sender = sender
+        self.serving = server.serving
+        self.handle_json = server.handle_json
+
+    def connect(self, send: Callable[[bytes], None] | Sink) -> DuplexConnection:
+        """Return the server's side of a connection whose requests have the identity of the client."""
+        self._server.check()
+        return DuplexConnection(self._server, FunctionSink(send) if callable(send) else send, self._sender)
 
 
 class _DuplexSession(Session, kw_only=True):

@@ -95,7 +95,10 @@ async def arrived(app: AsgiApp, token: str | None, version: str) -> Visitor:
 
 
 def error(message: str, id: Any = None) -> dict[str, Any]:
-    said = {"jsonrpc": "2.0", "error": {"code": -32600, "message": message}}
+    said: dict[str, Any] = {"jsonrpc": "2.0", "error": {"code": -32600, "message": message}}
+    _, _, scopes = message.partition("This takes the scopes: ")
+    if scopes and id is not None:  # `auth` itself refuses a request before its id is known
+        said["error"]["data"] = {"requiredScopes": scopes.split()}
     return said if id is None else said | {"id": id}
 
 

@@ -23,7 +23,15 @@ USERS = {
 }
 METHODS = {FIRST: ["tasks/get", "tasks/result", "tasks/cancel"], SECOND: ["tasks/get", "tasks/update", "tasks/cancel"]}
 UNKNOWN = "There is no such task, or it has expired"
-NESTINGS = ["plain", "mounted", "mounted twice", "mounted beside tasks"]
+PREFIXES = {
+    "plain": "",
+    "mounted": "m_",
+    "mounted twice": "m_m_",
+    "mounted beside tasks": "m_",
+    "proxied": "",
+    "proxied twice": "",
+}
+NESTINGS = list(PREFIXES)
 ANSWERS = {"any": {"action": "accept", "content": {"value": "all of them"}}}
 META = {
     "io.modelcontextprotocol/protocolVersion": SECOND,
@@ -57,17 +65,22 @@ def office() -> Server:
 
 
 def nested(nesting: str) -> Server:
-    """Return a server that has the tools of the office, by itself or mounted."""
+    """Return a server that has the tools of the office: by itself, mounted, or behind a proxy of this process."""
     server = office()
-    for number in range(NESTINGS.index(nesting) if nesting != "mounted beside tasks" else 1):
-        outer = Server(f"outer {number}", secret=SECRET, store=Memory())
+    match nesting:
+        case "proxied":
+            return Server.proxy(server, store=Memory(), secret=SECRET)
+        case "proxied twice":
+            return Server.proxy(Server.proxy(server, store=Memory(), secret=SECRET), store=Memory(), secret=SECRET)
+    for _ in PREFIXES[nesting].split("_")[1:]:
+        outer = Server("outer", secret=SECRET, store=Memory())
         if nesting == "mounted beside tasks":
 
             @outer.tool(task=True)
             async def own() -> str:
                 return "own"
 
-        outer.mount(server, prefix=f"m{number}")
+        outer.mount(server, prefix="m")
         server = outer
     return server
 
@@ -143,7 +156,7 @@ async def calling(server: Server, version: str, **options: Any) -> AsyncIterator
 
 
 def named(nesting: str, tool: str) -> str:
-    return {"plain": "", "mounted twice": "m1_m0_"}.get(nesting, "m0_") + tool
+    return PREFIXES[nesting] + tool
 
 
 @pytest.mark.parametrize("nesting", NESTINGS)

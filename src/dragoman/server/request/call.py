@@ -7,7 +7,7 @@ call sends every message to the client except the response.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from sys import modules
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman import types
-from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
-from dragoman.protocol import eras
+from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError, ValidationError
+from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.telemetry import API, active_recorder
@@ -221,6 +221,23 @@ class NoChannel:
 NO_CHANNEL = NoChannel()
 
 
+class Sender(NamedTuple):
+    """The verified identity of the client of a call, as another server of this process passes it on."""
+
+    principal: str | None
+    scopes: frozenset[str]
+    claims: Mapping[str, Any]
+
+    @property
+    def key(self) -> Hashable:
+        """A value that is equal for equal identities; claims that JSON has no form for are equal to no others."""
+        try:
+            claims: Hashable = jsonrpc.encode(dict(self.claims))
+        except ValidationError:
+            claims = object()
+        return self.principal, self.scopes, claims
+
+
 class Call(Struct, eq=False):
     """A request while the server serves it; a notification with a handler also has a `Call`."""
 
@@ -297,6 +314,11 @@ class Call(Struct, eq=False):
     def principal(self) -> str | None:
         """The verified identity of the client, if the server authenticates."""
         return self.session.principal
+
+    @property
+    def sender(self) -> Sender | None:
+        """The identity of the client; None if every tool is open to the client, as over stdio."""
+        return None if self.scopes is None else Sender(self.principal, self.scopes, self.claims)
 
     async def clean_up(self) -> None:
         """Clean up the dependencies of the function that served the request."""

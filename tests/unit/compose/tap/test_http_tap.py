@@ -81,10 +81,14 @@ async def test_requests_for_other_hosts_and_from_other_origins_do_not_reach_the_
         seen.append(request.headers.get("Authorization"))
         return web.Response(text="from the target")
 
-    async with target(answer) as url, HttpTap(url, SessionWriter(path), authorization=Ticket()) as tap:
-        async with aiohttp.ClientSession() as client, client.post(tap.url, data=b"{}", headers=headers) as response:
-            assert response.status == status
-            text = await response.text()
+    async with (
+        target(answer) as url,
+        HttpTap(url, SessionWriter(path), authorization=Ticket()) as tap,
+        aiohttp.ClientSession() as client,
+        client.post(tap.url, data=b"{}", headers=headers) as response,
+    ):
+        assert response.status == status
+        text = await response.text()
     assert seen == (["Bearer mine"] if status == 200 else [])
     assert ("from the target" in text) is (status == 200)
 
