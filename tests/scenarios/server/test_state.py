@@ -164,7 +164,7 @@ async def test_without_a_session_there_is_no_session_state(tool, caplog):
 
 
 @pytest.mark.covers("STA-04")
-@pytest.mark.parametrize("owner", ["", None, 7])
+@pytest.mark.parametrize("owner", ["", " ", None, 7])
 async def test_a_state_key_that_returns_no_text_is_an_error(owner, caplog):
     async with connected(counting(state_key=lambda ctx: owner)) as client, logged(caplog) as errors:
         await client.call_tool("later", {"what": "user"}, raise_on_error=False)

@@ -207,7 +207,7 @@ def user_state(call: Call, context: Context) -> HandlerState:
     server = call.server
     if server.state_key is not None:
         owner: Any = server.state_key(context)
-        if not isinstance(owner, str) or not owner:
+        if not isinstance(owner, str) or not owner.strip():
             raise DragomanError(f"state_key must return a text that is not empty, not {owner!r}")
         kind = "key"
     elif call.principal is not None:
