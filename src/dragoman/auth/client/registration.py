@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -93,7 +94,8 @@ async def registered_client(
         raise AuthError(
             f"{redacted(issuer)} registers no clients by itself; give client_id= (and client_secret=) from it"
         )
-    registered = await _register_widely(fetch, authorization_server, declaration, redirect_uri, scope, dpop=dpop)
+    register = partial(_register, fetch, authorization_server, declaration, redirect_uri, dpop=dpop)
+    registered = await _register_widely(register, authorization_server, scope, may_refresh=declaration.may_refresh)
     if not is_too_narrow:
         registered.pending = stored.pending
         await records.save_client(registered)
@@ -122,25 +124,20 @@ def _lacks(stored: ClientInformation, declaration: ClientDeclaration, scope: str
 
 
 async def _register_widely(
-    fetch: Fetcher,
+    register: Callable[[str | None], Awaitable[ClientInformation]],
     authorization_server: AuthorizationServer,
-    declaration: ClientDeclaration,
-    redirect_uri: str,
     scope: str | None,
     *,
-    dpop: bool,
+    may_refresh: bool,
 ) -> ClientInformation:
     """Register the client for all known scopes, because many authorization servers grant a client no others later.
 
     A login that names no scope registers none: the authorization server might grant all of them.
     """
-    register = partial(_register, fetch, authorization_server, declaration, redirect_uri, dpop=dpop)
     if scope is None:
         return await register(None)
     known = [*(authorization_server.scopes_supported or ()), *(authorization_server.resource_scopes or ())]
-    wide = with_offline_access(
-        joined_scopes([*scope.split(), *known]), authorization_server, may_refresh=declaration.may_refresh
-    )
+    wide = with_offline_access(joined_scopes([*scope.split(), *known]), authorization_server, may_refresh=may_refresh)
     if wide is None or set(wide.split()) == set(scope.split()):
         return await register(scope)
     try:
