@@ -128,6 +128,7 @@ class DuplexConnection:
         # Sinks of authors write when they like.
         self._send_at_once: Callable[[bytes], None] = getattr(sink, "send_at_once", sink.send)
         self._sender = sender
+        # Requests that are passed without a task have no identity.
         self._pass_on = None if server.passing is None or sender is not None else server.passing().pass_on
         self._peer = Peer(server.limits)
         self._session = _DuplexSession(peer=self._peer, principal=None if sender is None else sender.principal)
@@ -175,10 +176,7 @@ class DuplexConnection:
 
     def _open(self, message: jsonrpc.Request) -> Call:
         server = self._server
-        call = open_call(message, self._session, self, server, server.server_context, self._loop)
-        if self._sender is not None:
-            _, call.scopes, call.claims = self._sender
-        return call
+        return open_call(message, self._session, self, server, server.server_context, self._loop)
 
     def receive_message(self, data: bytes) -> None:
         """Receive one whole message."""
@@ -342,8 +340,11 @@ class DuplexConnection:
     def _begin(self, event: Event | Call | CallEnded | None) -> Coroutine[Any, Any, None] | None:
         """Receive an event, or None for the end of the input; return a coroutine if the event needs to wait."""
         if type(event) is jsonrpc.Request:
+            server = self._server
             if self._pass_on is None:
-                call = self._open(event)
+                call = open_call(event, self._session, self, server, server.server_context, self._loop)
+                if self._sender is not None:
+                    _, call.scopes, call.claims = self._sender
             elif (unpassed := self._pass_or_open(event)) is not None:
                 call = unpassed
             else:
