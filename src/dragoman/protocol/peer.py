@@ -138,17 +138,17 @@ class Peer:
                 case PeerReply(data):
                     write(data)
 
-    Set `version` when the handshake has agreed on one. With an `id_prefix`, the ids of this side's requests are strings
-    that begin with the prefix: several processes may serve one session over HTTP, and the prefix in a response names
-    the process that sent the request.
+    Set `version` when the handshake has agreed on one. `make_id` makes the ids of this side's requests out of their
+    numbers: several processes may serve one session over HTTP, and the id in a response names the process that sent the
+    request.
     """
 
-    __slots__ = ("_id_prefix", "_last_id", "_limits", "_lines", "_served", "_waiting", "tokens", "version")
+    __slots__ = ("_last_id", "_limits", "_lines", "_make_id", "_served", "_waiting", "tokens", "version")
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, id_prefix: str | None = None) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, make_id: Callable[[int], str] | None = None) -> None:
         self.version: Version = LATEST_HANDSHAKE
         self._limits = limits
-        self._id_prefix = id_prefix
+        self._make_id = make_id
         self._last_id = 0
         self._lines = LineDecoder(limits.message_bytes)
         self._served: dict[types.RequestId, Settle | None] = {}
@@ -337,7 +337,7 @@ class Peer:
         """Return an id that no request of this side has had, and that is no progress token in use: an id is one too."""
         while True:
             self._last_id += 1
-            id = self._last_id if self._id_prefix is None else f"{self._id_prefix}{self._last_id}"
+            id = self._last_id if self._make_id is None else self._make_id(self._last_id)
             if id not in self.tokens:
                 return id
 

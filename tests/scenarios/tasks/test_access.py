@@ -1,6 +1,7 @@
 """Requests about tasks over HTTP, by several tokens of one principal: the scopes and visibility of the tool apply."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -293,3 +294,33 @@ async def test_an_application_does_not_serve_the_tasks_of_tools_that_its_tags_le
         for method in METHODS[SECOND]:
             assert (await outside.about("plain", method, id))[1]["error"]["message"] == UNKNOWN
         await outside.until("plain", shared, "completed")
+
+
+async def test_other_tokens_of_a_session_cannot_guess_its_questions_and_streams():
+    async with calling(office(), FIRST) as caller:
+        id = await caller.start("admin", "wipe")
+        await caller.until("admin", id, "input_required")
+        headers = {"mcp-session-id": caller.session, "mcp-protocol-version": FIRST, "authorization": "Bearer plain"}
+        async with asyncio.timeout(DEADLINE), caller.open("admin", "tasks/result", {"taskId": id}) as result:
+            request = caller.last_id
+            async for question in events(result):
+                if question.get("method") == "elicitation/create":
+                    break
+            worker = question["id"].partition("-")[0]  # a caller knows it from its own streams
+            for number in range(1, 30):
+                body = {"jsonrpc": "2.0", "id": f"{worker}-{number}", "result": ANSWERS["any"]}
+                async with caller.http.post(caller.url, json=body, headers=headers) as response:
+                    assert response.status == 202
+            name = base64.urlsafe_b64encode(str(request).encode()).rstrip(b"=").decode()
+            for number in range(1, 30):
+                resuming = {"accept": "text/event-stream", "last-event-id": f"{worker}-{number}.{name}-0"}
+                async with caller.http.get(caller.url, headers=headers | resuming) as response:
+                    assert "not kept any more" in await response.text()
+            await caller.until("admin", id, "input_required")
+            answer = {"jsonrpc": "2.0", "id": question["id"], "result": ANSWERS["any"]}
+            mine = headers | {"authorization": "Bearer admin"}
+            async with caller.http.post(caller.url, json=answer, headers=mine) as response:
+                assert response.status == 202
+            async for message in events(result):
+                if "result" in message:
+                    assert message["result"]["content"][0]["text"] == "wiped all of them"
