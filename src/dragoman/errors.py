@@ -282,7 +282,7 @@ class ResumptionRefused(TransportError):
 
 
 class TooLarge(TransportError):
-    """A message has more bytes than are accepted."""
+    """A message has more bytes than are accepted; the client's option `max_message_bytes` changes the limit."""
 
 
 class HttpError(TransportError):

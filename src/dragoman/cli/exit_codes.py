@@ -42,6 +42,7 @@ _WORDS_OF_PROGRAMS = {
     "with mode '": "with --mode '",
     "; raise max_pages": "",
     "; let it send less at a time, or raise max_message_bytes": "; let it send less at a time",
+    "; raise max_message_bytes": "; let the server send less at a time",
     "give api_key=..., or set": "set",
     "give base_url=...": "give --base-url",
 }

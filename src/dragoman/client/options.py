@@ -175,7 +175,7 @@ class ClientOptions(TypedDict, total=False):
     max_pages: int
     """How many pages of a list are read (1,000)."""
     max_message_bytes: int
-    """The largest message that is read (4 MiB)."""
+    """The largest message that the client reads, in bytes (32 MiB)."""
     max_server_requests: int
     """How many requests of the server the client handles at a time (100); further ones are refused."""
 

@@ -51,7 +51,7 @@ from dragoman.errors import (
     TransportError,
 )
 from dragoman.protocol import jsonrpc
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import keep_until_done
@@ -80,7 +80,7 @@ class ClientSession:
         roots = Roots(options.get("roots") or ())
         roots.on_change = self.roots_changed
         version = options.get("version") or str(sys.modules["dragoman"].__version__)
-        limits = Limits(options.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
+        limits = Limits(options.get("max_message_bytes", CLIENT_LIMITS.message_bytes), CLIENT_LIMITS.nesting)
         self.info = types.Implementation(options.get("name") or "dragoman", version)
         self.extensions = extensions
         self.table = extensions.table

@@ -52,10 +52,10 @@ _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
 
 
 class Answered(Struct, frozen=True):
-    """A request of this side has its response."""
+    """A request of this side has its response, or fails."""
 
     waiter: Any
-    outcome: Raw | RpcError
+    outcome: Raw | Exception
 
 
 class Progressed(Struct, frozen=True):
@@ -236,10 +236,11 @@ class Peer:
             return self._accept_notification(message)
         if message.answer:
             return self._refuse_in(settle, message.id, message.error)
-        if message.id not in self._waiting:
-            return None
-        malformed = InternalError(f"The answer is malformed: {message.error}")
-        return Answered(self._waiting.pop(message.id), malformed)
+        return self.fail(message.id, InternalError(f"The answer is malformed: {message.error}"))
+
+    def fail(self, id: types.RequestId | None, error: Exception) -> Answered | None:
+        """Return the event that ends a request of this side with an error, None if no request of that id waits."""
+        return Answered(self._waiting.pop(id), error) if id in self._waiting else None
 
     def refuse_id(self, id: types.RequestId) -> InvalidRequest | None:
         """Return the error for a request whose id is in use, None if the id is free; does not accept the request."""

@@ -21,7 +21,7 @@ from msgspec import Struct
 from dragoman.client.connect.credentials import Credentials, Headers, auth_required
 from dragoman.client.connect.link import DuplexLink, Link, OneMethodLink, SendsRequests
 from dragoman.errors import ConnectError
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.protocol.urls import HTTP_SCHEMES
 from dragoman.transports.contract import Transport
 from dragoman.transports.memory import MemoryConnection
@@ -92,7 +92,7 @@ class EndpointOptions(Struct):
     env: Mapping[str, str] | None = None
     inherit_env: bool = True
     cwd: str | Path | None = None
-    limits: Limits = DEFAULT_LIMITS
+    limits: Limits = CLIENT_LIMITS
 
 
 def endpoint_of(target: Target, options: EndpointOptions) -> Endpoint:

@@ -28,7 +28,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from dragoman.client.connect.connection import ServerConnection, connection_error
-from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TransportError
+from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TooLarge, TransportError
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.tasks import is_being_cancelled, keep_until_done, retrieve_exception
@@ -188,7 +188,7 @@ class Connections:
         Raises:
             TransportError: the request may have been served, and is not repeatable.
         """
-        if isinstance(error, Timeout | AuthError) or self.status == "stopped":
+        if isinstance(error, Timeout | AuthError | TooLarge) or self.status == "stopped":
             return False
         if isinstance(error, ConnectError):
             failures.unsent += 1

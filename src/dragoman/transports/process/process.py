@@ -34,9 +34,9 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.errors import ConnectError, ServerCrashed, TransportError
+from dragoman.errors import ConnectError, ServerCrashed, TooLarge, TransportError
 from dragoman.protocol import lines
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.transports.contract import Receive
 from dragoman.transports.process.child import KILL, Child, environment, is_exiting, spawn
 from dragoman.transports.stdio.readers import Reader, open_reader
@@ -83,7 +83,7 @@ class ProcessTransport:
         env: Mapping[str, str] | None = None,
         inherit_env: bool = True,
         cwd: str | os.PathLike[str] | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: Limits = CLIENT_LIMITS,
         grace: float = GRACE_SECONDS,
         name: str | None = None,
     ) -> None:
@@ -241,7 +241,7 @@ class ProcessTransport:
                 return
             if isinstance(line, lines.Oversized):
                 self._is_delivering = False
-                self._begin_end(TransportError(_TOO_LONG.format(self.name, self._limits.message_bytes)))
+                self._begin_end(TooLarge(_TOO_LONG.format(self.name, self._limits.message_bytes)))
             elif (line.startswith(b'{"') and line.endswith(b"}")) or _is_message(line):
                 self._deliver(line)
             else:
@@ -409,7 +409,7 @@ class ProcessTransport:
                 return self._not_open()
             return TransportError(f"The server {self.name!r} was closed before a message was sent whole")
         if not isinstance(cause, ServerCrashed):
-            return TransportError(*cause.args)
+            return type(cause)(*cause.args)
         code = self.exit_code
         how = f"{cause.args[0]} and did not end" if code is None else _ending_of(code)
         hint = _NO_RUN_HINT if code == 0 and self.name.endswith(".py") else ""
