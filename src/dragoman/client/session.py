@@ -102,14 +102,14 @@ class ClientSession:
         self.notification_received = self.notifications.receive
         self.progress_received = self.notifications.receive_progress
         selected = _selected(options, EndpointOptions.__struct_fields__)
-        connector = Connector(
+        self._connector = Connector(
             endpoint_of(target, EndpointOptions(self.credentials, limits=limits, **selected)),
             self,
             offered_versions(options.get("mode", "auto"), options.get("protocol_version")),
             limits,
             timeout=seconds(options.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS),
         )
-        self.connections = Connections(connector.connect, self._prepare)
+        self.connections = Connections(self._connector.connect, self._prepare)
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop that the connection belongs to."""
         self._background: set[asyncio.Task[Any]] = set()
@@ -422,6 +422,7 @@ class ClientSession:
         for task in list(self._background):
             task.cancel()
         await self.connections.stop()
+        await self._connector.closed()
         await self.notifications.deliveries.close()
         self.catalog.forget()
         if self._background:
