@@ -85,7 +85,7 @@ def _script(word: str) -> ResolvedTarget | None:
     if is_script and not path.is_file() and " " not in word:
         raise usage_error(f"There is no file {str(path)!r}.")
     if name is not None and path.suffix == ".py":
-        return ResolvedTarget([sys.executable, "-P", "-m", "dragoman", "run", word], word, is_own=True)
+        return ResolvedTarget(f"{path.absolute()}:{name}", word, is_own=True)
     if (is_script or os.sep in word) and path.is_file():
         return ResolvedTarget(path.absolute(), word, is_own=True)
     return ResolvedTarget(word, word) if " " in word else None

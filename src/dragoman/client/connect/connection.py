@@ -453,7 +453,9 @@ class ServerConnection:
         error: Exception
         if len(data) > self._limits.message_bytes:
             limit = self._limits.message_bytes
-            error = TooLarge(f"The answer has {len(data)} bytes, and at most {limit} are accepted; raise max_message_bytes")
+            error = TooLarge(
+                f"The answer has {len(data)} bytes, and at most {limit} are accepted; raise max_message_bytes"
+            )
         else:
             error = InternalError(f"The answer is malformed: {unreadable.error}")
         event = self._peer.fail(int(found[1]), error)

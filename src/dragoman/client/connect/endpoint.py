@@ -7,7 +7,6 @@ a configuration file. `register_transport` gives a name to a transport; options 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -44,7 +43,6 @@ Target = str | PathLike[str] | Sequence[str] | Mapping[str, Any] | Connects | Tr
 """The target of a client: a URL, a command line, a list of arguments, a script, an entry of a configuration file, a
 server of this process, or a transport."""
 
-_INTERPRETERS = {".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"}
 _registered: dict[str, Callable[..., Any]] = {}
 _HTTP_NAMES = ("http", "streamable", "streamable_http", "streamable-http", "streamableHttp")
 _NAMES = (*_HTTP_NAMES, "sse", "stdio")
@@ -162,14 +160,11 @@ def _is_address(target: str) -> bool:
 def _command(target: str | Path | Sequence[str]) -> str | list[str]:
     if not isinstance(target, str | Path):
         return [str(part) for part in target]
-    path = Path(target)
-    interpreter = _INTERPRETERS.get(path.suffix)
-    if interpreter is not None and _is_file(path):
-        from dragoman.client.connect.script import needs_command
+    from dragoman.client.connect.script import script_command
 
-        if path.suffix == ".py" and needs_command(path):
-            return [interpreter, "-P", "-m", "dragoman", "run", str(path)]
-        return [interpreter, str(path)]
+    command = script_command(target)
+    if command is not None:
+        return command
     return [str(target)] if isinstance(target, Path) else str(target)
 
 
@@ -181,20 +176,16 @@ def _require_script(command: str | list[str]) -> None:
     """
     import shutil
 
+    from dragoman.client.connect.script import SCRIPTS
+
     words = [command] if isinstance(command, str) else command
-    path = Path(words[0])
-    is_script = len(words) == 1 and path.suffix in _INTERPRETERS and " " not in words[0]
-    if is_script and not _is_file(path) and shutil.which(words[0]) is None:
+    file, _, name = words[0].rpartition(":")
+    path = Path(file if name.isidentifier() else words[0])
+    is_script = len(words) == 1 and path.suffix in SCRIPTS and " " not in words[0]
+    if is_script and not path.is_file() and shutil.which(words[0]) is None:
         raise ConnectError(
             f"There is no file {str(path)!r} in {str(Path.cwd())!r}; correct the path, or give an absolute path"
         )
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a long command line is not a valid path
-        return False
 
 
 def _process_endpoint(command: str | list[str], options: EndpointOptions) -> Endpoint:

@@ -460,6 +460,7 @@ class _ConnectAttempt:
                 not handshake_versions(self._versions)
                 or connection.link.is_http
                 or (isinstance(error, ConnectError) and connection.is_alive)
+                or isinstance(connection.error, ConnectError)  # another start would not help
             ):
                 raise
             return negotiation.interpret_probe(None, self._versions, last=last)

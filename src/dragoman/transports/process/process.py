@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import shlex
 import signal
 import weakref
@@ -191,6 +192,7 @@ class ProcessTransport:
         self._tail = _StderrTail(self.name)
         self._decoder = lines.LineDecoder(self._limits.message_bytes)
         self._foreign_lines = 0
+        self._is_silent = True
         self._receiving: asyncio.Future[None] | None = None
         self._senders = 0
         self._send_turn = asyncio.Lock()
@@ -248,6 +250,7 @@ class ProcessTransport:
                 self._skip_foreign(line)
 
     def _deliver(self, line: bytes) -> None:
+        self._is_silent = False
         try:
             room = self._receive(line)
         except Exception:
@@ -329,6 +332,8 @@ class ProcessTransport:
 
     def _receive_stderr(self, chunk: bytes) -> None:
         self._tail.receive(chunk)
+        if self._is_silent and (announcement := _ANNOUNCEMENT.search(self._tail.text()[-_QUOTED_TAIL_CHARACTERS:])):
+            self._begin_end(ConnectError(_SERVES_HTTP.format(self.name, announcement[1])))
         if self.on_stderr is not None:
             self.on_stderr(chunk)
 
@@ -466,7 +471,7 @@ def _server_name(command: Sequence[str]) -> str:
     program = Path(command[0]).name
     words = [word for word in command[1:] if not word.startswith("-")]
     if words[:2] == ["dragoman", "run"]:
-        return " ".join(words[:3])
+        return f"{program} {words[2]}" if "--script" in command else " ".join(words[:3])
     first = words[0] if words else ""
     return f"{program} {first}" if first and len(first.split()) == 1 else program
 
@@ -482,6 +487,12 @@ def _is_message(line: bytes) -> bool:
 _TOO_LONG = (
     "The server {!r} sent a message of more than {} bytes, so the connection ended; let it send less at a time, "
     "or raise max_message_bytes"
+)
+_ANNOUNCEMENT = re.compile(r"^dragoman: serving .* at (https?://\S+) \(", re.MULTILINE)
+"""The line that a server of dragoman writes when it serves HTTP."""
+_SERVES_HTTP = (
+    "The server {!r} serves HTTP at {} instead of stdin and stdout; start it yourself and connect to that URL, "
+    'or let it call run() without "http"'
 )
 _NO_RUN_HINT = " If it is a server of dragoman, does the file end with server.run()?"
 
