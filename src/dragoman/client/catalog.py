@@ -298,6 +298,8 @@ def find(kind: str, name: str, items: Sequence[Item], names: Callable[[Item], tu
     """
     from difflib import get_close_matches
 
+    if not isinstance(name, str):
+        raise TypeError(f"A {kind} is looked up by its name, not by {name!r}")
     for item in items:
         if name in names(item):
             return item

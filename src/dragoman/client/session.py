@@ -37,7 +37,7 @@ from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
 from dragoman.client.hear.deliveries import Deliveries
 from dragoman.client.hear.notifications import ClientCallbacks, NotificationReceiver
 from dragoman.client.hear.subscriptions import LASTING_SECONDS, MAX_PAUSE, Subscriptions
-from dragoman.client.options import CONNECT_SECONDS, TIMEOUT_SECONDS, RequestOptions, seconds
+from dragoman.client.options import CONNECT_SECONDS, TIMEOUT_SECONDS, RequestOptions, check_seconds, seconds
 from dragoman.client.results import FurtherResult, read
 from dragoman.errors import (
     WITHHELD,
@@ -232,6 +232,8 @@ class ClientSession:
             InputNeeded: the server needs answers that no handler gives.
         """
         total = self.total_timeout if options.total_timeout is None else options.total_timeout
+        if total is not None:
+            check_seconds("total_timeout", total)
         send = self.rounds if total is None else partial(self._request_in_time, total)
         if API not in modules:
             return send(method, params, kind, options)
@@ -344,8 +346,11 @@ class ClientSession:
         """Return options with the client's time-out and `_meta` filled in."""
         if options.timeout is None:
             options.timeout = self.timeout
-        elif isnan(options.timeout):
-            raise ValueError(f"A time-out must be a number of seconds, not {options.timeout:g}")
+        elif type(options.timeout) is not float or isnan(options.timeout):
+            check_seconds("timeout", options.timeout)
+        for name, value in (("headers", options.headers), ("meta", options.meta)):
+            if value is not None and not isinstance(value, Mapping):
+                raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
         if self._meta is None:
             return options
         meta = self._meta() if callable(self._meta) else self._meta

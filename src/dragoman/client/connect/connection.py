@@ -470,6 +470,8 @@ class ServerConnection:
                 return self._owner.progress_received(waiter.on_progress, params)
             case jsonrpc.Notification():
                 return self._owner.notification_received(event)
+            case jsonrpc.Request(method=("initialize" | "server/discover")):
+                self._end_echo()
             case jsonrpc.Request():
                 if not self.server_requests.receive(event) and self._pauses and not self._is_flooded:
                     # The server sends more requests than the client accepts. The clocks count on although handlers
@@ -514,6 +516,14 @@ class ServerConnection:
         if not self.link.is_http:
             self._fail_pending(self.error)
         self._owner.connection_lost(self, self.error)
+
+    def _end_echo(self) -> None:
+        """End a connection on which a request came back that only clients send."""
+        error = ConnectError(
+            "The server sends the client's own messages back, so it does not speak MCP; is it the right one?"
+        )
+        self._lost(error)
+        self._fail_pending(error)
 
     def _fail_pending(self, error: Exception) -> None:
         for pending in self._peer.close():

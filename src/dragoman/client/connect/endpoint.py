@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from dragoman.client.connect.credentials import Credentials, Headers, auth_required
 from dragoman.client.connect.link import DuplexLink, Link, OneMethodLink, SendsRequests
-from dragoman.errors import ConnectError
+from dragoman.errors import ConfigError, ConnectError
 from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.protocol.urls import HTTP_SCHEMES
 from dragoman.transports.contract import Transport
@@ -47,6 +47,7 @@ _registered: dict[str, Callable[..., Any]] = {}
 _HTTP_NAMES = ("http", "streamable", "streamable_http", "streamable-http", "streamableHttp")
 _NAMES = (*_HTTP_NAMES, "sse", "stdio")
 _TRANSPORT_KEYS = ("transport", "type", "transport_type")
+COMMAND_AND_URL = "the entry has a command and a URL; remove one of them"
 _ADDRESS = re.compile(r"(localhost|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+)(:\d+)?(/\S*)?")
 
 
@@ -159,13 +160,19 @@ def _is_address(target: str) -> bool:
 
 def _command(target: str | Path | Sequence[str]) -> str | list[str]:
     if not isinstance(target, str | Path):
-        return [str(part) for part in target]
+        return [_word(part) for part in target]
     from dragoman.client.connect.script import script_command
 
     command = script_command(target)
     if command is not None:
         return command
     return [str(target)] if isinstance(target, Path) else str(target)
+
+
+def _word(part: Any) -> str:
+    if not isinstance(part, str | PathLike | int | float):
+        raise TypeError(f"The words of a command must be texts, not {part!r}")
+    return str(part)
 
 
 def _require_script(command: str | list[str]) -> None:
@@ -189,6 +196,9 @@ def _require_script(command: str | list[str]) -> None:
 
 
 def _process_endpoint(command: str | list[str], options: EndpointOptions) -> Endpoint:
+    if not command or not command[0].strip():
+        raise ValueError("The target is empty; give a URL, a command, the path of a script, or a Server")
+
     def link() -> Link:
         from dragoman.transports.process.process import ProcessTransport
 
@@ -240,6 +250,8 @@ def _entry_endpoint(entry: Mapping[str, Any], options: EndpointOptions) -> Endpo
         others = {key: value for key, value in entry.items() if key not in _TRANSPORT_KEYS}
         return _transport_endpoint(partial(_registered[transport], **others))
     url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
+    if url and entry.get("command"):
+        raise ConfigError(COMMAND_AND_URL)
     if url:
         if entry.get("headers"):
             options.credentials = _with_entry_headers(entry["headers"], options.credentials)

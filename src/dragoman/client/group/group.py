@@ -28,7 +28,7 @@ from dragoman.client.connect.endpoint import Target
 from dragoman.client.group.config import load
 from dragoman.client.group.members import ClientT, GroupMember, Members, Servers, ServerStatus
 from dragoman.client.group.references import Inputs
-from dragoman.client.options import CallOptions, ClientOptions
+from dragoman.client.options import CallOptions, ClientOptions, tool_name
 from dragoman.client.properties import WithStatements
 from dragoman.client.results import CallResult, Structured
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
@@ -332,7 +332,7 @@ class AsyncClients(Group[AsyncClient]):
             group_tool = cast("AsyncGroupTool", tool)
             member, own_name = self._members[group_tool.server], group_tool.name
         else:
-            name = tool if isinstance(tool, str) else tool.name
+            name = tool_name(tool)
             if self._state == "stopped" or name not in self._routes:
                 await self.tool(name)
             member, own_name = self._routes[name]
