@@ -263,8 +263,8 @@ class AsyncClient(ClientProperties):
             # A new connection clears the catalog, so the entries of a lost connection are not used.
             listed = None if connection is None or connection.state != "alive" else session.catalog.tools.get(name)
             options.mirrored, options.is_repeatable = None if listed is None else listed.plan, idempotent
-            if idempotent is None and listed is not None and self.trusted:
-                options.is_repeatable = listed.is_idempotent
+            if idempotent is None and self.trusted:
+                options.is_repeatable = self._lists.repeatability(name, listed)
             try:
                 result = await session.request("tools/call", params, types.CallToolResult, options)
             except HeaderMismatch:

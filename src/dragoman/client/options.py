@@ -52,7 +52,7 @@ class RequestOptions(Struct):
     meta: Mapping[str, Any] | None = None
     mirrored: HeaderPlan | None = None
     """The arguments that are also sent as HTTP headers."""
-    is_repeatable: bool | None = None
+    is_repeatable: bool | Callable[[], Awaitable[bool]] | None = None
     """Whether the request may be sent again after the connection was lost; None decides by its method."""
     on_id: Callable[[types.RequestId], Any] | None = None
     """Called with the id of each request before it is sent."""
