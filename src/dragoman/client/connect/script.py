@@ -21,6 +21,7 @@ from pathlib import Path
 SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs"})
 _RUN = [sys.executable, "-P", "-m", "dragoman", "run"]
 _STARTERS = frozenset({"run", "run_async", "run_stdio", "serve", "serve_stdio", "run_until_complete", "main", "cli"})
+_ASGI_SERVERS = ("uvicorn.run", "hypercorn.run", "granian.Granian")
 _PACKAGES = ("dragoman", "dragoman.server")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -45,13 +46,13 @@ def _is_file(path: Path) -> bool:
 
 
 def needs_command(path: Path) -> bool:
-    """Tell whether a Python file imports `Server`, and neither starts anything nor asks whether it is a script."""
+    """Tell whether a Python file imports `Server`, and as a script would serve nothing, or only an ASGI application."""
     try:
         text = path.read_bytes()
         nodes = list(_loaded(ast.parse(text))) if b"dragoman" in text else []
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return False  # Python itself says what is wrong
-    return any(map(_imports_server, nodes)) and not any(map(_starts, nodes))
+    return any(map(_imports_server, nodes)) and (not any(map(_starts, nodes)) or any(map(_runs_asgi, nodes)))
 
 
 def _loaded(tree: ast.AST) -> Iterator[ast.AST]:
@@ -68,6 +69,11 @@ def _imports_server(node: ast.AST) -> bool:
     if not isinstance(node, ast.ImportFrom) or node.module not in _PACKAGES:
         return False
     return any(alias.name == "Server" for alias in node.names)
+
+
+def _runs_asgi(node: ast.AST) -> bool:
+    """Tell whether a node hands the application of a server to an ASGI server, which would serve HTTP only."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in _ASGI_SERVERS
 
 
 def _starts(node: ast.AST) -> bool:

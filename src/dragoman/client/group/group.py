@@ -38,6 +38,7 @@ from dragoman.schema.naming import matches, tool_names
 if TYPE_CHECKING:
     from dragoman.client.extensions.skills import AsyncBoundSkill
 
+_KNOWN_STATES = ("ready", "disabled")
 _logger = logging.getLogger("dragoman.client")
 
 
@@ -308,7 +309,11 @@ class AsyncClients(Group[AsyncClient]):
         from difflib import get_close_matches
 
         same = [tool.qualified_name for tool in tools if tool.name == name]
-        raise NotFound("tool", name, same or get_close_matches(name, [tool.qualified_name for tool in tools]))
+        error = NotFound("tool", name, same or get_close_matches(name, [tool.qualified_name for tool in tools]))
+        absent = [f"{member.name} ({member.status})" for member in self._members if member.status not in _KNOWN_STATES]
+        if absent:
+            error.args = (f"{error}; the tools of these servers are not known now: {', '.join(absent)}",)
+        raise error
 
     async def call_tool(
         self,

@@ -58,6 +58,12 @@ async def test_file_is_served_over_stdio_whatever_it_runs(tmp_path, source):
     assert await answer(path) == "__main__"
 
 
+async def test_file_that_runs_an_asgi_server_is_served_over_stdio(tmp_path):
+    path = tmp_path / "service.py"
+    path.write_text(f"{SERVER}\nimport uvicorn\n{MAIN}uvicorn.run(server.asgi(), port={free_port()})")
+    assert await answer(path) == "__dragoman__"
+
+
 @pytest.mark.parametrize(
     "source",
     [

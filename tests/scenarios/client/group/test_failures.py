@@ -149,7 +149,7 @@ async def test_a_server_that_wants_credentials_has_another_status_than_one_that_
         with pytest.raises(NotFound):
             await clients.tool("nothing")
         assert len(locked.received) == asked
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound, match=r"the tools of these servers are not known now: locked \(needs_auth\)$"):
             await clients.tool("locked__nothing")
         assert len(locked.received) > asked
 
