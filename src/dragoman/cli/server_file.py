@@ -73,25 +73,36 @@ def run_script(path: Path) -> Server | None:
 
     SCRIPT_RUN.uses_stdio = True
     sys.argv[:] = [str(path)]
-    names = _load(path, "__main__")
+    names = _run_as_main(path.absolute())
     # A file of another SDK needs no import of this server.
     if SCRIPT_RUN.has_served or "dragoman.server.server" not in sys.modules:
         return None
     return _server_of(names, path)
 
 
-def _load(path: Path, name: str = _MODULE) -> dict[str, Any]:
+def _run_as_main(path: Path) -> dict[str, Any]:
+    """Run a file as the module `__main__`, and return its names; like `python FILE`, it writes no bytecode of it."""
+    from types import ModuleType
+
+    if not path.is_file():
+        raise ConfigError(f"there is no file {str(path)!r}")
+    sys.path.insert(0, str(path.resolve().parent))
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    module.__file__ = str(path)
+    exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102
+    return vars(module)
+
+
+def _load(path: Path) -> dict[str, Any]:
     from importlib.util import module_from_spec, spec_from_file_location
 
     if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
     sys.path.insert(0, str(path.resolve().parent))
-    spec = spec_from_file_location(name, path)
+    spec = spec_from_file_location(_MODULE, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{str(path)!r} is not a Python file")
-    module = sys.modules[name] = module_from_spec(spec)
-    if name == "__main__":
-        module.__spec__ = None  # as for `python FILE`: `multiprocessing` then loads the file by its path
+    module = sys.modules[_MODULE] = module_from_spec(spec)
     spec.loader.exec_module(module)
     return vars(module)
 

@@ -99,7 +99,8 @@ async def test_file_with_several_servers_that_runs_none_names_them(tmp_path):
         await answer(path)
 
 
-async def test_script_finds_its_folder_and_its_arguments_as_under_python(tmp_path):
+async def test_script_finds_its_folder_and_its_arguments_as_under_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "beside.py").write_text("NAME = 'beside'")
     path = tmp_path / "service.py"
     path.write_text(
@@ -110,7 +111,7 @@ async def test_script_finds_its_folder_and_its_arguments_as_under_python(tmp_pat
         "def where() -> str: return f'{beside.NAME} {sys.argv} {__main__.server is server} {__file__}'\n"
         f"{MAIN}server.run()\n"
     )
-    assert await answer(path) == f"beside {[str(path)]} True {path}"
+    assert await answer("service.py") == f"beside ['service.py'] True {path}"
 
 
 async def test_script_may_spawn_processes_of_its_functions(tmp_path):
