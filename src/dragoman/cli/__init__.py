@@ -35,7 +35,7 @@ def run_words(words: list[str]) -> None:
     if words[:1] in (["--help"], ["-h"]) or words[1:] in (["--help"], ["-h"]):
         sys.stdout.write(_USAGE)
         return
-    if words[:1] == ["--script"]:  # a client starts a file
+    if words[:1] == ["--script"] and len(words) == 2:  # a client starts a file
         _run_script(words[1])
         return
     from dragoman.cli.verbs.run import end, parse, run
