@@ -229,7 +229,7 @@ class AnnotationReader:
         places = [self.shape(argument) for argument in arguments]
         native = all(place.native for place in places)
         size = len(places)
-        schema: Json = {"type": "array", "items": False, "minItems": size, "maxItems": size}
+        schema: Json = {"type": "array", "minItems": size, "maxItems": size}
         if places:
             schema["prefixItems"] = [place.schema for place in places]
         kind = annotation if native else tuple[tuple(place.kind for place in places)]  # type: ignore[misc]

@@ -196,7 +196,6 @@ def _array_document(head: Json, found: FieldClass, places: list[Json], required:
     return head | {
         "type": "array",
         "prefixItems": first + named,
-        "items": False,
         "minItems": len(first) + required,
         "maxItems": len(first) + len(named),
     }

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from dragoman.schema.python.shapes import Problem, Shape, stand_in_type
-from dragoman.schema.walk import with_subschemas
+from dragoman.schema.walk import SINGLE, with_subschemas
 from dragoman.types import Json
 
 
@@ -64,7 +64,7 @@ def _hoisted(adapter: Any, definitions: Json, mode: str) -> Json:
     """Return a schema, and move its `$defs` to `definitions`; if a name is taken there, all names get a number."""
     suffix, number = "", 1
     while True:
-        document: Json = _untitled(adapter.json_schema(mode=mode, ref_template=f"#/$defs/{{model}}{suffix}"))
+        document: Json = _tidied(adapter.json_schema(mode=mode, ref_template=f"#/$defs/{{model}}{suffix}"))
         nested = {f"{name}{suffix}": schema for name, schema in document.pop("$defs", {}).items()}
         if all(definitions.get(name, schema) == schema for name, schema in nested.items()):
             definitions.update(nested)
@@ -73,12 +73,13 @@ def _hoisted(adapter: Any, definitions: Json, mode: str) -> Json:
         suffix = f"_{number}"
 
 
-def _untitled(schema: Json, keyword: str = "", name: str | None = None) -> Json:
-    """Drop the titles that pydantic derives from names; titles of fields that an author chose stay."""
+def _tidied(schema: Json, keyword: str = "", name: str | None = None) -> Json:
+    """Drop the titles that pydantic derives from names, not those that an author chose; write `{}` for `true`."""
     title = schema.get("title")
     if keyword != "properties" or name is None or title == _title(name):
         schema = {word: value for word, value in schema.items() if word != "title"}
-    return with_subschemas(schema, _untitled)
+    schema = {word: {} if value is True and word in SINGLE else value for word, value in schema.items()}
+    return with_subschemas(schema, _tidied)
 
 
 def _title(name: str) -> str:

@@ -141,7 +141,7 @@ ANY_OF_TWO = {"anyOf": [INTEGER, {"type": "string"}]}
         (set[int], {"type": "array", "items": INTEGER, "uniqueItems": True}, [1], {1}),
         (tuple, {"type": "array"}, [1], (1,)),
         (tuple[Path, ...], {"type": "array", "items": {"type": "string", "format": "path"}}, ["p"], (Path("p"),)),
-        (tuple[()], {"type": "array", "items": False, "minItems": 0, "maxItems": 0}, [], ()),
+        (tuple[()], {"type": "array", "minItems": 0, "maxItems": 0}, [], ()),
         (dict[str, int], {"type": "object", "additionalProperties": INTEGER}, {"a": 1}, {"a": 1}),
         (
             dict[int, Any],
