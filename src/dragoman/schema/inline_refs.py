@@ -49,7 +49,8 @@ def inline_refs(schema: Json) -> Json:
         part, trail = _resolved(part, trail, references, is_full=is_full)
 
         def enqueue(subschema: Json, *_: Any, trail: Trail = trail, level: int = level + 1) -> Json:
-            unvisited.append((copy := {}, subschema, trail, level))
+            copy: Json = {}
+            unvisited.append((copy, subschema, trail, level))
             return copy
 
         # The mapping of an OpenAPI discriminator refers to definitions too, in plain strings.

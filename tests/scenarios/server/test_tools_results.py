@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from dragoman import Audio, Image, InvalidParams, RpcError, Server, Tool, ToolError, ToolResult, tool, types
 from dragoman.config import Configuration
+from dragoman.protocol.fields import WRAP_META
 from dragoman.server import OutputSchema
 from dragoman.testing.wire import WirePeer
 from scenarios.wire import VERSIONS, ask, call_result, text
@@ -285,13 +286,16 @@ def test_an_image_stays_content_whatever_the_schema_says():
         (ToolResult("hello", is_error=True, meta={"x": 1}), {"content": [HELLO], "isError": True, "_meta": {"x": 1}}),
         (
             ToolResult(structured=None),
-            {"content": [{"type": "text", "text": "null"}], "structuredContent": {"result": None}},
+            {"content": [{"type": "text", "text": "null"}], "structuredContent": {"result": None}, "_meta": WRAP_META},
         ),
         (
             types.CallToolResult([], structured_content=Forecast("O", 1)),
             {"content": [], "structuredContent": {"city": "O", "days": 1}},
         ),
-        (types.CallToolResult([], structured_content=[1]), {"content": [], "structuredContent": {"result": [1]}}),
+        (
+            types.CallToolResult([], structured_content=[1]),
+            {"content": [], "structuredContent": {"result": [1]}, "_meta": WRAP_META},
+        ),
     ],
 )
 def test_a_full_result_is_sent_as_it_was_given(value, expected):

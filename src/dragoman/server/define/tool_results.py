@@ -19,10 +19,10 @@ from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
 from dragoman import types
 from dragoman.errors import InternalError, ValidationError
-from dragoman.protocol.fields import needs_wrapping, wrap_output_schema
+from dragoman.protocol.fields import marked_as_wrapped, needs_wrapping, wrap_output_schema
 from dragoman.schema.compile import OutputSchema
 from dragoman.schema.python.annotations import Codec, UnresolvedName
-from dragoman.schema.python.shapes import encode_hook, union_of
+from dragoman.schema.python.shapes import encode_hook, encode_json, union_of
 from dragoman.server.define.content import CONTENT_CLASSES, Content, content_blocks, holds_content, is_block, is_content
 from dragoman.server.request.questions import InputRequired
 from dragoman.types import CallToolResult
@@ -124,8 +124,7 @@ class Output:
         if isinstance(value, CallToolResult):
             made = structs.replace(value, content=content_blocks(value.content))
             if made.structured_content is not UNSET:
-                data = self._encode(made.structured_content, is_error=bool(made.is_error))
-                made.structured_content = self._held(data)
+                self._hold(made, self._encode(made.structured_content, is_error=bool(made.is_error)))
             return made
         if isinstance(value, _FULL_RESULTS):
             return value
@@ -147,6 +146,8 @@ class Output:
         if self._schema is None:
             return CallToolResult([text_block(value)])
         data = _encoder.encode(value)
+        if kind is dict and b"null" in data:
+            return None  # null may stand for a NaN
         held = Raw(data)
         is_sent_bare = self.is_bare or (kind is dict and not self.wraps)
         return CallToolResult([text_block(data.decode())], held if is_sent_bare else {"result": held})
@@ -159,7 +160,9 @@ class Output:
 
     def _structured_result(self, value: Any, *, is_error: bool = False) -> CallToolResult:
         data = self._encode(value, is_error=is_error)
-        return CallToolResult([types.TextContent(data.decode())], structured_content=self._held(data))
+        result = CallToolResult([types.TextContent(data.decode())])
+        self._hold(result, data)
+        return result
 
     def _full_result(self, value: ToolResult) -> CallToolResult:
         result = CallToolResult([])
@@ -168,23 +171,34 @@ class Output:
         if value.content is not UNSET:
             result.content = content_blocks(value.content)
         result.is_error = value.is_error or None
-        result.meta = value.meta
+        if value.meta is not None:
+            result.meta = {**(result.meta or {}), **value.meta}
         return result
 
     def _encode(self, value: Any, *, is_error: bool) -> bytes:
-        """Encode structured content, and validate it against the schema unless the result is an error."""
-        data = _encoder.encode(value)
+        """Encode structured content, and validate it against the schema unless the result is an error.
+
+        Raises:
+            ValidationError: the value does not fit, or has a NaN or an infinity.
+        """
+        try:
+            data = encode_json(value)
+        except ValidationError as error:
+            cause = f"The result of the tool {self._tool!r} cannot be sent: {error}"
+            raise ValidationError(cause, error.path) from None
         if not is_error and self._is_compared and self._schema is not None:
             misfit = self._schema.misfit(msgspec.json.decode(data))
             if misfit is not None:
                 self._refuse(value, str(misfit), misfit.path)
         return data
 
-    def _held(self, data: bytes) -> Any:
-        """Return encoded structured content, wrapped in `{"result": ...}` if needed."""
+    def _hold(self, result: CallToolResult, data: bytes) -> None:
+        """Set encoded structured content, wrapped in `{"result": ...}` if needed; without a schema, mark the result."""
         held = Raw(data)
         is_object = not self.wraps and data.startswith(b"{")
-        return held if self.is_bare or is_object else {"result": held}
+        result.structured_content = held if self.is_bare or is_object else {"result": held}
+        if self._schema is None and not self.is_bare and not is_object:
+            result.meta = marked_as_wrapped(result.meta)
 
     def _refuse(self, value: Any, reason: str, path: str = "$") -> NoReturn:
         raise ValidationError(
