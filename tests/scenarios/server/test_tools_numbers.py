@@ -38,6 +38,9 @@ class Int64:
     def __init__(self, value: int) -> None:
         self._value = value
 
+    def __repr__(self) -> str:
+        return f"Int64({self._value})"
+
     def __index__(self) -> int:
         return self._value
 
@@ -49,6 +52,9 @@ class Float32:
 
     def __init__(self, value: float) -> None:
         self._value = value
+
+    def __repr__(self) -> str:
+        return f"Float32({self._value})"
 
     def __float__(self) -> float:
         return self._value

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ForwardRef, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType, structs
+from msgspec import Raw, UnsetType, structs
 
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.schema.coerce import coerce
@@ -39,12 +39,12 @@ from dragoman.schema.python.constraints import (
     is_read_by_pydantic,
     read_metadata,
 )
+from dragoman.schema.python.defaults import with_default
 from dragoman.schema.python.shapes import (
     Shape,
     first_fit,
     is_accepted,
     stand_in_type,
-    to_builtins,
     union_of,
     value_lookup,
 )
@@ -452,16 +452,6 @@ def rooted(schema: Json, definitions: Json) -> Json:
             definitions = {other: definition for other, definition in definitions.items() if other != name}
         schema = whole
     return {**schema, "$defs": definitions} if definitions else schema
-
-
-def with_default(schema: Json, default: Any) -> Json:
-    """Return a schema with a default, if there is one and JSON has a form for it."""
-    if default is UNSET:
-        return schema
-    try:
-        return {**schema, "default": to_builtins(default)}
-    except (TypeError, ValueError, RecursionError):
-        return schema
 
 
 def _refuse(annotation: Any, remedy: str) -> NoReturn:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct
 
+from dragoman.schema.python.defaults import DefaultFactory
 from dragoman.schema.python.shapes import Shape, is_accepted
 from dragoman.types import Json
 
@@ -102,7 +103,7 @@ def _read_field(field: Any, found: AnnotatedMetadata) -> None:
     if field.default is not ... and type(field.default).__name__ != "PydanticUndefinedType":
         found.default = field.default
     elif field.default_factory is not None:
-        found.default = field.default_factory()
+        found.default = DefaultFactory(field.default_factory)
     if isinstance(field.validation_alias, str):
         found.alias = field.validation_alias
 

@@ -29,9 +29,9 @@ from dragoman.schema.python.annotations import (
     UnsupportedAnnotation,
     caller_names,
     describe,
-    with_default,
 )
 from dragoman.schema.python.constraints import is_pydantic_field, read_metadata
+from dragoman.schema.python.defaults import DefaultFactory, with_default
 from dragoman.schema.python.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
 from dragoman.types import Json
 
@@ -211,7 +211,8 @@ class Signature:
         Raises:
             TypeError: there are fewer values than the function needs.
         """
-        given = (*values[: len(self._defaults)], *self._defaults[len(values) :])
+        defaults = [one.make() if isinstance(one, DefaultFactory) else one for one in self._defaults[len(values) :]]
+        given = (*values[: len(self._defaults)], *defaults)
         if any(value is _EMPTY for value in given):
             raise TypeError(f"{self.name}() needs more values than the {len(values)} that there are")
         return self._placed(given, {}, call)
@@ -436,6 +437,8 @@ def _struct_default(default: Any) -> tuple[Any, ...]:
         return ()
     if isinstance(default, _SHAREABLE):
         return (default,)
+    if isinstance(default, DefaultFactory):
+        return (msgspec.field(default_factory=default.make),)
     is_copied = isinstance(default, list | dict | set)
     return (msgspec.field(default_factory=default.copy if is_copied else lambda: default),)
 
