@@ -352,6 +352,21 @@ def test_a_tool_that_finds_its_own_result_wrong_does_not_blame_the_arguments(inl
     assert "Invalid result" in caplog.text
 
 
+@pytest.mark.covers("SCH-13")
+def test_class_with_a_plain_dict_as_schema_can_validate_its_result(caplog):
+    class Get(Tool):
+        output_schema = FORECAST
+
+        def call(self, days: Any) -> dict:
+            self.output_schema.validate_result({"city": "Oslo", "days": days})
+            return {"city": "Oslo", "days": days}
+
+    server = Server("values", tools=[Get])
+    assert call_result(server, "get", days=1)["structuredContent"] == {"city": "Oslo", "days": 1}
+    assert call_result(server, "get", days="x")["isError"]
+    assert "Invalid result: days: " in caplog.text
+
+
 # Errors.
 
 

@@ -75,7 +75,8 @@ class Output:
 
     def __init__(self, tool: str, schema: OutputSchema | None = None, *, is_bare: bool = False) -> None:
         self._tool = tool
-        self._schema = schema
+        self.value_schema = schema
+        """The schema of the values that the tool returns; `schema` is the schema that clients see."""
         self._is_compared = False
         """Whether every value is validated against the schema: true if the return annotation is its source."""
         self._allows: Allows | None = None
@@ -128,11 +129,11 @@ class Output:
             return made
         if isinstance(value, _FULL_RESULTS):
             return value
-        if self._schema is None and not self._fits_content(value):
+        if self.value_schema is None and not self._fits_content(value):
             self._refuse(value, f"{_type_names(value)} is not what it names")
-        if self._schema is None and (is_content(value) or self._is_text_list(value)):
+        if self.value_schema is None and (is_content(value) or self._is_text_list(value)):
             return CallToolResult(content_blocks(value))
-        if self._schema is not None and holds_content(value):
+        if self.value_schema is not None and holds_content(value):
             if self._is_compared:
                 self._refuse(value, f"{_type_names(value)} is content")
             return CallToolResult(content_blocks(value))
@@ -143,7 +144,7 @@ class Output:
         kind = type(value)
         if kind not in self._exact_types or (kind is float and not isfinite(value)):
             return None
-        if self._schema is None:
+        if self.value_schema is None:
             return CallToolResult([text_block(value)])
         data = _encoder.encode(value)
         if kind is dict and b"null" in data:
@@ -186,8 +187,8 @@ class Output:
         except ValidationError as error:
             cause = f"The result of the tool {self._tool!r} cannot be sent: {error}"
             raise ValidationError(cause, error.path) from None
-        if not is_error and self._is_compared and self._schema is not None:
-            misfit = self._schema.misfit(msgspec.json.decode(data))
+        if not is_error and self._is_compared and self.value_schema is not None:
+            misfit = self.value_schema.misfit(msgspec.json.decode(data))
             if misfit is not None:
                 self._refuse(value, str(misfit), misfit.path)
         return data
@@ -197,7 +198,7 @@ class Output:
         held = Raw(data)
         is_object = not self.wraps and data.startswith(b"{")
         result.structured_content = held if self.is_bare or is_object else {"result": held}
-        if self._schema is None and not self.is_bare and not is_object:
+        if self.value_schema is None and not self.is_bare and not is_object:
             result.meta = marked_as_wrapped(result.meta)
 
     def _refuse(self, value: Any, reason: str, path: str = "$") -> NoReturn:
@@ -213,13 +214,13 @@ class Output:
         Raises:
             ValidationError: the structured content does not fit, or is missing.
         """
-        if self._schema is None:
+        if self.value_schema is None:
             return
         structured = result.structured_content
         if structured is UNSET:
             raise ValidationError("Invalid result: the tool has an output schema, but gave no structured content")
         held = structured["result"] if isinstance(structured, dict) else structured
-        self._schema.validate_result(msgspec.json.decode(held))
+        self.value_schema.validate_result(msgspec.json.decode(held))
 
 
 def _type_names(value: Any) -> str:
