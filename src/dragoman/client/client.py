@@ -23,6 +23,7 @@ from dragoman.client.options import (
     ClientOptions,
     OnProgress,
     RequestOptions,
+    argument_dict,
     as_text,
     check,
     resumption,
@@ -213,7 +214,7 @@ class AsyncClient(ClientProperties):
             ValidationError: the structured content does not fit `result_type`, or the schema in a strict client.
         """
         name = tool if isinstance(tool, str) else str(tool.name)
-        params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
+        params: dict[str, Any] = {"name": name, "arguments": argument_dict(arguments)}
         if unknown or input_responses is not None or request_state is not None:
             params |= resumption(input_responses, request_state, unknown)
         options = RequestOptions(timeout, total_timeout, on_progress, progress_token, headers, meta)
@@ -234,7 +235,7 @@ class AsyncClient(ClientProperties):
         """
         given: dict[str, Any] = dict(options)
         name = tool if isinstance(tool, str) else str(tool.name)
-        params = {"name": name, "arguments": dict(arguments or {})}
+        params = {"name": name, "arguments": argument_dict(arguments)}
         params |= resumption(given.pop("input_responses", None), given.pop("request_state", None))
         policy = {"idempotent": given.pop("idempotent", None), "raise_on_error": given.pop("raise_on_error", True)}
         return await self._call(name, params, RequestOptions(**given, finish=False), **policy)  # type: ignore[no-any-return]
@@ -438,7 +439,7 @@ class AsyncClient(ClientProperties):
         Raises:
             RpcError: the server has no such prompt, or an argument is missing.
         """
-        texts = {key: as_text(value) for key, value in (arguments or {}).items()}
+        texts = {key: as_text(value) for key, value in argument_dict(arguments).items()}
         params = {"name": name, "arguments": texts, **resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("prompts/get", params, types.GetPromptResult, options)

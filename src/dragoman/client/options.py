@@ -234,6 +234,21 @@ def reusable(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, **({"extensions": tuple(extensions)} if isinstance(extensions, Iterator) else {})}
 
 
+def argument_dict(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the arguments of a call as a dict.
+
+    Raises:
+        TypeError: the arguments are not a mapping.
+    """
+    given: object = arguments
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        kind = type(given).__name__
+        raise TypeError(f'arguments must be a dict of names and values, such as {{"city": "Oslo"}}, not a {kind}')
+    return dict(given)
+
+
 def unknown_call_option(unknown: Mapping[str, Any]) -> TypeError:
     """Return the error for an unknown option of `call_tool`, which the caller may have meant as a tool argument."""
     name = next(iter(unknown))

@@ -93,7 +93,11 @@ def is_pydantic_field(item: Any) -> bool:
 
 
 def _is_of_pydantic(item: Any) -> bool:
-    return type(item).__module__.partition(".")[0] == "pydantic"
+    return _is_of_pydantic_module(type(item).__module__)
+
+
+def _is_of_pydantic_module(name: str) -> bool:
+    return name.partition(".")[0] == "pydantic"
 
 
 def _read_field(field: Any, found: AnnotatedMetadata) -> None:
@@ -111,6 +115,13 @@ def _read_field(field: Any, found: AnnotatedMetadata) -> None:
 def is_read_by_pydantic(kind: type) -> bool:
     """Tell whether pydantic reads a class."""
     return _has_pydantic_hook(kind) or ("pydantic" in sys.modules and hasattr(kind, "__pydantic_validator__"))
+
+
+def is_of_pydantic_v1(kind: type) -> bool:
+    """Tell whether a class is a model of pydantic v1, installed as itself or as `pydantic.v1`."""
+    return not hasattr(kind, "__pydantic_validator__") and any(
+        parent.__name__ == "BaseModel" and _is_of_pydantic_module(parent.__module__) for parent in kind.__mro__
+    )
 
 
 def is_for_pydantic(metadata: Iterable[Any]) -> bool:

@@ -7,16 +7,20 @@ such as `lambda: [1, 2]`, or a class whose own factories are of these kinds.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
+from enum import Enum
 from types import CodeType
 from typing import Any
 
 from msgspec import UNSET, Struct
 
-from dragoman.schema.python.shapes import find_non_finite, to_builtins
+from dragoman.schema.python.shapes import Shape, find_non_finite, to_builtins
 from dragoman.types import Json
 
+_WRONG_TYPE = re.compile(r"Expected `[^`]*`, got |Invalid enum value")
+"""Errors of msgspec that do not concern a limit."""
 _PLAIN_TYPES = (list, dict, set, frozenset, tuple, str, int, float, bool)
 
 
@@ -59,6 +63,35 @@ def _inner_factories(kind: Any) -> Iterator[Any]:
         yield from (None if factory is missing else factory for factory in factories)
     elif hasattr(kind, "__pydantic_validator__") and getattr(kind, "__pydantic_post_init__", None) is None:
         yield from (field.default_factory for field in kind.model_fields.values())
+
+
+def misfit_of(default: Any, shape: Shape) -> str | None:
+    """Return why a default is not of the type of its annotation, None if it is.
+
+    Limits are not compared, because a default beyond the limits can stand for a missing value. Nor are values that are
+    not plain, because they need not be read from JSON.
+    """
+    value = _plain(default)
+    if value is UNSET:
+        return None
+    if shape.find_problems is not None:
+        return None if shape.may_fit(value) else f"Got `{type(default).__name__}`"
+    return next((str(problem) for problem in shape.problems(value) if _WRONG_TYPE.match(problem.reason)), None)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON types, UNSET if a part of it is neither a JSON type nor an enumeration member."""
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, dict):
+        parts = {str(key): _plain(part) for key, part in value.items()}
+        return UNSET if UNSET in parts.values() else parts
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [_plain(part) for part in value]
+        return UNSET if UNSET in items else items
+    return UNSET
 
 
 def with_default(schema: Json, default: Any) -> Json:

@@ -26,6 +26,12 @@ from dragoman.types import Json
 
 MAX_CHOICES = 20
 """The greatest number of choices that a problem lists."""
+PLAIN_FORMS = {
+    "DataFrame": ('frame.to_dict("records")', "list[dict]"),
+    "Series": ("series.to_list()", "list"),
+    "ndarray": ("array.tolist()", "list"),
+}
+"""The plain form of values of pandas, polars and numpy, by the name of their class, and its annotation."""
 _AT = r" - at `(?:key` in `)?\$([^`]*)`$"
 
 
@@ -308,10 +314,11 @@ def encode_hook(value: Any) -> Any:
 
 
 def _refuse(value: Any) -> NoReturn:
-    raise TypeError(
-        f"{type(value).__module__}.{type(value).__qualname__} cannot be encoded as JSON;"
-        " return a dataclass, a TypedDict, a Struct, a pydantic model or plain values"
-    )
+    kind = type(value)
+    form = PLAIN_FORMS.get(kind.__name__, ("a dataclass, a TypedDict, a Struct, a pydantic model or plain values", ""))[
+        0
+    ]
+    raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be encoded as JSON; return {form}")
 
 
 _encoder = msgspec.json.Encoder(enc_hook=encode_hook)

@@ -31,7 +31,7 @@ from dragoman.schema.python.annotations import (
     describe,
 )
 from dragoman.schema.python.constraints import is_pydantic_field, read_metadata
-from dragoman.schema.python.defaults import DefaultFactory, with_default
+from dragoman.schema.python.defaults import DefaultFactory, misfit_of, with_default
 from dragoman.schema.python.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
 from dragoman.types import Json
 
@@ -376,6 +376,10 @@ class _Inspection:
         if default is None and not shape.accepts(None):
             annotation = union_of(annotation, None)
             shape = self._shape(parameter, annotation)
+        if default is not _EMPTY and (misfit := misfit_of(default, shape)) is not None:
+            self._refuse(
+                parameter, f"its default {default!r} does not fit its annotation: {misfit}; change one of them"
+            )
         key = facts.alias or parameter.name
         self.slots.append(
             _ParameterSlot(parameter.name, key, shape, annotation, default, self._passed_by_keyword(parameter))
@@ -403,7 +407,7 @@ class _Inspection:
             if not is_accepted(kind):
                 raise DefinitionError(
                     f"{self.name}() cannot be served because of its parameter {slot.name!r}:"
-                    f" {describe(slot.annotation)} cannot be read from JSON; use a simpler type"
+                    f" {describe(slot.annotation)} has no JSON form; use a simpler type"
                 )
             fields.append((f"argument_{index}", kind, *_struct_default(slot.default)))
         names = {f"argument_{index}": slot.key for index, slot in enumerate(self.slots)}
@@ -503,7 +507,8 @@ def _hints(function: Any, local_names: Mapping[str, Any], name: str) -> dict[str
         except NameError as error:
             if error.name is None or error.name in names:
                 raise _unreadable(name, error) from None
-            names[error.name] = local_names.get(error.name, UnresolvedName(error.name))
+            known = {*local_names, *getattr(function, "__globals__", ())}
+            names[error.name] = local_names.get(error.name, UnresolvedName(error.name, known))
         except Exception as error:
             raise _unreadable(name, error) from None
 

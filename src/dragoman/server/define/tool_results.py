@@ -21,7 +21,7 @@ from dragoman import types
 from dragoman.errors import InternalError, ValidationError
 from dragoman.protocol.fields import marked_as_wrapped, needs_wrapping, wrap_output_schema
 from dragoman.schema.compile import OutputSchema
-from dragoman.schema.python.annotations import Codec, UnresolvedName
+from dragoman.schema.python.annotations import Codec, UnresolvedName, describe
 from dragoman.schema.python.shapes import encode_hook, encode_json, union_of
 from dragoman.server.define.content import CONTENT_CLASSES, Content, content_blocks, holds_content, is_block, is_content
 from dragoman.server.request.questions import InputRequired
@@ -77,6 +77,8 @@ class Output:
         self._tool = tool
         self.value_schema = schema
         """The schema of the values that the tool returns; `schema` is the schema that clients see."""
+        self._annotation = ""
+        """The return annotation as the author would write it; only values of annotated tools are refused."""
         self._is_compared = False
         """Whether every value is validated against the schema: true if the return annotation is its source."""
         self._allows: Allows | None = None
@@ -102,6 +104,7 @@ class Output:
         data = _data_of(returns)
         schema = {} if data is UNSET else Codec(data, f"The return annotation of {tool!r}", for_output=True).schema
         output = cls(tool, OutputSchema.derived(schema) if schema else None, is_bare=is_bare)
+        output._annotation = "None" if returns in (None, NoneType) else describe(returns)
         if schema:
             output._is_compared = True
             output._exact_types = _exact_types(schema)
@@ -130,7 +133,7 @@ class Output:
         if isinstance(value, _FULL_RESULTS):
             return value
         if self.value_schema is None and not self._fits_content(value):
-            self._refuse(value, f"{_type_names(value)} is not what it names")
+            self._refuse(value, f"{_type_names(value)} is not {self._annotation}")
         if self.value_schema is None and (is_content(value) or self._is_text_list(value)):
             return CallToolResult(content_blocks(value))
         if self.value_schema is not None and holds_content(value):
@@ -202,10 +205,15 @@ class Output:
             result.meta = marked_as_wrapped(result.meta)
 
     def _refuse(self, value: Any, reason: str, path: str = "$") -> NoReturn:
+        subject = f"The tool {self._tool!r} returned"
+        if value is None:
+            remedy = "return a value in every case, or annotate it as"
+            raise ValidationError(
+                f"{subject} None for `-> {self._annotation}`: {remedy} `{self._annotation} | None`", path
+            )
+        kind = type(value).__name__
         raise ValidationError(
-            f"The tool {self._tool!r} returned a value of type {type(value).__name__} that does not fit its return"
-            f" annotation: {reason}",
-            path,
+            f"{subject} a value of type {kind} that does not fit its return annotation: {reason}", path
         )
 
     def check(self, result: CallToolResult) -> None:

@@ -91,6 +91,7 @@ class Elicit(Generic[T]):
             self._form = InputSchema(self._schema)
             self._read: Callable[[types.Json], Any] = self._validated
             return
+        _refuse_choices(schema)
         codec = Codec(schema, "The schema of a form")
         if codec.schema.get("type") == "object":
             self._schema = form_schema(codec.schema, schema)
@@ -129,6 +130,15 @@ class Elicit(Generic[T]):
             return ElicitResult("accept", self._read(form_content(self._schema, result.content or {})))
         except ValidationError as error:
             raise InvalidParams(f"The answer does not fit the form: {error}") from None
+
+
+def _refuse_choices(schema: Any) -> None:
+    if isinstance(schema, list | tuple | set | frozenset):
+        choices = ", ".join(map(repr, schema))
+        raise DefinitionError(
+            f"The schema of a form cannot be a {type(schema).__name__}: pass typing.Literal[{choices}] or an Enum; for"
+            " choices that are known only at run time, pass Literal[tuple(choices)]"
+        )
 
 
 class ElicitUrl:
