@@ -18,6 +18,14 @@ T = TypeVar("T")
 Bound = TypeVar("Bound", bound=int)
 
 
+class Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = Missing()
+
+
 class Mood(enum.Enum):
     GOOD = "good"
 
@@ -102,7 +110,7 @@ def test_default_of_another_type_is_refused(annotation, default, reason):
         (Path, Path()),
         (Path, "."),
         (Forecast, Forecast(1)),
-        (str, object()),
+        (str, MISSING),
         (Annotated[str, msgspec.Meta(min_length=1)], ""),
         (Annotated[str, pydantic.Field(min_length=1)], ""),
         (Any, "x"),

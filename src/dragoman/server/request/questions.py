@@ -15,7 +15,6 @@ from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, NotAccepted, UrlElicitationRequired, ValidationError
-from dragoman.schema.forms import form_content, form_schema
 from dragoman.schema.python.annotations import Codec
 from dragoman.server.wire_objects import optional_wire_object, wire_object
 
@@ -82,6 +81,8 @@ class Elicit(Generic[T]):
     """
 
     def __init__(self, message: str, schema: type[T] | Mapping[str, Any]) -> None:
+        from dragoman.schema.forms import form_schema  # most servers ask nothing
+
         self._message = message
         if isinstance(schema, Mapping):
             from dragoman.schema.compile import InputSchema
@@ -123,6 +124,8 @@ class Elicit(Generic[T]):
         Raises:
             InvalidParams: the answer is malformed.
         """
+        from dragoman.schema.forms import form_content
+
         result = decode_answer(raw, types.ElicitResult)
         if result.action != "accept":
             return ElicitResult(result.action)
