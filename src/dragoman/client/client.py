@@ -280,8 +280,8 @@ class AsyncClient(ClientProperties):
         has_content = result.structured_content is not UNSET
         if has_content if listed is None else listed.violation(result) is not None:
             listed = await self._compared(name, listed, result)
-        if listed is not None and listed.is_wrapped:
-            unwrap(result)
+        if has_content:
+            unwrap(result, wraps=listed is not None and listed.is_wrapped)
         outcome: CallResult[Any] = CallResult.of(result)
         if types.ResourceLink in map(type, outcome.content):
             session.catalog.add_links(outcome.content)

@@ -15,7 +15,6 @@ from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, NotAccepted, UrlElicitationRequired, ValidationError
-from dragoman.schema.forms import form_content, form_schema
 from dragoman.schema.python.annotations import Codec
 from dragoman.server.wire_objects import optional_wire_object, wire_object
 
@@ -82,6 +81,8 @@ class Elicit(Generic[T]):
     """
 
     def __init__(self, message: str, schema: type[T] | Mapping[str, Any]) -> None:
+        from dragoman.schema.forms import form_schema  # most servers ask nothing
+
         self._message = message
         if isinstance(schema, Mapping):
             from dragoman.schema.compile import InputSchema
@@ -91,6 +92,7 @@ class Elicit(Generic[T]):
             self._form = InputSchema(self._schema)
             self._read: Callable[[types.Json], Any] = self._validated
             return
+        _refuse_choices(schema)
         codec = Codec(schema, "The schema of a form")
         if codec.schema.get("type") == "object":
             self._schema = form_schema(codec.schema, schema)
@@ -122,6 +124,8 @@ class Elicit(Generic[T]):
         Raises:
             InvalidParams: the answer is malformed.
         """
+        from dragoman.schema.forms import form_content
+
         result = decode_answer(raw, types.ElicitResult)
         if result.action != "accept":
             return ElicitResult(result.action)
@@ -129,6 +133,15 @@ class Elicit(Generic[T]):
             return ElicitResult("accept", self._read(form_content(self._schema, result.content or {})))
         except ValidationError as error:
             raise InvalidParams(f"The answer does not fit the form: {error}") from None
+
+
+def _refuse_choices(schema: Any) -> None:
+    if isinstance(schema, list | tuple | set | frozenset):
+        choices = ", ".join(map(repr, schema))
+        raise DefinitionError(
+            f"The schema of a form cannot be a {type(schema).__name__}: pass typing.Literal[{choices}] or an Enum; for"
+            " choices that are known only at run time, pass Literal[tuple(choices)]"
+        )
 
 
 class ElicitUrl:
