@@ -17,16 +17,45 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import Literal, NamedTuple, Protocol
 
+from dragoman.errors import ValidationError
+
 MAX_LOG_EVENTS = 1000
 MAX_LOG_BYTES = 16 * 1024 * 1024
 LOG_SECONDS = 3600.0
 """A log expires so many seconds after its last event."""
+
+MAX_SECONDS = 100 * 365 * 86_400.0
+"""The longest time to live and the longest lease; far below what any clock or database can hold."""
 
 Reach = Literal["process", "machine", "network"]
 """How far a store reaches: this process, the processes of one machine, or every machine with the address."""
 
 TaskPhase = Literal["ready", "running", "parked", "finished"]
 """Where a task stands: a worker may claim it; a worker has claimed it; it waits for an answer; it has ended."""
+
+
+def check_ttl(ttl: float | None) -> None:
+    """Check a time to live; every engine does so before it writes anything.
+
+    Raises:
+        ValidationError: it is no number, not above 0, or longer than `MAX_SECONDS`.
+    """
+    if ttl is not None and not (_is_seconds(ttl) and ttl > 0):
+        raise ValidationError(f"ttl must be a number of seconds above 0 and at most {MAX_SECONDS:.0f}, or None")
+
+
+def check_lease(lease: float | None) -> None:
+    """Check a lease; every engine does so before it writes anything. A lease of 0 seconds runs out at once.
+
+    Raises:
+        ValidationError: it is no number, negative, or longer than `MAX_SECONDS`.
+    """
+    if lease is not None and not _is_seconds(lease):
+        raise ValidationError(f"lease must be a number of seconds from 0 to {MAX_SECONDS:.0f}")
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_SECONDS
 
 
 class Bus(Protocol):
@@ -95,7 +124,7 @@ class Revised(NamedTuple):
 class State(Protocol):
     """Small values by key, each with a time to live. A namespace has at most the number of values that was asked for.
 
-    The clock of the store decides when a value expires.
+    The clock of the store decides when a value expires. A `ttl` that `check_ttl` refuses changes nothing.
     """
 
     async def get(self, key: str) -> Revised | None:
@@ -153,7 +182,8 @@ class Tasks(Protocol):
 
     A change with a token that is not the newest is refused, so a holder that was paused cannot overwrite the work of
     its successor. An expired task does not exist any more. The server asks only for the changes that are drawn above,
-    so an engine does not compare the phase of an `update` with the one before.
+    so an engine does not compare the phase of an `update` with the one before. A `ttl` that
+    `check_ttl` refuses and a `lease` that `check_lease` refuses change nothing.
     """
 
     async def create(

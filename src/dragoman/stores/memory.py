@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from dragoman.errors import StoreFull
 from dragoman.stores.changes import Changes, Listener
-from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, Revised
+from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, Revised, check_ttl
 from dragoman.stores.table import TableTasks, TaskTable
 from dragoman.stores.transitions import KeptTask
 
@@ -178,6 +178,7 @@ class _Values:
         return None if entry is None or self._is_expired(entry) else entry
 
     def set(self, name: tuple[str, str], value: bytes, ttl: float | None, max_values: int) -> int:
+        check_ttl(ttl)
         if self.get(name) is None:
             self._make_room(name, max_values)
         expires_at = None if ttl is None else self.clock() + ttl

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from dragoman.errors import StoreError, StoreFull
 from dragoman.stores import transitions
 from dragoman.stores.changes import Listener
-from dragoman.stores.contract import TaskPhase, TaskRecord
+from dragoman.stores.contract import TaskPhase, TaskRecord, check_lease, check_ttl
 from dragoman.stores.transitions import KeptTask
 
 Found = TypeVar("Found")
@@ -87,6 +87,8 @@ class TableTasks(ABC):
         self, id: str, value: bytes, *, owner: str, ttl: float | None = None, lease: float | None = None
     ) -> TaskRecord:
         """Add a task."""
+        check_ttl(ttl)
+        check_lease(lease)
 
         def work(table: TaskTable) -> TaskRecord | None:
             if table.find(id) is not None:
@@ -133,6 +135,7 @@ class TableTasks(ABC):
         ttl: float | None = None,
     ) -> TaskRecord | None:
         """Change a task."""
+        check_ttl(ttl)
         return await self._change(
             id,
             lambda task, new: transitions.changed(
@@ -174,6 +177,7 @@ class TableTasks(ABC):
 
     async def claim(self, lease: float) -> TaskRecord | None:
         """Claim a task; if the caller is cancelled meanwhile, the task is given back."""
+        check_lease(lease)
 
         def work(table: TaskTable) -> TaskRecord | None:
             found = table.claimable()
@@ -194,6 +198,7 @@ class TableTasks(ABC):
 
     async def renew(self, id: str, token: int, lease: float) -> bool:
         """Extend a lease."""
+        check_lease(lease)
 
         def work(table: TaskTable) -> bool:
             found = table.find(id)

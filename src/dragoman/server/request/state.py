@@ -16,7 +16,6 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
@@ -27,6 +26,7 @@ from dragoman.schema.python.annotations import Codec
 from dragoman.schema.python.shapes import encode_hook
 from dragoman.server.request.call import MAX_STATE_KEYS, Call
 from dragoman.server.request.driving import drive
+from dragoman.stores.contract import check_ttl
 
 if TYPE_CHECKING:
     from dragoman.server.request.context import Context
@@ -153,8 +153,7 @@ class HandlerState:
         return False
 
     def _ttl(self, given: float | None) -> float | None:
-        if given is not None and not (given > 0 and isfinite(given)):
-            raise ValidationError(f"ttl must be a number of seconds above 0, or None, not {given!r}")
+        check_ttl(given)
         if given is None or self._longest is None:
             return self._longest if given is None else given
         return min(given, self._longest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.errors import StoreFull
-from dragoman.stores.contract import Revised
+from dragoman.stores.contract import Revised, check_ttl
 from dragoman.stores.local.folder import LocalFolder
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ class LocalState:
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
         """Set the value of a key."""
+        check_ttl(ttl)
         return await self._folder.write(
             lambda transaction: self._set(transaction, key, value, ttl), size=len(value) + len(key)
         )
 
     async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
         """Set the value of a key if the key still has a revision."""
+        check_ttl(ttl)
 
         def work(transaction: Transaction) -> int | None:
             found = self._find(transaction, key)

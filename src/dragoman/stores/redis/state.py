@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dragoman.errors import StoreFull
-from dragoman.stores.contract import Revised
+from dragoman.stores.contract import Revised, check_ttl
 from dragoman.stores.redis.scripts import DELETE_VALUE, SET_VALUE
 
 if TYPE_CHECKING:
@@ -59,5 +59,6 @@ class RedisState:
 
 
 def milliseconds(ttl: float | None) -> str:
-    """Return a time to live as an argument of the scripts."""
+    """Return a time to live as an argument of the scripts, which cannot undo a write if Redis refuses the time."""
+    check_ttl(ttl)
     return "" if ttl is None else str(math.ceil(ttl * 1000))

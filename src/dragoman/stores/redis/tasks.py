@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import StoreError, StoreFull
-from dragoman.stores.contract import TaskPhase, TaskRecord
+from dragoman.stores.contract import TaskPhase, TaskRecord, check_lease
 from dragoman.stores.redis.scripts import CHANGE, CLAIM, CREATE, LIST, RELEASE, RENEW, SWEEP
 from dragoman.stores.redis.state import milliseconds
 
@@ -147,6 +147,7 @@ def _name(id: str) -> bytes:
 
 
 def _microseconds(lease: float | None) -> str:
+    check_lease(lease)
     return "" if lease is None else str(round(lease * 1_000_000))
 
 

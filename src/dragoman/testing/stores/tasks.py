@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from dragoman.errors import StoreError, StoreFull
 from dragoman.stores.contract import TaskRecord, Tasks
-from dragoman.testing.stores.probe import Probe, fresh, is_full
+from dragoman.testing.stores.probe import INVALID_SECONDS, Probe, fresh, is_full, is_invalid
 
 MANY = 20
 LONG = 3600.0
@@ -43,6 +43,27 @@ async def _creating(probe: Probe) -> None:
         assert await other.get(id) == made, "create() of an id that exists must change nothing"
     else:
         raise AssertionError("create() of an id that exists must raise a StoreError")
+
+
+async def _invalid_times(probe: Probe) -> None:
+    one, other = _both(probe)
+    held = await one.create(fresh("task"), b"1", owner="ann", lease=LONG)
+    for seconds in INVALID_SECONDS:
+        id = fresh("task")
+        refused = [
+            await is_invalid(one.create(id, b"", owner="ann", ttl=seconds)),
+            await is_invalid(one.update(held.id, b"2", revision=held.revision, ttl=seconds)),
+        ]
+        if seconds != 0:  # a lease of 0 seconds runs out at once
+            refused += [
+                await is_invalid(one.create(id, b"", owner="ann", lease=seconds)),
+                await is_invalid(one.claim(seconds)),
+                await is_invalid(one.renew(held.id, held.token, seconds)),
+            ]
+        assert all(refused), f"create(), update(), claim() and renew() must refuse {seconds!r} seconds: {refused}"
+        assert await other.get(id) is None, f"create() with {seconds!r} seconds must leave no task"
+    assert await other.get(held.id) == held, "a refused ttl must change no task"
+    assert await _ids(other, "ann") == [held.id], "a refused ttl must leave no task"
 
 
 async def _listing(probe: Probe) -> None:
@@ -351,5 +372,5 @@ async def _waiting(probe: Probe) -> None:
 
 TASK_CHECKS = (
     *(_creating, _listing, _updating, _claiming, _racing, _parking, _losing, _renewing, _finishing),
-    *(_task_expiry, _task_bounds, _watching, _waiting),
+    *(_task_expiry, _task_bounds, _watching, _waiting, _invalid_times),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.testing.stores.probe import Probe, fresh, increment, is_full
+from dragoman.testing.stores.probe import INVALID_SECONDS, Probe, fresh, increment, is_full, is_invalid
 
 WRITERS = 20
 INCREMENTS = 1000
@@ -99,6 +99,18 @@ async def _value_expiry(probe: Probe) -> None:
     assert after > before, f"a revision must never be used again, also after the value expired: {before}, then {after}"
 
 
+async def _invalid_ttl_of_values(probe: Probe) -> None:
+    state = probe.one.state(fresh("values"))
+    kept = await state.set("kept", b"kept")
+    for ttl in INVALID_SECONDS:
+        assert await is_invalid(state.set("new", b"x", ttl=ttl)), f"set() must refuse a ttl of {ttl!r}"
+        assert await is_invalid(state.compare_and_set("kept", b"x", kept, ttl=ttl)), (
+            f"compare_and_set() must refuse a ttl of {ttl!r}"
+        )
+    assert await state.get("new") is None, "a refused ttl must leave no value"
+    assert await state.get("kept") == (b"kept", kept), "a refused ttl must change no value"
+
+
 async def _value_bounds(probe: Probe) -> None:
     namespace = fresh("values")
     one, other = (store.state(namespace, max_values=3) for store in (probe.one, probe.other))
@@ -124,4 +136,4 @@ async def _value_bounds(probe: Probe) -> None:
     assert not await is_full(probe.one.state(fresh("values"), max_values=3).set("1", b"")), "max_values is by namespace"
 
 
-VALUE_CHECKS = (_values, _namespaces, _comparing, _counting, _value_expiry, _value_bounds)
+VALUE_CHECKS = (_values, _namespaces, _comparing, _counting, _value_expiry, _value_bounds, _invalid_ttl_of_values)

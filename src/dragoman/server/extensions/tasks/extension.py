@@ -61,6 +61,7 @@ from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.server.request.context import Context
 from dragoman.server.request.detached import DetachedCall, OnProgress
 from dragoman.server.request.tool_task import OfferedTask
+from dragoman.stores.contract import MAX_SECONDS
 from dragoman.types.tasks import CreateTaskResult, TaskMetadata
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ RUN_TASKS = "DRAGOMAN_RUN_TASKS"
 """The environment variable that says whether a process runs tasks: not if it is "0"."""
 MAX_SUBSCRIBED = 1000
 """To how many tasks one `subscriptions/listen` subscribes."""
+MAX_TTL_MS = 2**53 - 1
+"""The largest integer that every JSON parser reads exactly."""
 _sorted = msgspec.json.Encoder(order="sorted")
 
 
@@ -253,10 +256,16 @@ def _needs_task(name: str, generation: Generation | None) -> RpcError:
 
 
 def _granted_ttl(options: TaskOptions, wanted: TaskMetadata | None) -> float | None:
-    """Return the seconds that a task lives: as many as its client wants, and not more than its tool allows."""
-    if wanted is None or wanted.ttl is None or wanted.ttl <= 0:
+    """Return the seconds that a task lives: as many as its client wants, and not more than its tool allows.
+
+    Raises:
+        InvalidParams: the client wants a number that JSON cannot carry exactly, or that is not above 0.
+    """
+    if wanted is None or wanted.ttl is None:
         return options.ttl
-    return min(wanted.ttl / 1000, options.ttl or wanted.ttl / 1000)
+    if not 0 < wanted.ttl <= MAX_TTL_MS:
+        raise InvalidParams(f"`task.ttl` must be an integer of milliseconds from 1 to {MAX_TTL_MS}")
+    return min(wanted.ttl / 1000, options.ttl or MAX_SECONDS)
 
 
 def _runnable(tool: Tool[..., Any], options: TaskOptions) -> RunnableTool:
