@@ -45,6 +45,7 @@ DragomanError
   StoreError                        what processes share cannot be read or written
     StoreUnavailable                the store cannot be reached, or does not answer in time
     StoreFull                       the store has no room for another value or task
+    StoreUnreadable                 a value was written with another secret, or was changed
   SessionFileError                  a file of recorded messages cannot be read or written
   InspectorError(status)            the page of the inspector asked for what cannot be done
   PaginationLimit                   a list has too many pages, or repeats a page
@@ -499,6 +500,10 @@ class StoreUnavailable(StoreError):
 
 class StoreFull(StoreError):
     """The store has no room for another value or task of this kind; the message names the limit."""
+
+
+class StoreUnreadable(StoreError):
+    """A value in the store was written with another secret, or was changed; it is neither returned nor replaced."""
 
 
 class SessionFileError(DragomanError):

@@ -539,7 +539,7 @@ class _DuplexSession(Session, kw_only=True):
     peer: Peer
     values: SessionValues | None = None
 
-    def kept_values(self, server: Server) -> SessionValues:  # noqa: ARG002
+    def kept_values(self, server: Server, account: str) -> SessionValues:  # noqa: ARG002
         """Return the values of this session, which end with the connection."""
         if self.values is None:
             from dragoman.stores.memory import Memory

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Literal, NamedTuple, Protocol
 
 from dragoman.errors import ValidationError
+from dragoman.stores.limits import StoreLimits
 
 MAX_LOG_EVENTS = 1000
 MAX_LOG_BYTES = 16 * 1024 * 1024
@@ -124,6 +125,9 @@ class Revised(NamedTuple):
 class State(Protocol):
     """Small values by key, each with a time to live. A namespace has at most the number of values that was asked for.
 
+    A value counts `limits.value_bytes` bytes. A write that makes a value larger is refused if its account or its group
+    would then exceed the limits; a write that does not is never refused for its size.
+
     The clock of the store decides when a value expires. A `ttl` that `check_ttl` refuses changes nothing.
     """
 
@@ -135,7 +139,7 @@ class State(Protocol):
         """Set a value that lives `ttl` seconds, or until it is deleted, and return its revision.
 
         Raises:
-            StoreFull: the key is new, and the namespace is full.
+            StoreFull: the key is new and the namespace is full, or there are too many bytes.
         """
         ...
 
@@ -145,7 +149,7 @@ class State(Protocol):
         The revision 0 stands for a key without a value.
 
         Raises:
-            StoreFull: the key is new, and the namespace is full.
+            StoreFull: the key is new and the namespace is full, or there are too many bytes.
         """
         ...
 
@@ -168,6 +172,19 @@ class TaskRecord(NamedTuple):
     expires_at: float | None
     was_lost: bool = False
     """Whether this record comes from a `claim` that took a running task from a holder whose lease had run out."""
+    summary: bytes = b""
+    """The part of the task that `list` returns; at most a few kilobytes."""
+
+
+class TaskSummary(NamedTuple):
+    """A task as `list` returns it: without its value, which may be large."""
+
+    id: str
+    summary: bytes
+    revision: int
+    phase: TaskPhase
+    created_at: float
+    expires_at: float | None
 
 
 class Tasks(Protocol):
@@ -184,15 +201,29 @@ class Tasks(Protocol):
     its successor. An expired task does not exist any more. The server asks only for the changes that are drawn above,
     so an engine does not compare the phase of an `update` with the one before. A `ttl` that
     `check_ttl` refuses and a `lease` that `check_lease` refuses change nothing.
+
+    A task counts `limits.task_bytes` bytes for its account. A change that makes a task count more is refused if the
+    account or the namespace would then exceed the limits. A change that does not is never refused for its size: a task
+    can always end with a value of `limits.MIN_TASK_BYTES`.
     """
 
     async def create(
-        self, id: str, value: bytes, *, owner: str, ttl: float | None = None, lease: float | None = None
+        self,
+        id: str,
+        value: bytes,
+        *,
+        owner: str,
+        account: str | None = None,
+        summary: bytes = b"",
+        ttl: float | None = None,
+        lease: float | None = None,
     ) -> TaskRecord:
         """Add a task of an owner; it is ready, or with `lease` seconds already claimed by the caller.
 
+        The owner can list the task. The account, by default the owner, is the one whose limits the task counts for.
+
         Raises:
-            StoreFull: the owner, or the namespace, has too many tasks; expired tasks do not count.
+            StoreFull: the account, or the namespace, has too many tasks or bytes; expired tasks do not count.
             StoreError: there is a task with this id.
         """
         ...
@@ -201,10 +232,10 @@ class Tasks(Protocol):
         """Return a task; None if there is none, or it has expired."""
         ...
 
-    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskRecord]:
+    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
         """Return the tasks of an owner in the order of their creation, those after the task `after`.
 
-        The list is empty if the owner has no task `after`.
+        The list is empty if the owner has no task `after`. The engine reads no values, and not more than `limit` tasks.
         """
         ...
 
@@ -216,12 +247,16 @@ class Tasks(Protocol):
         revision: int,
         token: int | None = None,
         phase: TaskPhase | None = None,
+        summary: bytes | None = None,
         ttl: float | None = None,
     ) -> TaskRecord | None:
-        """Change the value of a task, and its phase; return None if that is refused.
+        """Change the value of a task, its phase and its summary; return None if that is refused.
 
         The change is refused if the task has ended or has another revision, or if a given token is not the newest.
         `ttl` sets the time to live anew, counted from the creation of the task.
+
+        Raises:
+            StoreFull: the task would count more bytes than there is room for; it stays unchanged.
         """
         ...
 
@@ -241,9 +276,19 @@ class Tasks(Protocol):
         ...
 
     async def finish(
-        self, id: str, value: bytes, *, revision: int | None = None, token: int | None = None
+        self,
+        id: str,
+        value: bytes,
+        *,
+        revision: int | None = None,
+        token: int | None = None,
+        summary: bytes | None = None,
     ) -> TaskRecord | None:
-        """End a task with its last value; refused, with None, as in `update`."""
+        """End a task with its last value; refused, with None, as in `update`.
+
+        Raises:
+            StoreFull: as in `update`.
+        """
         ...
 
     def watch(self, id: str) -> AsyncGenerator[None, None]:
@@ -275,6 +320,11 @@ class Store(Protocol):
         """How far the store reaches."""
         ...
 
+    @property
+    def limits(self) -> StoreLimits:
+        """How many bytes the store keeps for a server and for each of its callers."""
+        ...
+
     def bus(self, group: str) -> Bus:
         """Return a new, unopened bus to the processes that name the same group."""
         ...
@@ -283,12 +333,36 @@ class Store(Protocol):
         """Return the log of a stream."""
         ...
 
-    def state(self, namespace: str, *, max_values: int = 100_000) -> State:
-        """Return the values of a namespace."""
+    def state(
+        self,
+        namespace: str,
+        *,
+        max_values: int = 100_000,
+        account: str | None = None,
+        group: str | None = None,
+        limits: StoreLimits | None = None,
+    ) -> State:
+        """Return the values of a namespace.
+
+        Several namespaces may be in one group, by default each is alone. A group has at most `limits.state_bytes`
+        bytes, and what an account has in a group `limits.state_bytes_per_caller`. Without an account, only the group is
+        limited. Without `limits`, those of the store hold.
+        """
         ...
 
-    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> Tasks:
-        """Return the tasks of a namespace."""
+    def tasks(
+        self,
+        namespace: str,
+        *,
+        max_tasks: int = 100_000,
+        max_per_account: int = 10_000,
+        limits: StoreLimits | None = None,
+    ) -> Tasks:
+        """Return the tasks of a namespace.
+
+        A namespace has at most `limits.task_bytes` bytes, and an account `limits.task_bytes_per_caller`. Without
+        `limits`, those of the store hold.
+        """
         ...
 
     async def now(self) -> float:

@@ -10,16 +10,18 @@ import itertools
 import os
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Literal, NamedTuple, TypeVar
 
 from dragoman.errors import StoreFull
 from dragoman.stores.changes import Changes, Listener
-from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, Revised, check_ttl
+from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, Revised, TaskSummary, check_ttl
+from dragoman.stores.limits import StoreLimits, ValuePlace, full, value_bytes
 from dragoman.stores.table import TableTasks, TaskTable
 from dragoman.stores.transitions import KeptTask
 
 Found = TypeVar("Found")
+Counted = TypeVar("Counted", bound=Hashable)
 MAX_LOGS_BYTES = 256 * 1024 * 1024
 """All logs together; beyond it, the log that was idle for longest is dropped."""
 MIN_SWEPT = 1000
@@ -31,12 +33,14 @@ class Memory:
     Example:
         server = Server("shop", store=Memory())
 
-    `clock` returns seconds since the epoch; it decides leases and expiry.
+    `limits` are the bytes that the store keeps for a server and its callers. `clock` returns seconds since the epoch;
+    it decides leases and expiry.
     """
 
     reach: Literal["process"] = "process"
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, limits: StoreLimits | None = None, clock: Callable[[], float] = time.time) -> None:
+        self.limits = limits or StoreLimits()
         self._clock = clock
         self._logs = _Logs(clock)
         self._values = _Values(clock)
@@ -53,14 +57,30 @@ class Memory:
         """Return the log of a stream."""
         return MemoryLog(self._logs, stream)
 
-    def state(self, namespace: str, *, max_values: int = 100_000) -> MemoryState:
+    def state(
+        self,
+        namespace: str,
+        *,
+        max_values: int = 100_000,
+        account: str | None = None,
+        group: str | None = None,
+        limits: StoreLimits | None = None,
+    ) -> MemoryState:
         """Return the values of a namespace."""
-        return MemoryState(self._values, namespace, max_values)
+        place = ValuePlace(namespace, namespace if group is None else group, account)
+        return MemoryState(self._values, place, max_values, limits or self.limits)
 
-    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> MemoryTasks:
+    def tasks(
+        self,
+        namespace: str,
+        *,
+        max_tasks: int = 100_000,
+        max_per_account: int = 10_000,
+        limits: StoreLimits | None = None,
+    ) -> MemoryTasks:
         """Return the tasks of a namespace."""
         table = self._tables.setdefault(namespace, _MemoryTable(self._clock))
-        return MemoryTasks(table, max_tasks, max_per_owner)
+        return MemoryTasks(table, max_tasks, max_per_account, limits or self.limits)
 
     async def now(self) -> float:
         """Return the time of the clock."""
@@ -161,6 +181,7 @@ class _Entry(NamedTuple):
     value: bytes
     revision: int
     expires_at: float | None
+    place: ValuePlace
 
 
 class _Values:
@@ -169,7 +190,10 @@ class _Values:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.entries: dict[tuple[str, str], _Entry] = {}
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
+        """The number of values, by namespace."""
+        self.sizes: Counter[tuple[str, str | None]] = Counter()
+        """The bytes of values, by group, and by group and account."""
         self._revisions = itertools.count(1)
         self._sweep_at = MIN_SWEPT
 
@@ -177,65 +201,101 @@ class _Values:
         entry = self.entries.get(name)
         return None if entry is None or self._is_expired(entry) else entry
 
-    def set(self, name: tuple[str, str], value: bytes, ttl: float | None, max_values: int) -> int:
+    def set(
+        self, place: ValuePlace, key: str, value: bytes, ttl: float | None, max_values: int, limits: StoreLimits
+    ) -> int:
         check_ttl(ttl)
+        name = place.namespace, key
         if self.get(name) is None:
-            self._make_room(name, max_values)
+            self.delete(name)
+        self._require_room(place, name, value_bytes(value), max_values, limits)
+        self.delete(name)
         expires_at = None if ttl is None else self.clock() + ttl
-        self.entries[name] = entry = _Entry(value, next(self._revisions), expires_at)
+        self.entries[name] = entry = _Entry(value, next(self._revisions), expires_at, place)
+        self._count(entry, 1)
         return entry.revision
 
     def delete(self, name: tuple[str, str]) -> bool:
         entry = self.entries.pop(name, None)
         if entry is None:
             return False
-        self.counts[name[0]] -= 1
-        if not self.counts[name[0]]:
-            del self.counts[name[0]]
+        self._count(entry, -1)
         return not self._is_expired(entry)
 
-    def _make_room(self, name: tuple[str, str], max_values: int) -> None:
-        namespace = name[0]
-        self.delete(name)
-        if self.counts.get(namespace, 0) >= max_values or len(self.entries) >= self._sweep_at:
+    def _count(self, entry: _Entry, sign: int) -> None:
+        place, size = entry.place, sign * value_bytes(entry.value)
+        _add(self.counts, place.namespace, sign)
+        _add(self.sizes, (place.group, None), size)
+        if place.account is not None:
+            _add(self.sizes, (place.group, place.account), size)
+
+    def _require_room(
+        self, place: ValuePlace, name: tuple[str, str], size: int, max_values: int, limits: StoreLimits
+    ) -> None:
+        lack = self._lack(place, name, size, max_values, limits)
+        if lack is not None or len(self.entries) >= self._sweep_at:
             for expired in [name for name, entry in self.entries.items() if self._is_expired(entry)]:
                 self.delete(expired)
             self._sweep_at = max(MIN_SWEPT, 2 * len(self.entries))
-        if self.counts.get(namespace, 0) >= max_values:
-            raise StoreFull(f"The namespace has {max_values} values already; delete some, or give them a shorter ttl")
-        self.counts[namespace] = self.counts.get(namespace, 0) + 1
+            lack = self._lack(place, name, size, max_values, limits)
+        if lack is not None:
+            raise lack
+
+    def _lack(
+        self, place: ValuePlace, name: tuple[str, str], size: int, max_values: int, limits: StoreLimits
+    ) -> StoreFull | None:
+        entry = self.entries.get(name)
+        if entry is None and self.counts[place.namespace] >= max_values:
+            return full("values", max_values)
+        added = size - (0 if entry is None else value_bytes(entry.value))
+        if added > 0 and self.sizes[place.group, None] + added > limits.state_bytes:
+            return full("bytes", limits.state_bytes)
+        if entry is not None and entry.place.account != place.account:
+            added = size
+        is_limited = added > 0 and place.account is not None
+        if is_limited and self.sizes[place.group, place.account] + added > limits.state_bytes_per_caller:
+            return full("account bytes", limits.state_bytes_per_caller)
+        return None
 
     def _is_expired(self, entry: _Entry) -> bool:
         return entry.expires_at is not None and entry.expires_at <= self.clock()
 
 
+def _add(counter: Counter[Counted], key: Counted, amount: int) -> None:
+    """Add to a counter, and forget it at 0."""
+    counter[key] += amount
+    if not counter[key]:
+        del counter[key]
+
+
 class MemoryState:
     """The values of one namespace."""
 
-    def __init__(self, values: _Values, namespace: str, max_values: int) -> None:
+    def __init__(self, values: _Values, place: ValuePlace, max_values: int, limits: StoreLimits) -> None:
         self._values = values
-        self._namespace = namespace
+        self._place = place
         self._max_values = max_values
+        self._limits = limits
 
     async def get(self, key: str) -> Revised | None:
         """Return the value of a key."""
-        entry = self._values.get((self._namespace, key))
+        entry = self._values.get((self._place.namespace, key))
         return None if entry is None else Revised(entry.value, entry.revision)
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
         """Set the value of a key."""
-        return self._values.set((self._namespace, key), value, ttl, self._max_values)
+        return self._values.set(self._place, key, value, ttl, self._max_values, self._limits)
 
     async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
         """Set the value of a key if the key still has a revision."""
-        entry = self._values.get((self._namespace, key))
+        entry = self._values.get((self._place.namespace, key))
         if (0 if entry is None else entry.revision) != revision:
             return None
-        return self._values.set((self._namespace, key), value, ttl, self._max_values)
+        return await self.set(key, value, ttl=ttl)
 
     async def delete(self, key: str) -> bool:
         """Delete the value of a key."""
-        return self._values.delete((self._namespace, key))
+        return self._values.delete((self._place.namespace, key))
 
 
 class _MemoryTable:
@@ -245,7 +305,10 @@ class _MemoryTable:
         self.changes = Changes()
         self._clock = clock
         self._tasks: dict[str, KeptTask] = {}
-        self._owners: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        """The number of tasks, by account."""
+        self._sizes: Counter[str | None] = Counter()
+        """The bytes of tasks, by account; None for all."""
         self._revisions = itertools.count(1)
 
     @property
@@ -264,23 +327,28 @@ class _MemoryTable:
         claimable = (task for task in self._tasks.values() if task.phase == "ready" or task.is_lost(now))
         return next((task for task in claimable if not task.is_expired(now)), None)
 
-    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[KeptTask]:
+    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[TaskSummary]:
         owned = iter([task for task in self._tasks.values() if task.owner == owner and not task.is_expired(self.now)])
         if after is not None:
             # The search leaves the iterator behind the task, or at its end.
             any(task.id == after for task in owned)
-        return itertools.islice(owned, limit)
+        return [task.listed() for task in itertools.islice(owned, limit)]
 
-    def count(self, owner: str | None) -> int:
-        return len(self._tasks) if owner is None else self._owners[owner]
+    def count(self, account: str | None) -> int:
+        return len(self._tasks) if account is None else self._counts[account]
+
+    def size(self, account: str | None) -> int:
+        return self._sizes[account]
 
     def add(self, task: KeptTask) -> None:
         self._remove(task.id)
-        self._owners[task.owner] += 1
+        _add(self._counts, task.account, 1)
         self.keep(task)
 
     def keep(self, task: KeptTask) -> None:
+        before = self._tasks.get(task.id)
         self._tasks[task.id] = task
+        self._resize(task.account, task.size - (0 if before is None else before.size))
         self.changes.report([task.id, None] if task.phase == "ready" else [task.id])
 
     def keep_lease(self, task: KeptTask) -> None:
@@ -296,16 +364,19 @@ class _MemoryTable:
     def _remove(self, id: str) -> None:
         task = self._tasks.pop(id, None)
         if task is not None:
-            self._owners[task.owner] -= 1
-            if not self._owners[task.owner]:
-                del self._owners[task.owner]
+            _add(self._counts, task.account, -1)
+            self._resize(task.account, -task.size)
+
+    def _resize(self, account: str, amount: int) -> None:
+        _add(self._sizes, account, amount)
+        _add(self._sizes, None, amount)
 
 
 class MemoryTasks(TableTasks):
     """The tasks of one namespace."""
 
-    def __init__(self, table: _MemoryTable, max_tasks: int, max_per_owner: int) -> None:
-        super().__init__(max_tasks, max_per_owner)
+    def __init__(self, table: _MemoryTable, max_tasks: int, max_per_account: int, limits: StoreLimits) -> None:
+        super().__init__(max_tasks, max_per_account, limits)
         self._table = table
 
     async def _step(

@@ -410,7 +410,7 @@ async def test_a_result_that_is_too_large_fails_the_task(server, monkeypatch):
 async def test_a_client_that_has_too_many_tasks_is_refused():
     class Small(Memory):
         def tasks(self, namespace, **_limits):
-            return super().tasks(namespace, max_tasks=2, max_per_owner=1)
+            return super().tasks(namespace, max_tasks=2, max_per_account=1)
 
     server = Server("tasks", store=Small(), secret="a secret of sixteen")
 

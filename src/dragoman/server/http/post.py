@@ -210,7 +210,7 @@ class PostService:
         context = server.server_context if exchange.server_context is None else exchange.server_context
         call = make(message, session, channel, server, context, exchange.loop)
         if call is not None:
-            call.headers = exchange.given_headers
+            call.headers, call.address = exchange.given_headers, exchange.address
             if exchange.record is not None:
                 exchange.record.requests.append(call.request)
             if identity is None:

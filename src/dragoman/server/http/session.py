@@ -82,11 +82,16 @@ class SharedSession(Session):
     expires_at: int = 0
     """The time at which the session expires even if it is in use, in seconds since the epoch."""
 
-    def kept_values(self, server: Server) -> SessionValues | None:
+    def kept_values(self, server: Server, account: str) -> SessionValues | None:
         """Return the values of this session in the store, which expire with the session."""
         if self.id is None:
             return None
-        values = server.store.state(f"session state\0{self.id}", max_values=MAX_STATE_KEYS)
+        values = server.store.state(
+            f"session state\0{self.id}",
+            max_values=MAX_STATE_KEYS,
+            account=account,
+            group=f"session state\0{server.name}",
+        )
         return SessionValues(values, max(1.0, self.expires_at - time.time()))
 
     def set_level(self, level: types.LoggingLevel) -> None:

@@ -42,6 +42,8 @@ LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
 MAX_STATE_KEYS = 1000
 """The number of keys that handlers may keep for a user or in a session."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+_IPV6_NETWORK_BYTES = 8
+_IPV4_IN_IPV6 = bytes(10) + b"\xff\xff"
 
 
 def wants_log(server: Server, level: types.LoggingLevel, threshold: types.LoggingLevel | None) -> bool:
@@ -86,7 +88,7 @@ class Session(Struct, eq=False, weakref=True):
     elicitations: Recent[str, None] | None = None
     """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
 
-    def kept_values(self, server: Server) -> SessionValues | None:  # noqa: ARG002
+    def kept_values(self, server: Server, account: str) -> SessionValues | None:  # noqa: ARG002
         """Return the values that handlers keep in this session; None if the client has no session."""
         return None
 
@@ -286,6 +288,8 @@ class Call(Struct, eq=False):
     """The errors of requests to the client, each with its method; `client_error` recognizes them."""
     headers: Iterable[tuple[bytes, bytes]] = ()
     """The headers of the HTTP request, as received."""
+    address: str | None = None
+    """The network address of the client; None on a duplex connection, or if the HTTP server does not know it."""
     values: dict[str, Any] | None = None
     """The values that middleware sets for later middleware and for the handler."""
     rejection: RpcError | None = None
@@ -452,3 +456,21 @@ class Call(Struct, eq=False):
         if self.cancelled or task is None or not task.cancelling():
             return self.cancelled
         return not (isinstance(task, SelfCancelTask) and task.cancelled_itself)
+
+
+def holder_name(principal: str | None, address: str | None) -> str:
+    """Return for whom the limits of callers count: a principal, or the address of a client without one.
+
+    All addresses of an IPv6 /64 count together, because one client can use them all.
+    """
+    if principal is not None:
+        return f"principal {principal}"
+    import socket
+
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, (address or "").partition("%")[0])
+    except OSError:
+        return f"address {address}"
+    if packed.startswith(_IPV4_IN_IPV6):
+        return f"address {socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])}"
+    return f"network {packed[:_IPV6_NETWORK_BYTES].hex()}"

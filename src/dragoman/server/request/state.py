@@ -24,7 +24,7 @@ from dragoman.errors import DragomanError, StoreError, ValidationError
 from dragoman.runtime.callables import blocking
 from dragoman.schema.python.annotations import Codec
 from dragoman.schema.python.shapes import encode_hook
-from dragoman.server.request.call import MAX_STATE_KEYS, Call
+from dragoman.server.request.call import MAX_STATE_KEYS, Call, holder_name
 from dragoman.server.request.driving import drive
 from dragoman.stores.contract import check_ttl
 
@@ -217,7 +217,8 @@ def user_state(call: Call, context: Context) -> HandlerState:
             " asgi() or run('http'), or a function Server(state_key=...)"
         )
     name = f"user state\0{len(server.name)}\0{server.name}\0{kind}\0{owner}"
-    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS), owner="user")
+    group = f"user state\0{server.name}"
+    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS, account=name, group=group), owner="user")
 
 
 def session_state(call: Call) -> HandlerState:
@@ -229,7 +230,7 @@ def session_state(call: Call) -> HandlerState:
     version = call.request.caller.version
     if version.stateless:
         raise DragomanError(f"Protocol version {version.name} has no sessions, and so no session_state: use user_state")
-    found = call.session.kept_values(call.server)
+    found = call.session.kept_values(call.server, holder_name(call.principal, call.address))
     if found is None:
         raise DragomanError("The request came without a session, and so without session_state: use user_state")
     return HandlerState(found.values, found.seconds, owner="session")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from dragoman.runtime.user_files import state_folder
+from dragoman.stores.limits import StoreLimits, ValuePlace
 from dragoman.stores.local.bus import LocalBus
 from dragoman.stores.local.folder import LocalFolder
 from dragoman.stores.local.log import LocalLog
@@ -29,12 +30,21 @@ class Local:
 
     What was acknowledged survives the end of the process, and with `durable` the loss of power too; each write then
     waits for the disk. `folder` must be on a disk of this machine; by default it is in the state folder of the user.
-    The database has at most `max_bytes`, a quarter of which is for logs.
+    The database has at most `max_bytes`, a quarter of which is for logs. All servers of the user share it; `limits` are
+    the bytes that it keeps for each server and its callers.
     """
 
     reach: Literal["machine"] = "machine"
 
-    def __init__(self, folder: Path | str | None = None, *, durable: bool = False, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        folder: Path | str | None = None,
+        *,
+        durable: bool = False,
+        max_bytes: int = MAX_BYTES,
+        limits: StoreLimits | None = None,
+    ) -> None:
+        self.limits = limits or StoreLimits()
         self._given = None if folder is None else Path(folder)
         self._folder = LocalFolder(self._given, durable=durable, max_bytes=max_bytes)
 
@@ -51,13 +61,29 @@ class Local:
         """Return the log of a stream."""
         return LocalLog(self._folder, stream)
 
-    def state(self, namespace: str, *, max_values: int = 100_000) -> LocalState:
+    def state(
+        self,
+        namespace: str,
+        *,
+        max_values: int = 100_000,
+        account: str | None = None,
+        group: str | None = None,
+        limits: StoreLimits | None = None,
+    ) -> LocalState:
         """Return the values of a namespace."""
-        return LocalState(self._folder, namespace, max_values)
+        place = ValuePlace(namespace, namespace if group is None else group, account)
+        return LocalState(self._folder, place, max_values, limits or self.limits)
 
-    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> LocalTasks:
+    def tasks(
+        self,
+        namespace: str,
+        *,
+        max_tasks: int = 100_000,
+        max_per_account: int = 10_000,
+        limits: StoreLimits | None = None,
+    ) -> LocalTasks:
         """Return the tasks of a namespace."""
-        return LocalTasks(self._folder, namespace, max_tasks, max_per_owner)
+        return LocalTasks(self._folder, namespace, max_tasks, max_per_account, limits or self.limits)
 
     async def now(self) -> float:
         """Return the time of this machine."""

@@ -52,12 +52,12 @@ async def test_a_lost_task_is_claimed_before_one_that_is_ready(folder):
     await store.close()
 
 
-async def test_tasks_are_counted_by_namespace_and_owner(folder):
+async def test_tasks_are_counted_by_namespace_and_account(folder):
     store = Local(folder)
-    tasks = store.tasks("namespace", max_tasks=3, max_per_owner=2)
+    tasks = store.tasks("namespace", max_tasks=3, max_per_account=2)
     for id in ("one", "two"):
         await tasks.create(id, b"", owner="ann")
-    with pytest.raises(StoreFull, match="The owner has 2 tasks already"):
+    with pytest.raises(StoreFull, match="The caller has 2 tasks already"):
         await tasks.create("three", b"", owner="ann")
     await tasks.create("three", b"", owner="ben")
     with pytest.raises(StoreFull, match="There are 3 tasks already"):
@@ -130,7 +130,7 @@ async def test_an_expired_task_makes_room_for_one_with_its_id(folder):
             await asyncio.sleep(0)
     made = await tasks.create("id", b"new", owner="second", ttl=100)
     assert await tasks.get("id") == made
-    assert [task.value for task in await tasks.list("second")] == [b"new"]
+    assert [task.revision for task in await tasks.list("second")] == [made.revision]
     assert await tasks.list("first") == []
     await tasks.create("other", b"", owner="second")
     with pytest.raises(StoreFull):

@@ -55,7 +55,7 @@ from dragoman.server.extensions.contract import (
 from dragoman.server.extensions.tasks.book import TaskBook
 from dragoman.server.extensions.tasks.feed import TaskFeed
 from dragoman.server.extensions.tasks.options import LEASE, TaskOptions, task_options
-from dragoman.server.extensions.tasks.requests import TaskRequests, generation_of, owner_of
+from dragoman.server.extensions.tasks.requests import TaskRequests, account_of, generation_of, owner_of
 from dragoman.server.extensions.tasks.runner import RunnableTool, TaskRunner
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.server.request.context import Context
@@ -228,7 +228,7 @@ class TasksExtension(ServerExtension):
             progress_token=ctx._call.request.progress_token if generation == 1 else None,
         )
         lease = None if runner is None else options.lease
-        entry = await self._book.create(task, owner=owner_of(ctx), lease=lease)
+        entry = await self._book.create(task, owner=owner_of(ctx), account=account_of(ctx), lease=lease)
         answer: Outcome = CreateTaskResult(entry.plain()) if generation == 1 else entry.created()
         if generation == 1:
             self._follow(ctx, entry)

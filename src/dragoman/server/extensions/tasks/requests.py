@@ -30,7 +30,8 @@ from dragoman.server.define.definition import Visible
 from dragoman.server.dispatch.visibility import is_visible
 from dragoman.server.extensions.contract import Outcome
 from dragoman.server.extensions.tasks.book import UNKNOWN, TaskBook
-from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
+from dragoman.server.extensions.tasks.stored import ListedTask, StoredTask, TaskEntry, TaskOverview
+from dragoman.server.request.call import holder_name
 from dragoman.server.request.context import Context
 from dragoman.stores.contract import TaskPhase
 from dragoman.types.tasks import ListTasksResult, TaskRequestParams, UpdateTaskRequestParams
@@ -48,7 +49,7 @@ class TaskGate:
         self._call = ctx._call
         self._answers: dict[Visible, bool] = {}
 
-    async def shows(self, task: StoredTask) -> bool:
+    async def shows(self, task: TaskOverview) -> bool:
         """Tell whether the caller sees the tool of a task; nobody sees a removed tool that had `visible`."""
         registry = self._call.server.registry
         tool = registry.tools.get(task.tool)
@@ -56,16 +57,16 @@ class TaskGate:
             return task.tool not in registry.disabled["tools"] and not task.has_visibility
         return await is_visible(self._call, tool, self._answers)
 
-    def required_scopes(self, task: StoredTask) -> frozenset[str]:
+    def required_scopes(self, task: TaskOverview) -> frozenset[str]:
         """Return the scopes that a task requires: those that its tool has now, and had when the task was created."""
         tool = self._call.server.registry.tools.get(task.tool)
         return frozenset(task.scopes).union(() if tool is None else tool.scopes)
 
-    def has_scopes(self, task: StoredTask) -> bool:
+    def has_scopes(self, task: TaskOverview) -> bool:
         """Tell whether the caller has the scopes that a task requires."""
         return self._call.scopes is None or self._call.scopes.issuperset(self.required_scopes(task))
 
-    async def admits(self, task: StoredTask) -> bool:
+    async def admits(self, task: TaskOverview) -> bool:
         """Tell whether the caller may use a task."""
         return self.has_scopes(task) and await self.shows(task)
 
@@ -144,14 +145,12 @@ class TaskRequests:
         owner = owner_of(ctx)
         if owner == ANONYMOUS:  # the tasks of other clients are among them
             return ListTasksResult([])
-        if params.cursor is not None:
-            await self._book.find(params.cursor, ctx.principal)
         records = await self._book.tasks.list(owner, after=params.cursor, limit=PAGE + 1)
-        entries = [entry for record in records[:PAGE] if (entry := TaskEntry.read(record)) is not None]
+        if params.cursor is not None and not records:
+            await self._book.find(params.cursor, ctx.principal)
+        listed = [entry for record in records[:PAGE] if (entry := ListedTask.read(record)) is not None]
         cursor, gate = records[PAGE - 1].id if len(records) > PAGE else None, TaskGate(ctx)
-        return ListTasksResult(
-            [entry.plain() for entry in entries if await gate.admits(entry.task)], next_cursor=cursor
-        )
+        return ListTasksResult([entry.plain() for entry in listed if await gate.admits(entry.task)], next_cursor=cursor)
 
     async def result(self, ctx: Context, params: TaskRequestParams) -> Outcome:
         """Answer `tasks/result` (2025-11-25): wait until the task has ended, and ask its questions meanwhile.
@@ -253,3 +252,11 @@ def owner_of(ctx: Context) -> str:
         return f"session {ctx.session_id}"
     is_known = generation_of(ctx) == 1 and not ctx._call.channel.lacks_standalone_stream
     return LOCAL if is_known else ANONYMOUS
+
+
+def account_of(ctx: Context) -> str:
+    """Return for whose limits a task counts: a principal, or the network address of a client without one.
+
+    A client without a principal can begin any number of sessions, so a session has no limits of its own.
+    """
+    return holder_name(ctx.principal, ctx._call.address)

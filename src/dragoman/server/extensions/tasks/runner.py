@@ -17,10 +17,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from dragoman.errors import InternalError, InvalidParams, StoreError, StoreUnavailable
+from dragoman.errors import InternalError, InvalidParams, StoreError, StoreFull, StoreUnavailable
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.tasks import cancel_and_wait
-from dragoman.server.extensions.tasks.book import WAY_BACK, TaskBook, encoded
+from dragoman.server.extensions.tasks.book import WAY_BACK, TaskBook
 from dragoman.server.extensions.tasks.options import LEASE
 from dragoman.server.extensions.tasks.run import MAY_HAVE_RUN, RunTool, TaskRun
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
@@ -199,9 +199,10 @@ class TaskRunner:
         if record.was_lost:
             task.message = "The process that ran the task was lost; the tool runs again"
             task.updated_at = await self._book.now()
-            written = await self._book.tasks.update(
-                record.id, encoded(task), revision=record.revision, token=record.token
-            )
+            try:
+                written = await self._book.write(record.id, task, None, revision=record.revision, token=record.token)
+            except StoreFull as error:
+                return await self._fail(entry, str(error))
             # A refused change may be our own, if the store made it and its answer was lost.
             found = written or await self._book.tasks.get(record.id)
             if found is None or found.token != record.token or found.phase != "running":
