@@ -126,7 +126,7 @@ class _Keys:
         if not self._has_warned:
             self._has_warned = True
             _logger.warning(
-                "The store has data that this server cannot decrypt: it was written with another secret, or was changed."
+                "The store has data that this server cannot decrypt: it was written with another secret, or changed."
                 " All processes of a server need the same secret. To replace a secret, give both:"
                 " Server(secret=[new, old])"
             )

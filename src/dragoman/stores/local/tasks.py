@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.stores.changes import Listener
-from dragoman.stores.local.folder import LocalFolder
 from dragoman.stores.contract import TaskSummary
 from dragoman.stores.limits import StoreLimits
+from dragoman.stores.local.folder import LocalFolder
 from dragoman.stores.table import TableTasks, TaskTable
 from dragoman.stores.transitions import KeptTask
 
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from dragoman.stores.local.transaction import Transaction
 
 Found = TypeVar("Found")
-_COLUMNS = "id, owner, value, revision, phase, token, created_at, expires_at, lease_until, summary, account"
-"""The fields of `KeptTask`."""
-_FIND = f"SELECT {_COLUMNS} FROM tasks WHERE namespace = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?)"
+_TASK = (
+    "SELECT id, owner, value, revision, phase, token, created_at, expires_at, lease_until, summary, account FROM tasks"
+    " WHERE namespace = ?"
+)
+"""Selects the fields of `KeptTask`."""
+_FIND = _TASK + " AND id = ? AND (expires_at IS NULL OR expires_at > ?)"
 _LIST = (
     "SELECT id, summary, revision, phase, created_at, expires_at FROM tasks"
     " WHERE namespace = ? AND owner = ? AND number > ?"
@@ -26,14 +29,14 @@ _LIST = (
 )
 _PLACE = "SELECT number FROM tasks WHERE namespace = ? AND owner = ? AND id = ?"
 _LOST = (
-    f"SELECT {_COLUMNS} FROM tasks WHERE namespace = ? AND phase = 'running' AND lease_until <= ?"
+    _TASK + " AND phase = 'running' AND lease_until <= ?"
     " AND (expires_at IS NULL OR expires_at > ?) ORDER BY lease_until LIMIT 1"
 )
-_READY = (
-    f"SELECT {_COLUMNS} FROM tasks WHERE namespace = ? AND phase = 'ready'"
-    " AND (expires_at IS NULL OR expires_at > ?) ORDER BY number LIMIT 1"
+_READY = _TASK + " AND phase = 'ready' AND (expires_at IS NULL OR expires_at > ?) ORDER BY number LIMIT 1"
+_INSERT = (
+    "INSERT INTO tasks (namespace, id, owner, value, revision, phase, token, created_at, expires_at, lease_until,"
+    " summary, account, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_INSERT = f"INSERT INTO tasks (namespace, {_COLUMNS}, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _UPDATE = (
     "UPDATE tasks SET value = ?, revision = ?, phase = ?, token = ?, expires_at = ?, lease_until = ?, summary = ?,"
     " size = ? WHERE namespace = ? AND id = ?"

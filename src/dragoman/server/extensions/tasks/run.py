@@ -239,6 +239,7 @@ class TaskRun:
                 try:
                     await self._write()
                 except StoreFull as error:
+                    self._task.message = self._task.progress = None  # the result may need the room
                     _logger.warning("The status of the task %s could not be stored: %s", self.id, error)
             await asyncio.sleep(STATUS_SECONDS)
 

@@ -186,9 +186,13 @@ class TaskRunner:
         return True
 
     async def _fail(self, entry: TaskEntry, problem: str) -> None:
-        with suppress(InvalidParams):  # the task has expired
+        try:
             found = await self._book.find(entry.id, entry.task.principal)
             await self._book.change(found, partial(_fail, problem))
+        except InvalidParams:
+            return  # the task has expired
+        except InternalError as error:
+            _logger.warning("The task %s could not be ended: %s", entry.id, error)
 
     async def _take(self, entry: TaskEntry) -> None:
         """Run a claimed task, unless it has ended; a loss of its process is written before the tool runs again."""
@@ -202,7 +206,8 @@ class TaskRunner:
             try:
                 written = await self._book.write(record.id, task, None, revision=record.revision, token=record.token)
             except StoreFull as error:
-                return await self._fail(entry, str(error))
+                await self._fail(entry, str(error))
+                return
             # A refused change may be our own, if the store made it and its answer was lost.
             found = written or await self._book.tasks.get(record.id)
             if found is None or found.token != record.token or found.phase != "running":

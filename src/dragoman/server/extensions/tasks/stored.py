@@ -26,7 +26,6 @@ from dragoman.server.request.detached import DetachedCall
 from dragoman.stores.contract import TaskRecord, TaskSummary
 from dragoman.types.tasks import CreatedTask, DetailedTask, Task, TaskStatus
 
-
 MAX_LISTED_MESSAGE = 1000
 """The characters of a status message that `tasks/list` shows; whole messages would make a list of any size."""
 
