@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dragoman.stores.contract import TaskRecord as TaskRecord
     from dragoman.stores.contract import Tasks as Tasks
     from dragoman.stores.contract import TaskSummary as TaskSummary
+    from dragoman.stores.limits import Share as Share
     from dragoman.stores.limits import StoreLimits as StoreLimits
     from dragoman.stores.local.store import Local as Local
     from dragoman.stores.memory import Memory as Memory
@@ -27,7 +28,7 @@ else:
         __name__,
         {
             "contract": "Bus EventLog Reach Revised State Store TaskPhase TaskRecord TaskSummary Tasks",
-            "limits": "StoreLimits",
+            "limits": "Share StoreLimits",
             "local.store": "Local",
             "memory": "Memory",
             "redis.store": "Redis",

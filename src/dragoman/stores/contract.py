@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Literal, NamedTuple, Protocol
 
 from dragoman.errors import ValidationError
-from dragoman.stores.limits import StoreLimits
+from dragoman.stores.limits import ALONE, Share, StoreLimits
 
 MAX_LOG_EVENTS = 1000
 MAX_LOG_BYTES = 16 * 1024 * 1024
@@ -334,34 +334,21 @@ class Store(Protocol):
         ...
 
     def state(
-        self,
-        namespace: str,
-        *,
-        max_values: int = 100_000,
-        account: str | None = None,
-        group: str | None = None,
-        limits: StoreLimits | None = None,
+        self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
     ) -> State:
         """Return the values of a namespace.
 
-        Several namespaces may be in one group, by default each is alone. A group has at most `limits.state_bytes`
-        bytes, and what an account has in a group `limits.state_bytes_per_caller`. Without an account, only the group is
-        limited. Without `limits`, those of the store hold.
+        Several namespaces may share a group. A group has at most `limits.state_bytes` bytes, and an account in a group
+        `limits.state_bytes_per_caller`. Without an account, only the group is limited, and without a `share`, only the
+        number of values. Without `limits`, those of the store hold.
         """
         ...
 
-    def tasks(
-        self,
-        namespace: str,
-        *,
-        max_tasks: int = 100_000,
-        max_per_account: int = 10_000,
-        limits: StoreLimits | None = None,
-    ) -> Tasks:
+    def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> Tasks:
         """Return the tasks of a namespace.
 
-        A namespace has at most `limits.task_bytes` bytes, and an account `limits.task_bytes_per_caller`. Without
-        `limits`, those of the store hold.
+        A namespace has at most `limits.tasks` tasks and `limits.task_bytes` bytes, and an account
+        `limits.tasks_per_caller` and `limits.task_bytes_per_caller`. Without `limits`, those of the store hold.
         """
         ...
 

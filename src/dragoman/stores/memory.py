@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeVar
 from dragoman.errors import StoreFull
 from dragoman.stores.changes import Changes, Listener
 from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, Revised, TaskSummary, check_ttl
-from dragoman.stores.limits import StoreLimits, ValuePlace, full, value_bytes
+from dragoman.stores.limits import ALONE, Share, StoreLimits, TaskUsage, full, value_bytes, value_limits
 from dragoman.stores.table import TableTasks, TaskTable
 from dragoman.stores.transitions import KeptTask
 
@@ -58,29 +58,15 @@ class Memory:
         return MemoryLog(self._logs, stream)
 
     def state(
-        self,
-        namespace: str,
-        *,
-        max_values: int = 100_000,
-        account: str | None = None,
-        group: str | None = None,
-        limits: StoreLimits | None = None,
+        self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
     ) -> MemoryState:
         """Return the values of a namespace."""
-        place = ValuePlace(namespace, namespace if group is None else group, account)
-        return MemoryState(self._values, place, max_values, limits or self.limits)
+        return MemoryState(self._values, namespace, max_values, *value_limits(namespace, share, limits or self.limits))
 
-    def tasks(
-        self,
-        namespace: str,
-        *,
-        max_tasks: int = 100_000,
-        max_per_account: int = 10_000,
-        limits: StoreLimits | None = None,
-    ) -> MemoryTasks:
+    def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> MemoryTasks:
         """Return the tasks of a namespace."""
         table = self._tables.setdefault(namespace, _MemoryTable(self._clock))
-        return MemoryTasks(table, max_tasks, max_per_account, limits or self.limits)
+        return MemoryTasks(table, limits or self.limits)
 
     async def now(self) -> float:
         """Return the time of the clock."""
@@ -181,7 +167,7 @@ class _Entry(NamedTuple):
     value: bytes
     revision: int
     expires_at: float | None
-    place: ValuePlace
+    share: Share
 
 
 class _Values:
@@ -192,7 +178,7 @@ class _Values:
         self.entries: dict[tuple[str, str], _Entry] = {}
         self.counts: Counter[str] = Counter()
         """The number of values, by namespace."""
-        self.sizes: Counter[tuple[str, str | None]] = Counter()
+        self.sizes: Counter[Share] = Counter()
         """The bytes of values, by group, and by group and account."""
         self._revisions = itertools.count(1)
         self._sweep_at = MIN_SWEPT
@@ -202,60 +188,42 @@ class _Values:
         return None if entry is None or self._is_expired(entry) else entry
 
     def set(
-        self, place: ValuePlace, key: str, value: bytes, ttl: float | None, max_values: int, limits: StoreLimits
+        self,
+        name: tuple[str, str],
+        value: bytes,
+        share: Share,
+        expires_at: float | None,
+        lack: Callable[[_Entry | None], StoreFull | None],
     ) -> int:
-        check_ttl(ttl)
-        name = place.namespace, key
-        if self.get(name) is None:
-            self.delete(name)
-        self._require_room(place, name, value_bytes(value), max_values, limits)
+        """Set a value, unless there is no room, of which `lack` decides; expired values make room."""
+        problem = lack(self.entries.get(name))
+        if problem is not None or len(self.entries) >= self._sweep_at:
+            self._sweep()
+            problem = lack(self.entries.get(name))
+        if problem is not None:
+            raise problem
         self.delete(name)
-        expires_at = None if ttl is None else self.clock() + ttl
-        self.entries[name] = entry = _Entry(value, next(self._revisions), expires_at, place)
-        self._count(entry, 1)
+        self.entries[name] = entry = _Entry(value, next(self._revisions), expires_at, share)
+        self._count(name, entry, 1)
         return entry.revision
+
+    def _sweep(self) -> None:
+        for expired in [name for name, entry in self.entries.items() if self._is_expired(entry)]:
+            self.delete(expired)
+        self._sweep_at = max(MIN_SWEPT, 2 * len(self.entries))
 
     def delete(self, name: tuple[str, str]) -> bool:
         entry = self.entries.pop(name, None)
         if entry is None:
             return False
-        self._count(entry, -1)
+        self._count(name, entry, -1)
         return not self._is_expired(entry)
 
-    def _count(self, entry: _Entry, sign: int) -> None:
-        place, size = entry.place, sign * value_bytes(entry.value)
-        _add(self.counts, place.namespace, sign)
-        _add(self.sizes, (place.group, None), size)
-        if place.account is not None:
-            _add(self.sizes, (place.group, place.account), size)
-
-    def _require_room(
-        self, place: ValuePlace, name: tuple[str, str], size: int, max_values: int, limits: StoreLimits
-    ) -> None:
-        lack = self._lack(place, name, size, max_values, limits)
-        if lack is not None or len(self.entries) >= self._sweep_at:
-            for expired in [name for name, entry in self.entries.items() if self._is_expired(entry)]:
-                self.delete(expired)
-            self._sweep_at = max(MIN_SWEPT, 2 * len(self.entries))
-            lack = self._lack(place, name, size, max_values, limits)
-        if lack is not None:
-            raise lack
-
-    def _lack(
-        self, place: ValuePlace, name: tuple[str, str], size: int, max_values: int, limits: StoreLimits
-    ) -> StoreFull | None:
-        entry = self.entries.get(name)
-        if entry is None and self.counts[place.namespace] >= max_values:
-            return full("values", max_values)
-        added = size - (0 if entry is None else value_bytes(entry.value))
-        if added > 0 and self.sizes[place.group, None] + added > limits.state_bytes:
-            return full("bytes", limits.state_bytes)
-        if entry is not None and entry.place.account != place.account:
-            added = size
-        is_limited = added > 0 and place.account is not None
-        if is_limited and self.sizes[place.group, place.account] + added > limits.state_bytes_per_caller:
-            return full("account bytes", limits.state_bytes_per_caller)
-        return None
+    def _count(self, name: tuple[str, str], entry: _Entry, sign: int) -> None:
+        size = sign * value_bytes(entry.value)
+        _add(self.counts, name[0], sign)
+        for share in {Share(entry.share.group), entry.share}:
+            _add(self.sizes, share, size)
 
     def _is_expired(self, entry: _Entry) -> bool:
         return entry.expires_at is not None and entry.expires_at <= self.clock()
@@ -271,31 +239,51 @@ def _add(counter: Counter[Counted], key: Counted, amount: int) -> None:
 class MemoryState:
     """The values of one namespace."""
 
-    def __init__(self, values: _Values, place: ValuePlace, max_values: int, limits: StoreLimits) -> None:
+    def __init__(self, values: _Values, namespace: str, max_values: int, share: Share, limits: StoreLimits) -> None:
         self._values = values
-        self._place = place
+        self._namespace = namespace
         self._max_values = max_values
+        self._share = share
         self._limits = limits
 
     async def get(self, key: str) -> Revised | None:
         """Return the value of a key."""
-        entry = self._values.get((self._place.namespace, key))
+        entry = self._values.get((self._namespace, key))
         return None if entry is None else Revised(entry.value, entry.revision)
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
         """Set the value of a key."""
-        return self._values.set(self._place, key, value, ttl, self._max_values, self._limits)
+        check_ttl(ttl)
+        expires_at = None if ttl is None else self._values.clock() + ttl
+        size = value_bytes(value)
+        return self._values.set(
+            *((self._namespace, key), value, self._share, expires_at), lambda entry: self._lack(entry, size)
+        )
+
+    def _lack(self, entry: _Entry | None, size: int) -> StoreFull | None:
+        """Return why there is no room for a value that replaces an entry; None if there is."""
+        limits, share, sizes = self._limits, self._share, self._values.sizes
+        if entry is None and self._values.counts[self._namespace] >= self._max_values:
+            return full("values", self._max_values)
+        added = size - (0 if entry is None else value_bytes(entry.value))
+        if added > 0 and sizes[Share(share.group)] + added > limits.state_bytes:
+            return full("bytes", limits.state_bytes)
+        if entry is not None and entry.share != share:
+            added = size
+        if added > 0 and share.account is not None and sizes[share] + added > limits.state_bytes_per_caller:
+            return full("account bytes", limits.state_bytes_per_caller)
+        return None
 
     async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
         """Set the value of a key if the key still has a revision."""
-        entry = self._values.get((self._place.namespace, key))
+        entry = self._values.get((self._namespace, key))
         if (0 if entry is None else entry.revision) != revision:
             return None
         return await self.set(key, value, ttl=ttl)
 
     async def delete(self, key: str) -> bool:
         """Delete the value of a key."""
-        return self._values.delete((self._place.namespace, key))
+        return self._values.delete((self._namespace, key))
 
 
 class _MemoryTable:
@@ -334,11 +322,8 @@ class _MemoryTable:
             any(task.id == after for task in owned)
         return [task.listed() for task in itertools.islice(owned, limit)]
 
-    def count(self, account: str | None) -> int:
-        return len(self._tasks) if account is None else self._counts[account]
-
-    def size(self, account: str | None) -> int:
-        return self._sizes[account]
+    def usage(self, account: str) -> TaskUsage:
+        return TaskUsage(len(self._tasks), self._counts[account], self._sizes[None], self._sizes[account])
 
     def add(self, task: KeptTask) -> None:
         self._remove(task.id)
@@ -375,8 +360,8 @@ class _MemoryTable:
 class MemoryTasks(TableTasks):
     """The tasks of one namespace."""
 
-    def __init__(self, table: _MemoryTable, max_tasks: int, max_per_account: int, limits: StoreLimits) -> None:
-        super().__init__(max_tasks, max_per_account, limits)
+    def __init__(self, table: _MemoryTable, limits: StoreLimits) -> None:
+        super().__init__(limits)
         self._table = table
 
     async def _step(

@@ -32,7 +32,7 @@ from dragoman.stores.contract import (
     Tasks,
     TaskSummary,
 )
-from dragoman.stores.limits import StoreLimits
+from dragoman.stores.limits import ALONE, Share, StoreLimits
 
 MAX_ATTEMPTS = 100
 """How often `set` tries to replace a value that others change at the same time."""
@@ -74,36 +74,17 @@ class SealedStore:
         return SealedLog(self.engine.log(digest(stream)), _Cipher(self._keys, f"log {stream}"))
 
     def state(
-        self,
-        namespace: str,
-        *,
-        max_values: int = 100_000,
-        account: str | None = None,
-        group: str | None = None,
-        limits: StoreLimits | None = None,
+        self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
     ) -> State:
         """Return the values of a namespace, which are encrypted."""
-        state = self.engine.state(
-            digest(namespace),
-            max_values=max_values,
-            account=None if account is None else digest(account),
-            group=None if group is None else digest(group),
-            limits=limits,
-        )
+        if share != ALONE:
+            share = Share(digest(share.group), None if share.account is None else digest(share.account))
+        state = self.engine.state(digest(namespace), max_values=max_values, share=share, limits=limits)
         return SealedState(state, self._keys, namespace)
 
-    def tasks(
-        self,
-        namespace: str,
-        *,
-        max_tasks: int = 100_000,
-        max_per_account: int = 10_000,
-        limits: StoreLimits | None = None,
-    ) -> Tasks:
+    def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> Tasks:
         """Return the tasks of a namespace, whose values are encrypted."""
-        tasks = self.engine.tasks(
-            digest(namespace), max_tasks=max_tasks, max_per_account=max_per_account, limits=limits
-        )
+        tasks = self.engine.tasks(digest(namespace), limits=limits)
         return SealedTasks(tasks, self._keys, namespace)
 
     async def now(self) -> float:

@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Protocol, TypeVar
 
-from dragoman.errors import StoreError, StoreFull
+from dragoman.errors import StoreError
 from dragoman.stores import transitions
 from dragoman.stores.changes import Listener
 from dragoman.stores.contract import TaskPhase, TaskRecord, TaskSummary, check_lease, check_ttl
-from dragoman.stores.limits import StoreLimits, full
+from dragoman.stores.limits import StoreLimits, TaskUsage, task_lack
 from dragoman.stores.transitions import KeptTask
 
 Found = TypeVar("Found")
@@ -45,12 +45,8 @@ class TaskTable(Protocol):
         """Return the tasks of an owner after a task."""
         ...
 
-    def count(self, account: str | None) -> int:
-        """Return how many tasks there are, or how many an account has, expired ones included."""
-        ...
-
-    def size(self, account: str | None) -> int:
-        """Return how many bytes all tasks count, or those of an account, expired ones included."""
+    def usage(self, account: str) -> TaskUsage:
+        """Return how much all tasks use, and those of an account."""
         ...
 
     def add(self, task: KeptTask) -> None:
@@ -73,9 +69,7 @@ class TaskTable(Protocol):
 class TableTasks(ABC):
     """The tasks of one namespace."""
 
-    def __init__(self, max_tasks: int, max_per_account: int, limits: StoreLimits) -> None:
-        self._max_tasks = max_tasks
-        self._max_per_account = max_per_account
+    def __init__(self, limits: StoreLimits) -> None:
         self._limits = limits
         self._ready: Listener | None = None
 
@@ -128,23 +122,13 @@ class TableTasks(ABC):
         Raises:
             StoreFull: there is no room.
         """
-        if self._lack(table, account, added_tasks, added_bytes) is not None:
+        if added_tasks == 0 and added_bytes <= 0:
+            return
+        if task_lack(self._limits, table.usage(account), added_tasks, added_bytes) is not None:
             table.sweep()
-            lack = self._lack(table, account, added_tasks, added_bytes)
+            lack = task_lack(self._limits, table.usage(account), added_tasks, added_bytes)
             if lack is not None:
                 raise lack
-
-    def _lack(self, table: TaskTable, account: str, added_tasks: int, added_bytes: int) -> StoreFull | None:
-        limits = self._limits
-        if added_tasks and table.count(None) + added_tasks > self._max_tasks:
-            return full("tasks", self._max_tasks)
-        if added_tasks and table.count(account) + added_tasks > self._max_per_account:
-            return full("account tasks", self._max_per_account)
-        if added_bytes > 0 and table.size(None) + added_bytes > limits.task_bytes:
-            return full("bytes", limits.task_bytes)
-        if added_bytes > 0 and table.size(account) + added_bytes > limits.task_bytes_per_caller:
-            return full("account bytes", limits.task_bytes_per_caller)
-        return None
 
     async def get(self, id: str) -> TaskRecord | None:
         """Return a task."""

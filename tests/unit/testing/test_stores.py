@@ -42,13 +42,12 @@ def broken(part: str, changed: type) -> Broken:
 
         def state(self, namespace, **options):
             whole = super().state(namespace, **options)
-            parts = whole._values, whole._place, whole._max_values, whole._limits
+            parts = whole._values, whole._namespace, whole._max_values, whole._share, whole._limits
             return changed(*parts) if part == "state" else whole
 
         def tasks(self, namespace, **options):
             whole = super().tasks(namespace, **options)
-            parts = whole._table, whole._max_tasks, whole._max_per_account, whole._limits
-            return changed(*parts) if part == "tasks" else whole
+            return changed(whole._table, whole._limits) if part == "tasks" else whole
 
     store = Engine()
 
@@ -149,7 +148,7 @@ class Hasty(MemoryState):
 @of("state")
 class KeepsTheLife(MemoryState):
     async def set(self, key, value, *, ttl=None):
-        name = self._place.namespace, key
+        name = self._namespace, key
         entry = self._values.get(name)
         revision = await super().set(key, value, ttl=ttl)
         if entry is not None and ttl is None:
@@ -159,16 +158,16 @@ class KeepsTheLife(MemoryState):
 
 @of("state")
 class Crowded(MemoryState):
-    def __init__(self, values, place, max_values, limits):
-        super().__init__(values, place._replace(namespace=place.namespace[:6]), 10**6, limits)
+    def __init__(self, values, namespace, max_values, share, limits):
+        super().__init__(values, namespace[:6], 10**6, share, limits)
 
 
 @of("state")
 class Forgetful(MemoryState):
     async def set(self, key, value, *, ttl=None):
         revision = await super().set(key, value, ttl=ttl)
-        entry = self._values.entries[self._place.namespace, key]
-        self._values.entries[self._place.namespace, key] = entry._replace(value=entry.value[:10])
+        entry = self._values.entries[self._namespace, key]
+        self._values.entries[self._namespace, key] = entry._replace(value=entry.value[:10])
         return revision
 
 
@@ -184,7 +183,7 @@ class StartsAnew(MemoryState):
 @of("state")
 class Racy(MemoryState):
     async def compare_and_set(self, key, value, revision, *, ttl=None):
-        entry = self._values.get((self._place.namespace, key))
+        entry = self._values.get((self._namespace, key))
         await asyncio.sleep(0)
         if (0 if entry is None else entry.revision) != revision:
             return None
@@ -199,14 +198,14 @@ class Credulous(MemoryState):
 
 @of("state")
 class Boundless(MemoryState):
-    def __init__(self, values, place, max_values, limits):
-        super().__init__(values, place, 10**6, limits)
+    def __init__(self, values, namespace, max_values, share, limits):
+        super().__init__(values, namespace, 10**6, share, limits)
 
 
 @of("state")
 class Lavish(MemoryState):
-    def __init__(self, values, place, max_values, limits):
-        super().__init__(values, place, max_values, StoreLimits())
+    def __init__(self, values, namespace, max_values, share, limits):
+        super().__init__(values, namespace, max_values, share, StoreLimits())
 
 
 @of("state")
@@ -218,8 +217,8 @@ class Untimely(MemoryState):
 @of("state")
 class CountsTheDead(MemoryState):
     async def set(self, key, value, *, ttl=None):
-        if self._values.counts[self._place.namespace] >= self._max_values:
-            entry = self._values.entries.get((self._place.namespace, key))
+        if self._values.counts[self._namespace] >= self._max_values:
+            entry = self._values.entries.get((self._namespace, key))
             if entry is None:
                 raise StoreFull("full")
         return await super().set(key, value, ttl=ttl)
@@ -383,14 +382,14 @@ class Undying(MemoryTasks):
 
 @of("tasks")
 class Greedy(MemoryTasks):
-    def __init__(self, table, max_tasks, max_per_account, limits):
-        super().__init__(table, 10**6, 10**6, limits)
+    def __init__(self, table, limits):
+        super().__init__(table, StoreLimits())
 
 
 @of("tasks")
 class Unmeasured(MemoryTasks):
-    def __init__(self, table, max_tasks, max_per_account, limits):
-        super().__init__(table, max_tasks, max_per_account, StoreLimits())
+    def __init__(self, table, limits):
+        super().__init__(table, StoreLimits(tasks=limits.tasks, tasks_per_caller=limits.tasks_per_caller))
 
 
 @of("tasks")
@@ -492,7 +491,7 @@ class MissesWhatCameBefore(MemoryTasks):
         (ClaimsTheParked, "a parked task must not be claimed"),
         (NotFinal, "a finished task is final: finish\\(\\) must be refused"),
         (Undying, "expire"),
-        (Greedy, "an owner with max_per_account tasks must raise StoreFull"),
+        (Greedy, "an owner with tasks_per_caller tasks must raise StoreFull"),
         (Unmeasured, "create\\(\\) beyond the bytes of its account must raise StoreFull"),
         (OnlyMeasuresNewTasks, "update\\(\\) beyond the bytes of the account must raise StoreFull"),
         (ListsWithoutSummaries, "list\\(\\) must return the summary of each task"),

@@ -56,6 +56,7 @@ from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import ELICITATION_COMPLETE, MAX_STATE_KEYS, Call, Session, SessionValues, wants_log
 from dragoman.server.request.recording import record_session
 from dragoman.stores.contract import EventLog
+from dragoman.stores.limits import Share
 from dragoman.transports.http.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -86,12 +87,8 @@ class SharedSession(Session):
         """Return the values of this session in the store, which expire with the session."""
         if self.id is None:
             return None
-        values = server.store.state(
-            f"session state\0{self.id}",
-            max_values=MAX_STATE_KEYS,
-            account=account,
-            group=f"session state\0{server.name}",
-        )
+        share = Share(f"session state\0{server.name}", account)
+        values = server.store.state(f"session state\0{self.id}", max_values=MAX_STATE_KEYS, share=share)
         return SessionValues(values, max(1.0, self.expires_at - time.time()))
 
     def set_level(self, level: types.LoggingLevel) -> None:

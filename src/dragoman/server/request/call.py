@@ -240,6 +240,15 @@ class Sender(NamedTuple):
         return self.principal, self.scopes, claims
 
 
+class SupportsAddress(Protocol):
+    """Knows the network address from which an HTTP request came."""
+
+    @property
+    def address(self) -> str | None:
+        """The address of the client, if known."""
+        ...
+
+
 class Call(Struct, eq=False):
     """A request while the server serves it; a notification with a handler also has a `Call`."""
 
@@ -288,8 +297,8 @@ class Call(Struct, eq=False):
     """The errors of requests to the client, each with its method; `client_error` recognizes them."""
     headers: Iterable[tuple[bytes, bytes]] = ()
     """The headers of the HTTP request, as received."""
-    address: str | None = None
-    """The network address of the client; None on a duplex connection, or if the HTTP server does not know it."""
+    remote: SupportsAddress | None = None
+    """The remote end of an HTTP request; None on a duplex connection."""
     values: dict[str, Any] | None = None
     """The values that middleware sets for later middleware and for the handler."""
     rejection: RpcError | None = None
@@ -323,6 +332,11 @@ class Call(Struct, eq=False):
     def sender(self) -> Sender | None:
         """The identity of the client; None if every tool is open to the client, as over stdio."""
         return None if self.scopes is None else Sender(self.principal, self.scopes, self.claims)
+
+    @property
+    def holder(self) -> str:
+        """For whom the limits of callers count: a principal, or the address of a client without one."""
+        return holder_name(self.principal, None if self.remote is None else self.remote.address)
 
     async def clean_up(self) -> None:
         """Clean up the dependencies of the function that served the request."""
@@ -459,7 +473,7 @@ class Call(Struct, eq=False):
 
 
 def holder_name(principal: str | None, address: str | None) -> str:
-    """Return for whom the limits of callers count: a principal, or the address of a client without one.
+    """Return the name of a caller: its principal, or the address of a client without one.
 
     All addresses of an IPv6 /64 count together, because one client can use them all.
     """

@@ -24,9 +24,10 @@ from dragoman.errors import DragomanError, StoreError, ValidationError
 from dragoman.runtime.callables import blocking
 from dragoman.schema.python.annotations import Codec
 from dragoman.schema.python.shapes import encode_hook
-from dragoman.server.request.call import MAX_STATE_KEYS, Call, holder_name
+from dragoman.server.request.call import MAX_STATE_KEYS, Call
 from dragoman.server.request.driving import drive
 from dragoman.stores.contract import check_ttl
+from dragoman.stores.limits import Share
 
 if TYPE_CHECKING:
     from dragoman.server.request.context import Context
@@ -217,8 +218,8 @@ def user_state(call: Call, context: Context) -> HandlerState:
             " asgi() or run('http'), or a function Server(state_key=...)"
         )
     name = f"user state\0{len(server.name)}\0{server.name}\0{kind}\0{owner}"
-    group = f"user state\0{server.name}"
-    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS, account=name, group=group), owner="user")
+    share = Share(f"user state\0{server.name}", name)
+    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS, share=share), owner="user")
 
 
 def session_state(call: Call) -> HandlerState:
@@ -230,7 +231,7 @@ def session_state(call: Call) -> HandlerState:
     version = call.request.caller.version
     if version.stateless:
         raise DragomanError(f"Protocol version {version.name} has no sessions, and so no session_state: use user_state")
-    found = call.session.kept_values(call.server, holder_name(call.principal, call.address))
+    found = call.session.kept_values(call.server, call.holder)
     if found is None:
         raise DragomanError("The request came without a session, and so without session_state: use user_state")
     return HandlerState(found.values, found.seconds, owner="session")

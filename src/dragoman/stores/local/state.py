@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import StoreFull
 from dragoman.stores.contract import Revised, check_ttl
-from dragoman.stores.limits import StoreLimits, ValuePlace, full, value_bytes
+from dragoman.stores.limits import Share, StoreLimits, full, value_bytes
 from dragoman.stores.local.folder import LocalFolder
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 class LocalState:
     """The values of one namespace."""
 
-    def __init__(self, folder: LocalFolder, place: ValuePlace, max_values: int, limits: StoreLimits) -> None:
+    def __init__(self, folder: LocalFolder, namespace: str, max_values: int, share: Share, limits: StoreLimits) -> None:
         self._folder = folder
-        self._namespace = place.namespace
-        self._place = place
+        self._namespace = namespace
         self._max_values = max_values
+        self._share = share
         self._limits = limits
 
     async def get(self, key: str) -> Revised | None:
@@ -70,7 +70,7 @@ class LocalState:
         self._require_room(transaction, key, size)
         # REPLACE would not run the triggers that count.
         transaction.execute("DELETE FROM state WHERE namespace = ? AND key = ?", (self._namespace, key))
-        place = self._namespace, key, self._place.group, self._place.account or ""
+        place = self._namespace, key, self._share.group, self._share.account or ""
         transaction.execute(
             "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*place, size, revision, expires_at, value)
         )
@@ -85,7 +85,7 @@ class LocalState:
         if self._lack(transaction, key, size) is not None:
             transaction.execute(
                 'DELETE FROM state WHERE (namespace = ? OR "group" = ?) AND expires_at <= ?',
-                (self._namespace, self._place.group, transaction.now),
+                (self._namespace, self._share.group, transaction.now),
             )
             lack = self._lack(transaction, key, size)
             if lack is not None:
@@ -95,13 +95,13 @@ class LocalState:
         row = transaction.one("SELECT size, account FROM state WHERE namespace = ? AND key = ?", self._namespace, key)
         if row is None and transaction.count("values", self._namespace) >= self._max_values:
             return full("values", self._max_values)
-        added, limits, place = size - (0 if row is None else row[0]), self._limits, self._place
-        if added > 0 and transaction.count("value bytes", place.group) + added > limits.state_bytes:
+        added, limits, share = size - (0 if row is None else row[0]), self._limits, self._share
+        if added > 0 and transaction.count("value bytes", share.group) + added > limits.state_bytes:
             return full("bytes", limits.state_bytes)
-        if row is not None and row[1] != (place.account or ""):
+        if row is not None and row[1] != (share.account or ""):
             added = size
-        if added > 0 and place.account is not None:
-            before = transaction.count("value bytes", place.group, place.account)
+        if added > 0 and share.account is not None:
+            before = transaction.count("value bytes", share.group, share.account)
             if before + added > limits.state_bytes_per_caller:
                 return full("account bytes", limits.state_bytes_per_caller)
         return None

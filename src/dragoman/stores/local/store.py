@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from dragoman.runtime.user_files import state_folder
-from dragoman.stores.limits import StoreLimits, ValuePlace
+from dragoman.stores.limits import ALONE, Share, StoreLimits, value_limits
 from dragoman.stores.local.bus import LocalBus
 from dragoman.stores.local.folder import LocalFolder
 from dragoman.stores.local.log import LocalLog
@@ -62,28 +62,14 @@ class Local:
         return LocalLog(self._folder, stream)
 
     def state(
-        self,
-        namespace: str,
-        *,
-        max_values: int = 100_000,
-        account: str | None = None,
-        group: str | None = None,
-        limits: StoreLimits | None = None,
+        self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
     ) -> LocalState:
         """Return the values of a namespace."""
-        place = ValuePlace(namespace, namespace if group is None else group, account)
-        return LocalState(self._folder, place, max_values, limits or self.limits)
+        return LocalState(self._folder, namespace, max_values, *value_limits(namespace, share, limits or self.limits))
 
-    def tasks(
-        self,
-        namespace: str,
-        *,
-        max_tasks: int = 100_000,
-        max_per_account: int = 10_000,
-        limits: StoreLimits | None = None,
-    ) -> LocalTasks:
+    def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> LocalTasks:
         """Return the tasks of a namespace."""
-        return LocalTasks(self._folder, namespace, max_tasks, max_per_account, limits or self.limits)
+        return LocalTasks(self._folder, namespace, limits or self.limits)
 
     async def now(self) -> float:
         """Return the time of this machine."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.stores.changes import Listener
 from dragoman.stores.contract import TaskSummary
-from dragoman.stores.limits import StoreLimits
+from dragoman.stores.limits import StoreLimits, TaskUsage
 from dragoman.stores.local.folder import LocalFolder
 from dragoman.stores.table import TableTasks, TaskTable
 from dragoman.stores.transitions import KeptTask
@@ -46,10 +46,8 @@ _UPDATE = (
 class LocalTasks(TableTasks):
     """The tasks of one namespace."""
 
-    def __init__(
-        self, folder: LocalFolder, namespace: str, max_tasks: int, max_per_account: int, limits: StoreLimits
-    ) -> None:
-        super().__init__(max_tasks, max_per_account, limits)
+    def __init__(self, folder: LocalFolder, namespace: str, limits: StoreLimits) -> None:
+        super().__init__(limits)
         self._folder = folder
         self._namespace = namespace
 
@@ -98,11 +96,13 @@ class _LocalTable:
         rows = self._transaction.execute(_LIST, (self._namespace, owner, *place, self.now, limit))
         return [TaskSummary(*row) for row in rows]
 
-    def count(self, account: str | None) -> int:
-        return self._transaction.count("tasks", self._namespace, *([] if account is None else [account]))
-
-    def size(self, account: str | None) -> int:
-        return self._transaction.count("task bytes", self._namespace, *([] if account is None else [account]))
+    def usage(self, account: str) -> TaskUsage:
+        counted = [
+            f"{what} {whose}"
+            for what in ("tasks", "task bytes")
+            for whose in (self._namespace, f"{self._namespace} {account}")
+        ]
+        return TaskUsage(*self._transaction.counts(*counted))
 
     def add(self, task: KeptTask) -> None:
         self._transaction.execute("DELETE FROM tasks WHERE namespace = ? AND id = ?", (self._namespace, task.id))

@@ -103,6 +103,12 @@ class Transaction:
         row = self.one("SELECT value FROM counters WHERE name = ?", " ".join(names))
         return 0 if row is None else int(row[0])
 
+    def counts(self, *names: str) -> list[int]:
+        """Return several counters of the triggers."""
+        places = ", ".join("?" * len(names))
+        values = dict(self.execute(f"SELECT name, value FROM counters WHERE name IN ({places})", names))  # noqa: S608
+        return [values.get(name, 0) for name in names]
+
     def counter(self, name: str) -> int:
         """Return a counter of the transactions, as this transaction left it."""
         return self._counters[name] if name in self._counters else self.count(name)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dragoman.stores.contract import Revised, check_ttl
-from dragoman.stores.limits import Exceeded, StoreLimits, full, value_bytes
+from dragoman.stores.limits import Exceeded, Share, StoreLimits, full, value_bytes
 from dragoman.stores.redis.scripts import DELETE_VALUE, SET_VALUE
 
 if TYPE_CHECKING:
@@ -21,18 +21,12 @@ class RedisState:
     """The values of one namespace."""
 
     def __init__(
-        self,
-        link: Callable[[], RedisLink],
-        prefix: str,
-        ledger: str,
-        account: str | None,
-        max_values: int,
-        limits: StoreLimits,
+        self, link: Callable[[], RedisLink], prefix: str, max_values: int, share: Share, limits: StoreLimits
     ) -> None:
         self._link = link
         self._prefix = prefix
-        self._ledger = ledger
-        self._account = account or ""
+        self._ledger = f"dragoman:{{{share.group}}}:values:"
+        self._account = share.account or ""
         self._max_values = max_values
         self._limits = limits
 

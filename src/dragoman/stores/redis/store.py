@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Literal
 
 from dragoman.errors import ConfigError
-from dragoman.stores.limits import StoreLimits
+from dragoman.stores.limits import ALONE, Share, StoreLimits, value_limits
 from dragoman.stores.redis.address import RedisAddress
 from dragoman.stores.redis.bus import RedisBus
 from dragoman.stores.redis.log import RedisLog
@@ -65,29 +65,15 @@ class Redis:
         return RedisLog(self._link, f"dragoman:{{{stream}}}:log:")
 
     def state(
-        self,
-        namespace: str,
-        *,
-        max_values: int = 100_000,
-        account: str | None = None,
-        group: str | None = None,
-        limits: StoreLimits | None = None,
+        self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
     ) -> RedisState:
         """Return the values of a namespace."""
-        prefix, ledger = f"dragoman:{{{namespace}}}:state:", f"dragoman:{{{group or namespace}}}:values:"
-        return RedisState(self._link, prefix, ledger, account, max_values, limits or self.limits)
+        prefix = f"dragoman:{{{namespace}}}:state:"
+        return RedisState(self._link, prefix, max_values, *value_limits(namespace, share, limits or self.limits))
 
-    def tasks(
-        self,
-        namespace: str,
-        *,
-        max_tasks: int = 100_000,
-        max_per_account: int = 10_000,
-        limits: StoreLimits | None = None,
-    ) -> RedisTasks:
+    def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> RedisTasks:
         """Return the tasks of a namespace."""
-        prefix = f"dragoman:{{{namespace}}}:tasks:"
-        return RedisTasks(self._link, prefix, max_tasks, max_per_account, limits or self.limits)
+        return RedisTasks(self._link, f"dragoman:{{{namespace}}}:tasks:", limits or self.limits)
 
     async def now(self) -> float:
         """Return the time of the server."""

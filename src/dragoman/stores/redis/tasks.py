@@ -27,13 +27,9 @@ SWEPT_AT_ONCE = 1000
 class RedisTasks:
     """The tasks of one namespace."""
 
-    def __init__(
-        self, link: Callable[[], RedisLink], prefix: str, max_tasks: int, max_per_account: int, limits: StoreLimits
-    ) -> None:
+    def __init__(self, link: Callable[[], RedisLink], prefix: str, limits: StoreLimits) -> None:
         self._link = link
         self._prefix = prefix
-        self._max_tasks = max_tasks
-        self._max_per_account = max_per_account
         self._limits = limits
         self._has_waited = False
 
@@ -50,7 +46,7 @@ class RedisTasks:
     ) -> TaskRecord:
         """Add a task."""
         whose = owner, owner if account is None else account, task_bytes(value, summary)
-        counts = self._max_tasks, self._max_per_account
+        counts = self._limits.tasks, self._limits.tasks_per_caller
         arguments = (_name(id), value, summary, *whose, milliseconds(ttl), _microseconds(lease), *counts, *self._bytes)
         reply = await self._link().commands.change(CREATE, 1, self._prefix, *arguments)
         if reply == b"exists":
@@ -67,8 +63,8 @@ class RedisTasks:
         if not isinstance(reply, bytes):
             return
         lacks: dict[bytes, tuple[Exceeded, int]] = {
-            b"entries": ("tasks", self._max_tasks),
-            b"space": ("account tasks", self._max_per_account),
+            b"entries": ("tasks", self._limits.tasks),
+            b"space": ("account tasks", self._limits.tasks_per_caller),
             b"bytes": ("bytes", self._limits.task_bytes),
             b"account bytes": ("account bytes", self._limits.task_bytes_per_caller),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.stores.contract import State
-from dragoman.stores.limits import StoreLimits
+from dragoman.stores.limits import Share, StoreLimits
 from dragoman.testing.stores.probe import INVALID_SECONDS, Probe, fresh, increment, is_full, is_invalid
 
 WRITERS = 20
@@ -105,8 +105,8 @@ async def _value_bytes(probe: Probe) -> None:
     group, half = fresh("group"), bytes(5000)
     limits = StoreLimits(state_bytes=16_000, state_bytes_per_caller=8_000)
 
-    def values(account: str | None, namespace: str | None = None) -> State:
-        return probe.one.state(namespace or fresh("values"), account=account, group=group, limits=limits)
+    def values(account: str | None) -> State:
+        return probe.one.state(fresh("values"), share=Share(group, account), limits=limits)
 
     ann, began = values("ann"), await probe.one.now()
     revision = await ann.set("1", half, ttl=probe.ttl)
@@ -132,9 +132,8 @@ async def _value_bytes(probe: Probe) -> None:
     await ben.delete("1")
     assert not await is_full(values("carl").set("1", half)), "a deleted value must not count among the bytes"
     alone = probe.one.state(fresh("values"), limits=limits)
-    for key in ("1", "2", "3"):
-        assert not await is_full(alone.set(key, half)), "a namespace without a group must have bytes of its own"
-    assert await is_full(alone.set("4", half)), "a namespace without a group must have the bytes of a group"
+    for key in ("1", "2", "3", "4"):
+        assert not await is_full(alone.set(key, half)), "only the number of values without a share must be limited"
 
 
 async def _invalid_ttl_of_values(probe: Probe) -> None:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from dragoman.errors import StoreFull
-from dragoman.stores import Local
+from dragoman.stores import Local, StoreLimits
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def test_a_lost_task_is_claimed_before_one_that_is_ready(folder):
 
 async def test_tasks_are_counted_by_namespace_and_account(folder):
     store = Local(folder)
-    tasks = store.tasks("namespace", max_tasks=3, max_per_account=2)
+    tasks = store.tasks("namespace", limits=StoreLimits(tasks=3, tasks_per_caller=2))
     for id in ("one", "two"):
         await tasks.create(id, b"", owner="ann")
     with pytest.raises(StoreFull, match="The caller has 2 tasks already"):
@@ -123,7 +123,7 @@ async def test_a_new_time_to_live_and_the_same_one_are_kept(folder):
 
 
 async def test_an_expired_task_makes_room_for_one_with_its_id(folder):
-    tasks = Local(folder).tasks("namespace", max_tasks=2)
+    tasks = Local(folder).tasks("namespace", limits=StoreLimits(tasks=2))
     await tasks.create("id", b"old", owner="first", ttl=0.001)
     async with asyncio.timeout(60):
         while await tasks.get("id") is not None:  # noqa: ASYNC110

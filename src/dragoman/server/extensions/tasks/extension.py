@@ -55,7 +55,7 @@ from dragoman.server.extensions.contract import (
 from dragoman.server.extensions.tasks.book import TaskBook
 from dragoman.server.extensions.tasks.feed import TaskFeed
 from dragoman.server.extensions.tasks.options import LEASE, TaskOptions, task_options
-from dragoman.server.extensions.tasks.requests import TaskRequests, account_of, generation_of, owner_of
+from dragoman.server.extensions.tasks.requests import TaskRequests, generation_of, owner_of
 from dragoman.server.extensions.tasks.runner import RunnableTool, TaskRunner
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.server.request.context import Context
@@ -214,7 +214,7 @@ class TasksExtension(ServerExtension):
         """Make a task of a call, and return the result that answers the call; the task runs at once."""
         runner = await self._runner_here()
         runnable = _runnable(tool, options)
-        generation = generation_of(ctx) or 2
+        call, generation = ctx._call, generation_of(ctx) or 2
         task = StoredTask(
             generation=generation,
             tool=tool.name,
@@ -225,10 +225,10 @@ class TasksExtension(ServerExtension):
             ttl=_granted_ttl(options, wanted),
             poll=options.poll,
             call=DetachedCall.of(ctx),
-            progress_token=ctx._call.request.progress_token if generation == 1 else None,
+            progress_token=call.request.progress_token if generation == 1 else None,
         )
         lease = None if runner is None else options.lease
-        entry = await self._book.create(task, owner=owner_of(ctx), account=account_of(ctx), lease=lease)
+        entry = await self._book.create(task, owner=owner_of(ctx), account=call.holder, lease=lease)
         answer: Outcome = CreateTaskResult(entry.plain()) if generation == 1 else entry.created()
         if generation == 1:
             self._follow(ctx, entry)

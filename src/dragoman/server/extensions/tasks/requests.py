@@ -31,7 +31,6 @@ from dragoman.server.dispatch.visibility import is_visible
 from dragoman.server.extensions.contract import Outcome
 from dragoman.server.extensions.tasks.book import UNKNOWN, TaskBook
 from dragoman.server.extensions.tasks.stored import ListedTask, StoredTask, TaskEntry, TaskOverview
-from dragoman.server.request.call import holder_name
 from dragoman.server.request.context import Context
 from dragoman.stores.contract import TaskPhase
 from dragoman.types.tasks import ListTasksResult, TaskRequestParams, UpdateTaskRequestParams
@@ -252,11 +251,3 @@ def owner_of(ctx: Context) -> str:
         return f"session {ctx.session_id}"
     is_known = generation_of(ctx) == 1 and not ctx._call.channel.lacks_standalone_stream
     return LOCAL if is_known else ANONYMOUS
-
-
-def account_of(ctx: Context) -> str:
-    """Return for whose limits a task counts: a principal, or the network address of a client without one.
-
-    A client without a principal can begin any number of sessions, so a session has no limits of its own.
-    """
-    return holder_name(ctx.principal, ctx._call.address)
