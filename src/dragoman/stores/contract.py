@@ -24,6 +24,8 @@ MAX_LOG_EVENTS = 1000
 MAX_LOG_BYTES = 16 * 1024 * 1024
 LOG_SECONDS = 3600.0
 """A log expires so many seconds after its last event."""
+MAX_LOGS_BYTES = 256 * 1024 * 1024
+"""All logs of a store together; beyond it, the store drops the log that was idle for longest."""
 
 MAX_SECONDS = 100 * 365 * 86_400.0
 """The longest time to live and the longest lease; far below what any clock or database can hold."""

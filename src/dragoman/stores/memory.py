@@ -15,15 +15,21 @@ from typing import Literal, NamedTuple, TypeVar
 
 from dragoman.errors import StoreFull
 from dragoman.stores.changes import Changes, Listener
-from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, Revised, TaskSummary, check_ttl
+from dragoman.stores.contract import (
+    LOG_SECONDS,
+    MAX_LOG_BYTES,
+    MAX_LOG_EVENTS,
+    MAX_LOGS_BYTES,
+    Revised,
+    TaskSummary,
+    check_ttl,
+)
 from dragoman.stores.limits import ALONE, Share, StoreLimits, TaskUsage, full, value_bytes, value_limits
 from dragoman.stores.table import TableTasks, TaskTable
 from dragoman.stores.transitions import KeptTask
 
 Found = TypeVar("Found")
 Counted = TypeVar("Counted", bound=Hashable)
-MAX_LOGS_BYTES = 256 * 1024 * 1024
-"""All logs together; beyond it, the log that was idle for longest is dropped."""
 MIN_SWEPT = 1000
 
 

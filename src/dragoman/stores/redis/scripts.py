@@ -139,11 +139,26 @@ return redis.call('DEL', prefix .. 'value:' .. ARGV[1])
 """,
 )
 
-APPEND = Script("""
-local stream, counter = KEYS[1] .. 'events', KEYS[1] .. 'bytes'
-local max_events, max_bytes, seconds = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local bytes = redis.call('EXISTS', stream) == 1 and tonumber(redis.call('GET', counter)) or 0
-for i = 4, #ARGV, 2 do
+_LOGS = """
+local stream, order, sizes, total = KEYS[1] .. 'events', KEYS[2] .. 'order', KEYS[2] .. 'sizes', KEYS[2] .. 'bytes'
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1000000
+
+local function size(log) return tonumber(redis.call('HGET', sizes, log) or 0) end
+
+local function forget(log)
+  redis.call('DECRBY', total, size(log))
+  redis.call('HDEL', sizes, log)
+  redis.call('ZREM', order, log)
+end
+"""
+
+APPEND = Script(
+    _LOGS,
+    """
+local max_events, max_bytes, max_total, seconds = unpack(ARGV, 1, 4)
+local bytes = redis.call('EXISTS', stream) == 1 and size(KEYS[1]) or 0
+for i = 5, #ARGV, 2 do
   local added = redis.pcall('XADD', stream, ARGV[i] .. '-1', 'event', ARGV[i + 1])
   if type(added) ~= 'table' then
     bytes = bytes + #ARGV[i + 1]
@@ -153,15 +168,36 @@ for i = 4, #ARGV, 2 do
 end
 local count, start = redis.call('XLEN', stream), '-'
 local kept = count
-while kept > 1 and (kept > max_events or bytes > max_bytes) do
+while kept > 1 and (kept > tonumber(max_events) or bytes > tonumber(max_bytes)) do
   local oldest = redis.call('XRANGE', stream, start, '+', 'COUNT', 1)[1]
   start, kept, bytes = '(' .. oldest[1], kept - 1, bytes - #oldest[2][2]
 end
 if kept < count then redis.call('XTRIM', stream, 'MAXLEN', '=', kept) end
 redis.call('EXPIRE', stream, seconds)
-redis.call('SET', counter, bytes, 'EX', seconds)
+forget(KEYS[1])
+redis.call('INCRBY', total, bytes)
+redis.call('HSET', sizes, KEYS[1], bytes)
+redis.call('ZADD', order, string.format('%.6f', now + seconds + 1), KEYS[1])
+local expired = redis.call('ZRANGEBYSCORE', order, '-inf', string.format('%.6f', now), 'LIMIT', 0, 100)
+for _, log in ipairs(expired) do forget(log) end
+while tonumber(redis.call('GET', total)) > tonumber(max_total) do
+  local idle = redis.call('ZRANGE', order, 0, 0)[1]
+  if idle == KEYS[1] then break end
+  redis.call('DEL', idle .. 'events')
+  forget(idle)
+end
+for _, book in ipairs({order, sizes, total}) do redis.call('EXPIRE', book, seconds + 60) end
 return kept
-""")
+""",
+)
+
+DELETE_LOG = Script(
+    _LOGS,
+    """
+if size(KEYS[1]) > 0 then forget(KEYS[1]) end
+return redis.call('DEL', stream)
+""",
+)
 
 _TASKS = (
     _CLOCK
