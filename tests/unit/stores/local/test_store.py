@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.stores import Local
+from dragoman.errors import DefinitionError
+from dragoman.stores import Local, StoreLimits
 from dragoman.testing import check_store
 
 
@@ -74,3 +75,19 @@ async def test_a_store_without_a_folder_is_in_the_state_folder(tmp_path, monkeyp
     assert (tmp_path / "dragoman" / "store" / "store-2.sqlite").is_file()
     assert repr(store) == f"<Local store in {tmp_path / 'dragoman'}>"
     await store.close()
+
+
+def test_default_limits_shrink_with_the_database(tmp_path):
+    mib = 1024 * 1024
+    assert Local(tmp_path).limits == StoreLimits() == Local(tmp_path, max_bytes=2048 * mib).limits
+    small = Local(tmp_path, max_bytes=64 * mib).limits
+    assert (small.task_bytes, small.task_bytes_per_caller) == (16 * mib, 4 * mib)
+    assert (small.state_bytes, small.state_bytes_per_caller, small.tasks) == (4 * mib, mib // 2, 100_000)
+    given = StoreLimits(task_bytes=7)
+    assert Local(tmp_path, max_bytes=64 * mib, limits=given).limits is given
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, None])
+def test_limits_are_positive_integers(limit):
+    with pytest.raises(DefinitionError, match="task_bytes must be an integer of at least 1"):
+        StoreLimits(task_bytes=limit)
