@@ -5,6 +5,7 @@ import subprocess
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -189,6 +190,12 @@ async def test_listed_message_is_cut():
         await peer.request("tasks/cancel", taskId=task["taskId"])
 
 
+def files_of(folder: Path) -> bytes:
+    """Read the files of a store in another process: closing them in this one would end the locks of the store."""
+    files = [path for path in folder.iterdir() if path.is_file()]
+    return subprocess.run(["cat", *files], capture_output=True, check=True).stdout
+
+
 @pytest.mark.parametrize("engine", ["local", "redis"])
 async def test_store_does_not_contain_the_ids_of_tasks(make_store, engine, tmp_path, redis_server):
     server = keeper(make_store(engine))
@@ -198,8 +205,6 @@ async def test_store_does_not_contain_the_ids_of_tasks(make_store, engine, tmp_p
         if engine == "redis":
             parts = list(redis_store.contents(redis_server.port))
         else:
-            # Another process reads the files: closing them in this one would end the locks of the store.
-            files = [path for path in tmp_path.iterdir() if path.is_file()]
-            parts = [subprocess.run(["cat", *files], capture_output=True, check=True).stdout]
+            parts = [files_of(tmp_path)]
         assert any(parts)
         assert not any(task["taskId"].encode() in part for part in parts)
