@@ -202,9 +202,6 @@ async def test_store_does_not_contain_the_ids_of_tasks(make_store, engine, tmp_p
     async with callers(server, one="10.0.0.1") as peers:
         task = await peers["one"].start("keep", text="a")
         await peers["one"].outcome(task["taskId"])
-        if engine == "redis":
-            parts = list(redis_store.contents(redis_server.port))
-        else:
-            parts = [files_of(tmp_path)]
+        parts = list(redis_store.contents(redis_server.port)) if engine == "redis" else [files_of(tmp_path)]
         assert any(parts)
         assert not any(task["taskId"].encode() in part for part in parts)
