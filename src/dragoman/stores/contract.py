@@ -322,11 +322,6 @@ class Store(Protocol):
         """How far the store reaches."""
         ...
 
-    @property
-    def limits(self) -> StoreLimits:
-        """How many bytes the store keeps for a server and for each of its callers."""
-        ...
-
     def bus(self, group: str) -> Bus:
         """Return a new, unopened bus to the processes that name the same group."""
         ...

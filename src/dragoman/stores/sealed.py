@@ -59,11 +59,6 @@ class SealedStore:
         """How far the engine reaches."""
         return self.engine.reach
 
-    @property
-    def limits(self) -> StoreLimits:
-        """The limits of the engine."""
-        return self.engine.limits
-
     def bus(self, group: str) -> Bus:
         """Return a bus of the engine; between machines, its messages are encrypted."""
         bus = self.engine.bus(digest(group))

@@ -1,6 +1,8 @@
 """The bytes and the number of tasks that a server keeps for each caller, in every store."""
 
 import asyncio
+import io
+import json
 import subprocess
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -205,3 +207,35 @@ async def test_store_does_not_contain_the_ids_of_tasks(make_store, engine, tmp_p
         parts = list(redis_store.contents(redis_server.port)) if engine == "redis" else [files_of(tmp_path)]
         assert any(parts)
         assert not any(task["taskId"].encode() in part for part in parts)
+
+
+def test_clients_of_a_wsgi_application_are_told_apart_by_their_address():
+    server = keeper(Memory(limits=LIMITS))
+    app = server.wsgi(allowed_hosts="*")
+
+    def call(address: str) -> Any:
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": SECOND,
+            "io.modelcontextprotocol/clientCapabilities": DECLARED,
+        }
+        params = {"name": "keep", "arguments": {"text": LARGE}, "_meta": meta}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": "/mcp",
+            "SERVER_NAME": "localhost",
+            "REMOTE_ADDR": address,
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(body)),
+            "wsgi.input": io.BytesIO(body),
+            "HTTP_HOST": "localhost",
+            "HTTP_ACCEPT": "application/json",
+            "HTTP_MCP_NAME": "keep",
+            "HTTP_MCP_METHOD": "tools/call",
+            "HTTP_MCP_PROTOCOL_VERSION": SECOND,
+        }
+        return json.loads(b"".join(app(environ, lambda status, headers: None)))
+
+    answers = [call("10.0.0.1") for _ in range(4)]
+    assert "a caller may keep 81920 bytes" in answers[-1]["error"]["message"]
+    assert "result" in call("10.0.0.2")

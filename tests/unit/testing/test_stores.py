@@ -491,7 +491,7 @@ class MissesWhatCameBefore(MemoryTasks):
         (ClaimsTheParked, "a parked task must not be claimed"),
         (NotFinal, "a finished task is final: finish\\(\\) must be refused"),
         (Undying, "expire"),
-        (Greedy, "an owner with tasks_per_caller tasks must raise StoreFull"),
+        (Greedy, "an owner with limits.tasks_per_caller tasks must raise StoreFull"),
         (Unmeasured, "create\\(\\) beyond the bytes of its account must raise StoreFull"),
         (OnlyMeasuresNewTasks, "update\\(\\) beyond the bytes of the account must raise StoreFull"),
         (ListsWithoutSummaries, "list\\(\\) must return the summary of each task"),

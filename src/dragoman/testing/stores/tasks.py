@@ -278,8 +278,8 @@ async def _task_bounds(probe: Probe) -> None:
     if await probe.is_late(began):
         await _task_bounds(probe.slower())
         return
-    assert is_owner_full, "create() for an owner with tasks_per_caller tasks must raise StoreFull"
-    assert is_namespace_full, "create() in a namespace with max_tasks tasks must raise StoreFull"
+    assert is_owner_full, "create() for an owner with limits.tasks_per_caller tasks must raise StoreFull"
+    assert is_namespace_full, "create() in a namespace with limits.tasks tasks must raise StoreFull"
 
     async def has_room() -> bool:
         return not await is_full(one.create(fresh("task"), b"", owner="ann"))
