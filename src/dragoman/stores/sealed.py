@@ -203,8 +203,8 @@ class SealedState:
         value = self._cipher(key).decrypt(kept.value)
         if value is None:
             raise StoreUnreadable(
-                f"The value of {key[:40]!r} was written with another secret, or was changed; it is not replaced. Give"
-                " the server the secret with which it was written, Server(secret=[new, old])"
+                "The value was written with another secret, or was changed; it is not replaced."
+                " Give the server the secret with which it was written, Server(secret=[new, old])"
             )
         return Revised(value, kept.revision)
 
@@ -215,7 +215,7 @@ class SealedState:
             revision = await self.compare_and_set(key, value, 0 if kept is None else kept.revision, ttl=ttl)
             if revision is not None:
                 return revision
-        raise StoreError(f"The value of {key[:40]!r} could not be set: it changed {MAX_ATTEMPTS} times meanwhile")
+        raise StoreError(f"The value could not be set: others changed it {MAX_ATTEMPTS} times meanwhile")
 
     async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
         """Set the value of a key if the key still has a revision."""
