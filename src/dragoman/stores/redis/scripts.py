@@ -146,10 +146,12 @@ local now = time[1] + time[2] / 1000000
 
 local function size(log) return tonumber(redis.call('HGET', sizes, log) or 0) end
 
+-- HDEL comes first, because a full server does not refuse it.
 local function forget(log)
-  redis.call('DECRBY', total, size(log))
+  local bytes = size(log)
   redis.call('HDEL', sizes, log)
   redis.call('ZREM', order, log)
+  redis.call('DECRBY', total, bytes)
 end
 """
 

@@ -6,7 +6,7 @@ import pytest
 
 import redis_store
 from dragoman.errors import StoreUnavailable
-from dragoman.stores import Redis
+from dragoman.stores import Redis, Share
 from dragoman.stores.contract import LOG_SECONDS
 from dragoman.stores.redis import log as logs
 from ports import free_port
@@ -144,4 +144,21 @@ async def test_all_logs_together_are_limited_and_the_idle_ones_are_dropped(tmp_p
         large = store.log("large")
         large.append(1, bytes(20_000))
         assert len(await large.after(0)) == 1, "the newest event of a stream must be kept"
+        await store.close()
+
+
+async def test_full_server_lets_logs_and_values_be_deleted(tmp_path):
+    with RedisServer(tmp_path) as server:
+        store = Redis(server.url)
+        log, state = store.log("stream"), store.state("names", share=Share("group", "ann"))
+        log.append(1, b"event")
+        await log.flush()
+        await state.set("key", b"value")
+        redis_store.call(server, "CONFIG", "SET", "maxmemory", 1)
+        await log.delete()
+        assert await state.delete("key")
+        redis_store.call(server, "CONFIG", "SET", "maxmemory", 0)
+        assert await log.after(0) == []
+        assert redis_store.call(server, "KEYS", "*group*") == []
+        assert redis_store.call(server, "GET", "dragoman:logs:bytes") == b"0"
         await store.close()
