@@ -11,6 +11,17 @@ from msgspec import Struct
 
 from dragoman.errors import DefinitionError
 
+
+class ScriptRun:
+    """How `run()` of a server serves in a file that a client has started as a script."""
+
+    uses_stdio = False
+    """Whether to serve stdin and stdout, where the client is, whatever transport the file names."""
+    has_served = False
+
+
+SCRIPT_RUN = ScriptRun()
+
 Reporter = Callable[[BaseException, dict[str, Any]], Any]
 Around = Callable[[dict[str, Any], Callable[[], Any]], Any]
 Callback = Callable[[dict[str, Any]], Any]

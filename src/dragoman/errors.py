@@ -45,6 +45,7 @@ DragomanError
   StoreError                        what processes share cannot be read or written
     StoreUnavailable                the store cannot be reached, or does not answer in time
     StoreFull                       the store has no room for another value or task
+    StoreUnreadable                 a value was written with another secret, or was changed
   SessionFileError                  a file of recorded messages cannot be read or written
   InspectorError(status)            the page of the inspector asked for what cannot be done
   PaginationLimit                   a list has too many pages, or repeats a page
@@ -146,14 +147,15 @@ class InternalError(_CodedError):
 
 
 class InsufficientScope(RpcError):
-    """The token of the caller lacks `scopes` that the request needs."""
+    """The token of the caller lacks `scopes` that the request needs; the client receives them as `requiredScopes`."""
 
     CODE: ClassVar[int] = -32600
     label = "insufficient_scope"
 
     def __init__(self, scopes: Iterable[str]) -> None:
         self.scopes = sorted(scopes)
-        super().__init__(self.CODE, f"This takes the scopes: {' '.join(self.scopes)}")
+        text = f"This takes the scopes: {' '.join(self.scopes)}"
+        super().__init__(self.CODE, text, {"requiredScopes": self.scopes})
 
 
 class HeaderMismatch(_CodedError):
@@ -281,7 +283,7 @@ class ResumptionRefused(TransportError):
 
 
 class TooLarge(TransportError):
-    """A message has more bytes than are accepted."""
+    """A message has more bytes than are accepted; the client's option `max_message_bytes` changes the limit."""
 
 
 class HttpError(TransportError):
@@ -498,6 +500,10 @@ class StoreUnavailable(StoreError):
 
 class StoreFull(StoreError):
     """The store has no room for another value or task of this kind; the message names the limit."""
+
+
+class StoreUnreadable(StoreError):
+    """A value in the store was written with another secret, or was changed; it is neither returned nor replaced."""
 
 
 class SessionFileError(DragomanError):

@@ -51,8 +51,10 @@ class Browser:
             self.location = response.headers.get("Location", "")
             assert self.location, await response.text()
 
-    async def callback(self) -> tuple[Any, ...]:
+    async def callback(self) -> tuple[Any, ...] | str:
         fields = query(self.location)
+        if "error" in fields:
+            return self.location
         return fields.get("code"), fields.get("state"), fields.get("iss")
 
     async def follow(self, url: str) -> None:

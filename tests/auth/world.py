@@ -47,6 +47,8 @@ class Settings:
     needed_scopes: frozenset[str] = frozenset()
     resource_scopes: list[str] | None = None
     scopes_supported: list[str] | None = None
+    lets_unscoped_clients_ask: bool = True
+    """Whether a client that registered without scopes may request any, as with oidc-provider; mcp's server refuses."""
     auth_methods: list[str] | None = field(default_factory=lambda: ["none"])
     pkce: list[str] | None = field(default_factory=lambda: ["S256"])
     takes_documents: Any = False
@@ -247,12 +249,18 @@ class World:
     async def _register(self, request: web.Request) -> web.Response:
         asked = json.loads(await request.read())
         self.registrations.append(asked)
+        supported, scope = self.settings.scopes_supported, asked.get("scope")
+        if supported is not None and scope is not None and not set(scope.split()) <= {*supported}:
+            said = {"error": "invalid_client_metadata", "error_description": f"Requested scopes are not valid: {scope}"}
+            return web.json_response(said, status=400)
         client_id = f"client-{len(self.clients) + 1}-{secrets.token_hex(4)}"
         made = {"client_id": client_id, "redirect_uris": asked["redirect_uris"]}
         method = asked.get("token_endpoint_auth_method", "client_secret_basic")
         made["token_endpoint_auth_method"] = method
         if method != "none":
             made["client_secret"] = "registered-secret-" + secrets.token_urlsafe(16)
+        if scope is not None or not self.settings.lets_unscoped_clients_ask:
+            made["scope"] = scope or ""
         self.clients[client_id] = made
         return web.json_response(made, status=201)
 
@@ -263,9 +271,11 @@ class World:
             return web.Response(status=400, text="unknown client")
         if client is not None and asked["redirect_uri"] not in client.get("redirect_uris", [asked["redirect_uri"]]):
             return web.Response(status=400, text="unknown redirect URI")
-        code = "the-code-" + secrets.token_urlsafe(16)
-        self.codes[code] = asked
-        answer = {"code": code, "state": asked["state"]}
+        answer = self._refused_scope(client, asked)
+        if not answer:
+            code = answer["code"] = "the-code-" + secrets.token_urlsafe(16)
+            self.codes[code] = asked
+        answer["state"] = asked["state"]
         iss = {
             "right": self._issuer(request),
             "wrong": "https://evil.example.com",
@@ -275,6 +285,14 @@ class World:
             answer["iss"] = iss[self.settings.iss]
         joint = "&" if urlsplit(asked["redirect_uri"]).query else "?"
         return web.Response(status=302, headers={"Location": asked["redirect_uri"] + joint + urlencode(answer)})
+
+    def _refused_scope(self, client: dict[str, Any] | None, asked: dict[str, str]) -> dict[str, str]:
+        """Return the error for a scope that the client was not registered with."""
+        registered = None if client is None else client.get("scope")
+        for scope in asked.get("scope", "").split():
+            if registered is not None and scope not in registered.split():
+                return {"error": "invalid_scope", "error_description": f"Client was not registered with scope {scope}"}
+        return {}
 
     def _issuer(self, request: web.Request) -> str:
         return f"http://{request.host}{self.settings.issuer_path}"

@@ -133,6 +133,8 @@ class HttpPeer:
         self.version = version
         self.capabilities = capabilities or {}
         self.session: str | None = None
+        self.address: str | None = None
+        """The network address from which the client sends, if the server is to know it."""
         self._last_id = 0
 
     def send(
@@ -155,6 +157,8 @@ class HttpPeer:
         ]
         scope = {"type": "http", "method": method, "path": path, "root_path": root_path}
         scope |= {"headers": lines, "server": server}
+        if self.address is not None:
+            scope["client"] = (self.address, 50_000)
         return Exchange(self.app, scope, [body] if isinstance(body, bytes) else list(body), reads=reads)
 
     def post(self, message: Any, headers: dict[str, str | None] | None = None, **options: Any) -> Exchange:

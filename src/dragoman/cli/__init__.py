@@ -35,6 +35,9 @@ def run_words(words: list[str]) -> None:
     if words[:1] in (["--help"], ["-h"]) or words[1:] in (["--help"], ["-h"]):
         sys.stdout.write(_USAGE)
         return
+    if words[:1] == ["--script"] and len(words) == 2:  # a client starts a file
+        _run_script(words[1])
+        return
     from dragoman.cli.verbs.run import end, parse, run
     from dragoman.errors import ConfigError
 
@@ -48,6 +51,23 @@ def run_words(words: list[str]) -> None:
         serve_reloading(words)
     else:
         run(parsed)
+
+
+def _run_script(file: str) -> None:
+    """Run a Python file as a script, and serve the server that it defines if it serves none itself."""
+    from pathlib import Path
+
+    from dragoman.cli.server_file import run_script
+    from dragoman.errors import ConfigError
+
+    try:
+        server = run_script(Path(file))
+    except ConfigError as error:
+        from dragoman.cli.verbs.run import end
+
+        end(error)
+    if server is not None:
+        server.run()
 
 
 __all__ = ["main"]

@@ -42,6 +42,8 @@ _WORDS_OF_PROGRAMS = {
     "with mode '": "with --mode '",
     "; raise max_pages": "",
     "; let it send less at a time, or raise max_message_bytes": "; let it send less at a time",
+    "; raise max_message_bytes": "; let the server send less at a time",
+    ", so give a call that may run twice idempotent=True": "",
     "give api_key=..., or set": "set",
     "give base_url=...": "give --base-url",
 }

@@ -60,6 +60,39 @@ def load_server(path: Path, name: str | None, serve: Callable[[Server, HttpOptio
         LOADING.serve = None
 
 
+def run_script(path: Path) -> Server | None:
+    """Run a Python file as `python FILE` does, and let its servers use stdio, whatever transport the file names.
+
+    If the file ends without having served, return the server that it defines; None if it defines none.
+
+    Raises:
+        ConfigError: there is no such file, or it defines several servers and serves none of them.
+        Exception: whatever the file raises.
+    """
+    from dragoman.config import SCRIPT_RUN
+
+    SCRIPT_RUN.uses_stdio = True
+    sys.argv[:] = [str(path)]
+    names = _run_as_main(path.absolute())
+    # A file of another SDK needs no import of this server.
+    if SCRIPT_RUN.has_served or "dragoman.server.server" not in sys.modules:
+        return None
+    return _server_of(names, path)
+
+
+def _run_as_main(path: Path) -> dict[str, Any]:
+    """Run a file as the module `__main__`, and return its names; like `python FILE`, it writes no bytecode of it."""
+    from types import ModuleType
+
+    if not path.is_file():
+        raise ConfigError(f"there is no file {str(path)!r}")
+    sys.path.insert(0, str(path.resolve().parent))
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    module.__file__ = str(path)
+    exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102
+    return vars(module)
+
+
 def _load(path: Path) -> dict[str, Any]:
     from importlib.util import module_from_spec, spec_from_file_location
 
@@ -84,6 +117,17 @@ def _find(names: dict[str, Any], name: str | None, path: Path) -> Server:
         if isfunction(found):
             return _made(found, path)
         raise ConfigError(f"{str(path)!r} has no Server called {name!r}{_found(names)}")
+    server = _server_of(names, path)
+    if server is None:
+        remedy = "make one, for example server = Server('name')"
+        raise ConfigError(f"{str(path)!r} defines no Server{_found(names)}; {remedy}")
+    return server
+
+
+def _server_of(names: dict[str, Any], path: Path) -> Server | None:
+    """Return the server that a file defines, None if it defines none."""
+    from dragoman.server.server import Server
+
     servers = {key: value for key, value in names.items() if isinstance(value, Server)}
     usual = [servers[key] for key in _USUAL_NAMES if key in servers]
     distinct = list({id(server): server for server in servers.values()}.values())
@@ -95,12 +139,12 @@ def _find(names: dict[str, Any], name: str | None, path: Path) -> Server:
     choices = ", ".join(f"{path}:{key}" for key in servers or factories)
     if choices:
         raise ConfigError(f"{str(path)!r} defines several servers; choose one: {choices}")
-    remedy = "make one, for example server = Server('name')"
-    raise ConfigError(f"{str(path)!r} defines no Server{_found(names)}; {remedy}")
+    return None
 
 
 def _functions(names: dict[str, Any]) -> dict[str, Callable[..., Any]]:
-    return {key: value for key, value in names.items() if isfunction(value) and value.__module__ == _MODULE}
+    name = names["__name__"]
+    return {key: value for key, value in names.items() if isfunction(value) and value.__module__ == name}
 
 
 def _factories(names: dict[str, Any]) -> dict[str, Callable[..., Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,7 +20,7 @@ from dragoman.cli.server_file import split_target
 from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired
-from dragoman.inspector.login import program_oauth, stored_tokens
+from dragoman.inspector.login import program_login, stored_tokens
 from dragoman.runtime.terminal import is_terminal
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _script(word: str) -> ResolvedTarget | None:
     if is_script and not path.is_file() and " " not in word:
         raise usage_error(f"There is no file {str(path)!r}.")
     if name is not None and path.suffix == ".py":
-        return ResolvedTarget([sys.executable, "-P", "-m", "dragoman", "run", word], word, is_own=True)
+        return ResolvedTarget(f"{path.absolute()}:{name}", word, is_own=True)
     if (is_script or os.sep in word) and path.is_file():
         return ResolvedTarget(path.absolute(), word, is_own=True)
     return ResolvedTarget(word, word) if " " in word else None
@@ -170,12 +171,11 @@ async def client_options(settings: CommandSettings, resolved: ResolvedTarget) ->
 
 
 async def _stored_login(url: str, options: dict[str, Any]) -> OAuth | None:
-    def refuse_login(_: str) -> None:
-        error = AuthRequired(f"The login has expired; log in again: dragoman auth login {url}")
-        error.has_remedy = True
-        raise error
+    def remedy(scopes: list[str]) -> str:
+        words = ["dragoman", "auth", "login", url, *(word for scope in scopes for word in ("--scope", scope))]
+        return f"log in again: {shlex.join(words)}"
 
-    oauth = program_oauth(**options, redirect_handler=refuse_login)
+    oauth = program_login(remedy, **options)
     return None if await stored_tokens(oauth, url) is None else oauth
 
 

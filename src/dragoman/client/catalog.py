@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -24,7 +25,7 @@ from msgspec import UNSET, Struct
 
 from dragoman import types
 from dragoman.client.options import RequestOptions
-from dragoman.errors import DefinitionError, MethodNotFound, NotFound, PaginationLimit, ValidationError
+from dragoman.errors import DefinitionError, DragomanError, MethodNotFound, NotFound, PaginationLimit, ValidationError
 from dragoman.protocol.fields import is_wrapped
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.schema.compile import compile_schema
@@ -232,6 +233,18 @@ class Lists:
             page.tools = self._session.catalog.add_tools(page.tools, mirrors=mirrors)
         return page
 
+    def repeatability(self, tool: str, listed: ListedTool | None) -> bool | Callable[[], Awaitable[bool]]:
+        """Return whether the server declares a tool idempotent or read-only, or the function that asks the server."""
+        return partial(self._is_idempotent, tool) if listed is None else listed.is_idempotent
+
+    async def _is_idempotent(self, tool: str) -> bool:
+        try:
+            await self.all("tools", refresh=True)
+        except DragomanError:
+            return False
+        listed = self._session.catalog.tools.get(tool)
+        return listed is not None and listed.is_idempotent
+
     async def all(self, kind: Kind, *, refresh: bool) -> list[Any]:
         """Return every entry, from the catalog if the list is fresh there and `refresh` is False.
 
@@ -298,6 +311,8 @@ def find(kind: str, name: str, items: Sequence[Item], names: Callable[[Item], tu
     """
     from difflib import get_close_matches
 
+    if not isinstance(name, str):
+        raise TypeError(f"A {kind} is looked up by its name, not by {name!r}")
     for item in items:
         if name in names(item):
             return item

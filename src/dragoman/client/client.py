@@ -23,9 +23,11 @@ from dragoman.client.options import (
     ClientOptions,
     OnProgress,
     RequestOptions,
-    as_text,
     check,
+    named_arguments,
     resumption,
+    text_arguments,
+    tool_name,
 )
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, FurtherResult, Structured, unwrap
@@ -212,8 +214,8 @@ class AsyncClient(ClientProperties):
             TransportError: the connection was lost; the tool may have run.
             ValidationError: the structured content does not fit `result_type`, or the schema in a strict client.
         """
-        name = tool if isinstance(tool, str) else str(tool.name)
-        params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
+        name = tool_name(tool)
+        params: dict[str, Any] = {"name": name, "arguments": named_arguments(arguments)}
         if unknown or input_responses is not None or request_state is not None:
             params |= resumption(input_responses, request_state, unknown)
         options = RequestOptions(timeout, total_timeout, on_progress, progress_token, headers, meta)
@@ -233,8 +235,8 @@ class AsyncClient(ClientProperties):
         The options are those of `call_tool`, which also says what is raised.
         """
         given: dict[str, Any] = dict(options)
-        name = tool if isinstance(tool, str) else str(tool.name)
-        params = {"name": name, "arguments": dict(arguments or {})}
+        name = tool_name(tool)
+        params = {"name": name, "arguments": named_arguments(arguments)}
         params |= resumption(given.pop("input_responses", None), given.pop("request_state", None))
         policy = {"idempotent": given.pop("idempotent", None), "raise_on_error": given.pop("raise_on_error", True)}
         return await self._call(name, params, RequestOptions(**given, finish=False), **policy)  # type: ignore[no-any-return]
@@ -261,8 +263,8 @@ class AsyncClient(ClientProperties):
             # A new connection clears the catalog, so the entries of a lost connection are not used.
             listed = None if connection is None or connection.state != "alive" else session.catalog.tools.get(name)
             options.mirrored, options.is_repeatable = None if listed is None else listed.plan, idempotent
-            if idempotent is None and listed is not None and self.trusted:
-                options.is_repeatable = listed.is_idempotent
+            if idempotent is None and self.trusted:
+                options.is_repeatable = self._lists.repeatability(name, listed)
             try:
                 result = await session.request("tools/call", params, types.CallToolResult, options)
             except HeaderMismatch:
@@ -278,8 +280,8 @@ class AsyncClient(ClientProperties):
         has_content = result.structured_content is not UNSET
         if has_content if listed is None else listed.violation(result) is not None:
             listed = await self._compared(name, listed, result)
-        if listed is not None and listed.is_wrapped:
-            unwrap(result)
+        if has_content:
+            unwrap(result, wraps=listed is not None and listed.is_wrapped)
         outcome: CallResult[Any] = CallResult.of(result)
         if types.ResourceLink in map(type, outcome.content):
             session.catalog.add_links(outcome.content)
@@ -439,8 +441,7 @@ class AsyncClient(ClientProperties):
         Raises:
             RpcError: the server has no such prompt, or an argument is missing.
         """
-        texts = {key: as_text(value) for key, value in (arguments or {}).items()}
-        params = {"name": name, "arguments": texts, **resumption(input_responses, request_state)}
+        params = {"name": name, "arguments": text_arguments(arguments), **resumption(input_responses, request_state)}
         options = RequestOptions(timeout=timeout, headers=headers, meta=meta)
         return await self._session.request("prompts/get", params, types.GetPromptResult, options)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
@@ -51,7 +52,7 @@ class RequestOptions(Struct):
     meta: Mapping[str, Any] | None = None
     mirrored: HeaderPlan | None = None
     """The arguments that are also sent as HTTP headers."""
-    is_repeatable: bool | None = None
+    is_repeatable: bool | Callable[[], Awaitable[bool]] | None = None
     """Whether the request may be sent again after the connection was lost; None decides by its method."""
     on_id: Callable[[types.RequestId], Any] | None = None
     """Called with the id of each request before it is sent."""
@@ -175,14 +176,14 @@ class ClientOptions(TypedDict, total=False):
     max_pages: int
     """How many pages of a list are read (1,000)."""
     max_message_bytes: int
-    """The largest message that is read (4 MiB)."""
+    """The largest message that the client reads, in bytes (32 MiB)."""
     max_server_requests: int
     """How many requests of the server the client handles at a time (100); further ones are refused."""
 
 
 _CALLBACKS = ("on_log", "on_progress", "on_notification", "on_list_changed", "on_resource_updated", "on_reconnect")
 _INTEGERS = ("max_pages", "max_message_bytes", "max_server_requests")
-_POSITIVE = ("timeout", "total_timeout", "connect_timeout", "approval_timeout", *_INTEGERS)
+_SECONDS = ("timeout", "total_timeout", "connect_timeout", "approval_timeout")
 
 
 def check(options: Mapping[str, Any]) -> None:
@@ -208,8 +209,12 @@ def check_value(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a function, not {value!r}")
     if name in _INTEGERS and (isinstance(value, bool) or not isinstance(value, int)):
         raise TypeError(f"{name} must be an integer, not {value!r}")
-    if name in _POSITIVE and value is not None and not value > 0:
+    if name in _SECONDS and value is not None:
+        check_seconds(name, value)
+    if name in (*_SECONDS, *_INTEGERS) and value is not None and not value > 0:
         raise ValueError(f"{name} must be more than 0, not {value!r}")
+    if name == "headers" and value is not None and not isinstance(value, Mapping) and not callable(value):
+        raise TypeError(f"headers must be a mapping of names to texts, or a function, not {type(value).__name__}")
     if name == "apps" and not isinstance(value, bool | Mapping):
         raise TypeError(f"apps must be True, or a mapping of settings, not {value!r}")
     if name == "tasks" and not isinstance(value, bool):
@@ -218,6 +223,19 @@ def check_value(name: str, value: Any) -> None:
         _check_env(value)
     if name == "log_level" and value not in get_args(types.LoggingLevel):
         raise ValueError(f"There is no log level {value!r}; there are {', '.join(get_args(types.LoggingLevel))}")
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Refuse a time that is not a number.
+
+    Raises:
+        TypeError: the value is not a number.
+        ValueError: the value is NaN.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number of seconds, such as 30, not {value!r}")
+    if isnan(value):
+        raise ValueError(f"{name} must be a number of seconds, not {value!r}")
 
 
 def _check_env(env: Any) -> None:
@@ -246,9 +264,42 @@ def unknown_call_option(unknown: Mapping[str, Any]) -> TypeError:
     )
 
 
-def as_text(value: Any) -> str:
-    """Return an argument of a prompt as text: a value that is not text as JSON."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+def tool_name(tool: Any) -> str:
+    """Return the name of a tool that is given by its name, or as an object with a name.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    name = tool if isinstance(tool, str) else getattr(tool, "name", None)
+    if not isinstance(name, str):
+        raise TypeError(f"A tool to call must be a name, or a tool that a client returned, not {tool!r}")
+    return name
+
+
+def named_arguments(arguments: Any) -> dict[str, Any]:
+    """Return the arguments of a tool or prompt as a new dictionary.
+
+    Raises:
+        TypeError: they are not a mapping.
+    """
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping):
+        kind = type(arguments).__name__
+        raise TypeError(f"The arguments must be a mapping of names to values, such as {{'city': 'Oslo'}}, not {kind}")
+    return dict(arguments)
+
+
+def text_arguments(arguments: Any) -> dict[str, str]:
+    """Return the arguments of a prompt as texts; a value that is not text becomes JSON.
+
+    Raises:
+        TypeError: they are not a mapping.
+    """
+    return {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in named_arguments(arguments).items()
+    }
 
 
 def resumption(

@@ -12,6 +12,7 @@ from msgspec import UNSET, Raw, Struct, structs
 
 from dragoman import types
 from dragoman.errors import ToolError, ValidationError
+from dragoman.protocol.fields import is_marked_as_wrapped
 from dragoman.types import Dropped, decode
 from dragoman.types.decoding import decoders
 
@@ -82,10 +83,15 @@ def contents_bytes(contents: types.ResourceContents) -> bytes:
         raise ValidationError(f"The blob of {contents.uri} is not valid base64: {error}") from None
 
 
-def unwrap(result: types.CallToolResult) -> None:
-    """Replace structured content whose only field is `result` by that field: servers wrap non-objects in it."""
+def unwrap(result: types.CallToolResult, *, wraps: bool) -> None:
+    """Replace structured content whose only field is `result` by that field, if the server wrapped a value in it.
+
+    `wraps` tells whether the output schema of the tool says so; without a schema, the `_meta` of the result may.
+    """
     structured = result.structured_content
-    if not result.is_error and isinstance(structured, dict) and structured.keys() == {"result"}:
+    if result.is_error or not (wraps or is_marked_as_wrapped(result.meta)):
+        return
+    if isinstance(structured, dict) and structured.keys() == {"result"}:
         result.structured_content = structured["result"]
 
 

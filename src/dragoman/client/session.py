@@ -37,7 +37,7 @@ from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
 from dragoman.client.hear.deliveries import Deliveries
 from dragoman.client.hear.notifications import ClientCallbacks, NotificationReceiver
 from dragoman.client.hear.subscriptions import LASTING_SECONDS, MAX_PAUSE, Subscriptions
-from dragoman.client.options import CONNECT_SECONDS, TIMEOUT_SECONDS, RequestOptions, seconds
+from dragoman.client.options import CONNECT_SECONDS, TIMEOUT_SECONDS, RequestOptions, check_seconds, seconds
 from dragoman.client.results import FurtherResult, read
 from dragoman.errors import (
     WITHHELD,
@@ -51,7 +51,7 @@ from dragoman.errors import (
     TransportError,
 )
 from dragoman.protocol import jsonrpc
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.protocol.methods import declares
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import keep_until_done
@@ -80,7 +80,7 @@ class ClientSession:
         roots = Roots(options.get("roots") or ())
         roots.on_change = self.roots_changed
         version = options.get("version") or str(sys.modules["dragoman"].__version__)
-        limits = Limits(options.get("max_message_bytes", DEFAULT_LIMITS.message_bytes), DEFAULT_LIMITS.nesting)
+        limits = Limits(options.get("max_message_bytes", CLIENT_LIMITS.message_bytes), CLIENT_LIMITS.nesting)
         self.info = types.Implementation(options.get("name") or "dragoman", version)
         self.extensions = extensions
         self.table = extensions.table
@@ -102,14 +102,14 @@ class ClientSession:
         self.notification_received = self.notifications.receive
         self.progress_received = self.notifications.receive_progress
         selected = _selected(options, EndpointOptions.__struct_fields__)
-        connector = Connector(
+        self._connector = Connector(
             endpoint_of(target, EndpointOptions(self.credentials, limits=limits, **selected)),
             self,
             offered_versions(options.get("mode", "auto"), options.get("protocol_version")),
             limits,
             timeout=seconds(options.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS),
         )
-        self.connections = Connections(connector.connect, self._prepare)
+        self.connections = Connections(self._connector.connect, self._prepare)
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop that the connection belongs to."""
         self._background: set[asyncio.Task[Any]] = set()
@@ -232,6 +232,8 @@ class ClientSession:
             InputNeeded: the server needs answers that no handler gives.
         """
         total = self.total_timeout if options.total_timeout is None else options.total_timeout
+        if total is not None:
+            check_seconds("total_timeout", total)
         send = self.rounds if total is None else partial(self._request_in_time, total)
         if API not in modules:
             return send(method, params, kind, options)
@@ -344,8 +346,11 @@ class ClientSession:
         """Return options with the client's time-out and `_meta` filled in."""
         if options.timeout is None:
             options.timeout = self.timeout
-        elif isnan(options.timeout):
-            raise ValueError(f"A time-out must be a number of seconds, not {options.timeout:g}")
+        elif type(options.timeout) is not float or isnan(options.timeout):
+            check_seconds("timeout", options.timeout)
+        for name, value in (("headers", options.headers), ("meta", options.meta)):
+            if value is not None and not isinstance(value, Mapping):
+                raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
         if self._meta is None:
             return options
         meta = self._meta() if callable(self._meta) else self._meta
@@ -422,6 +427,7 @@ class ClientSession:
         for task in list(self._background):
             task.cancel()
         await self.connections.stop()
+        await self._connector.closed()
         await self.notifications.deliveries.close()
         self.catalog.forget()
         if self._background:

@@ -344,10 +344,10 @@ class ParkedCalls:
 
 
 def _purpose(call: Call) -> str:
-    """Return what a `requestState` is for: it is of no use for another request or another principal."""
-    request = call.request
+    """Return what a `requestState` is for: it is of no use for another request, principal or set of scopes."""
+    request, scopes = call.request, " ".join(sorted(call.scopes or ()))
     binding = RequestBinding.of(request.method.name, request.raw_params, call.principal, server=call.server.name)
-    return f"proxy {binding.method} {binding.params} {binding.principal.hex()}"
+    return f"proxy {binding.method} {binding.params} {binding.principal.hex()} {scopes}"
 
 
 async def _is_known(bus: Bus, worker: str, message: CallMessage) -> bool:

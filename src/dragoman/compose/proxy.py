@@ -33,6 +33,7 @@ from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.client.connect.reconnect import Failures
 from dragoman.client.options import CONNECT_SECONDS
+from dragoman.compose.open_tables import EveryMethod, Forwarding
 from dragoman.compose.passthrough import LIMITS
 from dragoman.compose.pool import Isolation, Pool
 from dragoman.compose.raw_results import (
@@ -62,6 +63,7 @@ from dragoman.errors import (
     DefinitionError,
     DragomanError,
     HeaderMismatch,
+    InsufficientScope,
     InvalidParams,
     InvalidRequest,
     RpcError,
@@ -70,23 +72,22 @@ from dragoman.errors import (
 from dragoman.protocol import eras
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.protocol.official.tasks import LIST as LIST_TASKS
 from dragoman.protocol.rounds import MAX_ROUNDS
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, RESOURCE_UPDATED, Subscription, honoured_filter
 from dragoman.protocol.versions import Version, version_names
 from dragoman.runtime.callables import invoke
+from dragoman.server.duplex import ServerForSender
 from dragoman.server.request.asking import TIMEOUT
 from dragoman.server.server import Server
 
 if TYPE_CHECKING:
     from dragoman.client.connect.endpoint import Target
-    from dragoman.server.request.call import Call
+    from dragoman.server.request.call import Call, Sender
 
 CredentialExchange = Callable[[str], str | Awaitable[str]]
 """Takes the `Authorization` header of a caller, and returns the one for the target."""
 HOPS_HEADER, HOPS_VARIABLE = "dragoman-proxies", "DRAGOMAN_PROXIES"
-NOTIFICATIONS = "notifications/"
 MAX_HOPS = 8
 """A request passes through at most so many proxies."""
 MAX_CONNECTIONS = 100
@@ -102,30 +103,6 @@ _EVERYTHING = types.ServerCapabilities(
 )
 LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 _OWN_NOTIFICATIONS = frozenset({"notifications/cancelled", "notifications/progress"})
-
-
-class _EveryMethod(dict[str, Method]):
-    """The methods of a version, and a row without types for each method that the protocol does not define."""
-
-    def __contains__(self, name: object) -> bool:
-        is_of_another_version = name in METHOD_NAMES and not str(name).startswith(NOTIFICATIONS)
-        return super().__contains__(name) or not is_of_another_version
-
-    def __missing__(self, name: str) -> Method:
-        if name not in self:
-            raise KeyError(name)
-        return Method(name=name, result=types.Result)
-
-
-class _Forwarding(dict[str, Any]):
-    """A table of handlers in which every method has one."""
-
-    def __init__(self, forward: Any, **own: Any) -> None:
-        super().__init__(own)
-        self._forward = forward
-
-    def __missing__(self, _: str) -> Any:
-        return self._forward
 
 
 class ProxyServer(Server):
@@ -168,7 +145,7 @@ class ProxyServer(Server):
         endpoint = self._endpoint(self._headers, self._hops)
         if forward_credentials is not False and not endpoint.is_http:
             raise DefinitionError("forward_credentials needs a target with a URL: a process gets no HTTP headers")
-        self.handlers = _Forwarding(
+        self.handlers = Forwarding(
             self._forward,
             **{
                 "initialize": self._initialize,
@@ -184,8 +161,8 @@ class ProxyServer(Server):
 
     def _derive(self) -> None:
         super()._derive()
-        if self._is_proxying and not isinstance(next(iter(self.offer.methods.values())), _EveryMethod):
-            methods = {name: _EveryMethod(rows) for name, rows in self.offer.methods.items()}
+        if self._is_proxying and not isinstance(next(iter(self.offer.methods.values())), EveryMethod):
+            methods = {name: EveryMethod(rows) for name, rows in self.offer.methods.items()}
             self.offer = msgspec.structs.replace(self.offer, methods=methods, table=Upstream.table)
 
     def __repr__(self) -> str:
@@ -231,7 +208,8 @@ class ProxyServer(Server):
 
     def _origin(self, call: Call) -> Hashable:
         """Return what divides the connections, because each connection is marked with it."""
-        return self._credential(call), tuple(self._hops_of(call))
+        identity = None if self.passes_to is None or call.sender is None else call.sender.key
+        return self._credential(call), tuple(self._hops_of(call)), identity
 
     def _upstream(self, call: Call, caller: Caller | None, on_lost: Callable[[], None]) -> Upstream:
         """Return an unconnected connection for a call."""
@@ -240,13 +218,13 @@ class ProxyServer(Server):
         if given is not None:
             exchange = self._forward_credentials
             headers["Authorization"] = partial(invoke, exchange, given) if callable(exchange) else given
-        endpoint = self._endpoint(headers, self._hops_of(call))
+        endpoint = self._endpoint(headers, self._hops_of(call), call.sender)
         info = caller.info if caller is not None and caller.info is not None else self.info
         upstream = Upstream(endpoint, info, caller, connect_timeout=self._connect_timeout, on_lost=on_lost)
         upstream.task_principals = self._task_owners.recent
         return upstream
 
-    def _endpoint(self, headers: Mapping[str, Any], hops: list[str]) -> Any:
+    def _endpoint(self, headers: Mapping[str, Any], hops: list[str], sender: Sender | None = None) -> Any:
         marked = ",".join([*hops, self._id])
         options = EndpointOptions(
             self._credentials({**headers, HOPS_HEADER: marked}),
@@ -254,6 +232,8 @@ class ProxyServer(Server):
             cwd=self._cwd,
             limits=LIMITS,
         )
+        if self.passes_to is not None and sender is not None:
+            return endpoint_of(ServerForSender(self.passes_to, sender), options)
         return endpoint_of(self._target, options)
 
     # Handlers.
@@ -397,10 +377,11 @@ class ProxyServer(Server):
             raw, version = await upstream.request(
                 call, method, params, meta=meta, on_progress=on_progress, on_id=ids.append, failures=failures
             )
-        except HeaderMismatch:
-            # The target wants arguments of the tool in headers, which its list of tools names.
-            if method != "tools/call" or upstream.plans or mirrored_by(call):
-                raise
+        except RpcError as error:
+            # The target may want arguments of the tool in headers, which its list of tools names.
+            is_listed = method != "tools/call" or upstream.plans or mirrored_by(call)
+            if not isinstance(error, HeaderMismatch) or is_listed:
+                raise self._refusal(error) from error
             await self._read_plans(upstream, call, meta)
             raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
         if call.principal is not None or method == LIST_TASKS:
@@ -410,6 +391,11 @@ class ProxyServer(Server):
         if method == "tools/list" and version.mirrors_headers:
             upstream.plans |= listed_plans(raw)
         return raw, version
+
+    def _refusal(self, error: RpcError) -> RpcError:
+        """Return an error of the target; a server of this process may miss scopes of the caller's own token."""
+        scopes = error.data.get("requiredScopes") if isinstance(error.data, dict) else None
+        return InsufficientScope(scopes) if scopes and self.passes_to is not None else error
 
     async def _read_plans(self, upstream: Upstream, call: Call, meta: RawObject) -> None:
         params: RawObject = {}

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.compose.upstream import RawObject, raw_object
-from dragoman.errors import InvalidParams, StoreError
+from dragoman.errors import InvalidParams, StoreError, StoreUnreadable
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.official.tasks import CANCEL, GET, LIST, RESULT, UPDATE
 from dragoman.types.memo import Recent
@@ -133,7 +133,10 @@ class TaskOwners:
         if not isinstance(id, str):
             return False  # the target may take ["a"] for "a"
         if id not in self.recent:
-            found = await self._records.get(_key(id))
+            try:
+                found = await self._records.get(_key(id))
+            except StoreUnreadable:
+                return False  # it was recorded with another secret, so nobody knows whose it is
             if found is None:
                 return call.principal is None
             self.recent[id] = msgspec.json.decode(found.value)

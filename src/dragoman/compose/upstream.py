@@ -194,6 +194,7 @@ class Upstream:
                 if isinstance(error, HttpError) and error.status >= 500:
                     raise
                 _logger.info("The target does not speak the version of the client: %s", error)
+                await self._exact.closed()
                 connection = await self._any.connect()
                 self._exact = None
                 return connection
@@ -550,6 +551,9 @@ class Upstream:
             await cancel_and_wait(task)
         await self._stream.close()
         await self._connections.stop()
+        for connector in (self._exact, self._any):
+            if connector is not None:
+                await connector.closed()
 
 
 def _wants(method: str, params: RawObject, session: Session, call: Call | None) -> bool:

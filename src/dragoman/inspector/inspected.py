@@ -35,7 +35,7 @@ from dragoman.compose.session_file import Head, Kind, Sender
 from dragoman.errors import AuthRequired, DragomanError, InspectorError, Rejected
 from dragoman.inspector.events import Events, encode
 from dragoman.inspector.failure import failure_of
-from dragoman.inspector.login import login_facts, program_oauth, stored_tokens
+from dragoman.inspector.login import login_facts, program_login, program_oauth, stored_tokens
 from dragoman.inspector.questions import (
     AnswerRule,
     Questions,
@@ -299,10 +299,10 @@ class InspectedServer:
 
     def oauth(self, *, log_in: bool = False) -> OAuth:
         """Return the authorization by a login; `log_in` sends the page to the authorization server."""
+        if not log_in:
+            return program_login(lambda _: "log in again", **self.target.login)
 
         def redirect(url: str) -> None:
-            if not log_in:
-                raise AuthRequired("The login has expired; log in again")
             self._events.push("login", server=self.id, url=url)
 
         return program_oauth(**{**self.target.login, "redirect_handler": redirect})

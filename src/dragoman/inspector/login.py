@@ -8,26 +8,50 @@ import time
 from base64 import urlsafe_b64decode
 from typing import TYPE_CHECKING, Any
 
-from dragoman.errors import AuthError
+from dragoman.errors import AuthError, AuthRequired
+from dragoman.runtime.terminal import printable_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dragoman.auth.client.oauth import OAuth
     from dragoman.auth.client.stored_records import Tokens
 
 SHOWN_CHARACTERS = 6
 PARTS_OF_A_TOKEN = 3
+UNAUTHORIZED, FORBIDDEN = 401, 403
 
 
 def program_oauth(**options: Any) -> OAuth:
     """Return the `OAuth` of this program; DRAGOMAN_CLIENT_ID and DRAGOMAN_CLIENT_SECRET are its id and secret."""
     from dragoman.auth.client.oauth import OAuth
 
-    own: dict[str, Any] = {
+    return OAuth(**{**_program_options(), **options})
+
+
+def program_login(remedy: Callable[[list[str]], str], **options: Any) -> OAuth:
+    """Return the `OAuth` of this program for a login that was made before; it starts no login.
+
+    `remedy` returns what a person can do, for the scopes that the login lacks; there are none if it has expired.
+    """
+    from dragoman.auth.client.oauth import StoredLogin
+
+    def refusal(scopes: list[str]) -> AuthRequired:
+        lacking = printable_line(" ".join(scopes))
+        problem = f"The login lacks the scopes that the server wants, {lacking}" if scopes else "The login has expired"
+        error = AuthRequired(f"{problem}; {remedy(scopes)}", FORBIDDEN if scopes else UNAUTHORIZED)
+        error.has_remedy = True
+        return error
+
+    return StoredLogin(refusal, **{**_program_options(), **options})
+
+
+def _program_options() -> dict[str, Any]:
+    return {
         "client_id": os.environ.get("DRAGOMAN_CLIENT_ID"),
         "client_secret": os.environ.get("DRAGOMAN_CLIENT_SECRET"),
         "client_metadata": {"client_name": "dragoman"},
     }
-    return OAuth(**{**own, **options})
 
 
 async def stored_tokens(oauth: OAuth, url: str) -> Tokens | None:

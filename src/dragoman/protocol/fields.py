@@ -86,6 +86,8 @@ T = TypeVar("T")
 Structured = TypeVar("Structured", types.CallToolResult, types.ToolResultContent)
 
 WRAP_MARKS = ("x-dragoman-wrapped", "x-fastmcp-wrap-result")
+WRAP_META: types.Json = {"fastmcp": {"wrap_result": True}}
+"""The mark of a wrapped result, which clients of FastMCP read too."""
 """Keywords of an output schema whose values are sent as `{"result": value}`; FastMCP reads the second."""
 
 
@@ -217,7 +219,10 @@ def _structured_object(result: Structured) -> Structured:
     structured = result.structured_content
     if structured is UNSET or isinstance(structured, dict) or _is_encoded_object(structured):
         return result
-    return _wrapped(result)
+    wrapped = _wrapped(result)
+    if isinstance(wrapped, types.CallToolResult):
+        wrapped.meta = marked_as_wrapped(wrapped.meta)
+    return wrapped
 
 
 def _is_encoded_object(value: Any) -> bool:
@@ -235,6 +240,16 @@ def _wrapped(result: Structured) -> Structured:
     wrapped: Any = result.__copy__()  # type: ignore[attr-defined]
     wrapped.structured_content = {"result": result.structured_content}
     return wrapped  # type: ignore[no-any-return]
+
+
+def marked_as_wrapped(meta: types.Json | None) -> types.Json:
+    """Return the `_meta` of a result whose structured content is wrapped, for tools whose schema does not say so."""
+    return {**(meta or {}), **WRAP_META}
+
+
+def is_marked_as_wrapped(meta: types.Json | None) -> bool:
+    """Tell whether the `_meta` of a result says that its structured content is wrapped."""
+    return meta is not None and all(meta.get(key) == mark for key, mark in WRAP_META.items())
 
 
 def needs_wrapping(output_schema: types.Json) -> bool:

@@ -42,6 +42,8 @@ class Limits(Struct, frozen=True):
 
 
 DEFAULT_LIMITS = Limits()
+CLIENT_LIMITS = Limits(message_bytes=32 * 1024 * 1024)
+"""The limits of a message to a client: a server sends files of up to 16 MiB, which base64 makes a third larger."""
 
 
 @final

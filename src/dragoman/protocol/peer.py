@@ -51,10 +51,10 @@ _progress = msgspec.json.Decoder(types.ProgressNotificationParams)
 
 
 class Answered(Struct, frozen=True):
-    """A request of this side has its response."""
+    """A request of this side has its response, or fails."""
 
     waiter: Any
-    outcome: Raw | RpcError
+    outcome: Raw | Exception
 
 
 class Progressed(Struct, frozen=True):
@@ -137,17 +137,17 @@ class Peer:
                 case PeerReply(data):
                     write(data)
 
-    Set `version` when the handshake has agreed on one. With an `id_prefix`, the ids of this side's requests are strings
-    that begin with the prefix: several processes may serve one session over HTTP, and the prefix in a response names
-    the process that sent the request.
+    Set `version` when the handshake has agreed on one. `make_id` makes the ids of this side's requests out of their
+    numbers: several processes may serve one session over HTTP, and the id in a response names the process that sent the
+    request.
     """
 
-    __slots__ = ("_id_prefix", "_last_id", "_limits", "_lines", "_served", "_waiting", "tokens", "version")
+    __slots__ = ("_last_id", "_limits", "_lines", "_make_id", "_served", "_waiting", "tokens", "version")
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, id_prefix: str | None = None) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, make_id: Callable[[int], str] | None = None) -> None:
         self.version: Version = LATEST_HANDSHAKE
         self._limits = limits
-        self._id_prefix = id_prefix
+        self._make_id = make_id
         self._last_id = 0
         self._lines = LineDecoder(limits.message_bytes)
         self._served: dict[types.RequestId, Settle | None] = {}
@@ -204,10 +204,11 @@ class Peer:
             return self._accept_notification(message)
         if message.answer:
             return self._refuse_in(settle, message.id, message.error)
-        if message.id not in self._waiting:
-            return None
-        malformed = InternalError(f"The answer is malformed: {message.error}")
-        return Answered(self._waiting.pop(message.id), malformed)
+        return self.fail(message.id, InternalError(f"The answer is malformed: {message.error}"))
+
+    def fail(self, id: types.RequestId | None, error: Exception) -> Answered | None:
+        """Return the event that ends a request of this side with an error, None if no request of that id waits."""
+        return Answered(self._waiting.pop(id), error) if id in self._waiting else None
 
     def refuse_id(self, id: types.RequestId) -> InvalidRequest | None:
         """Return the error for a request whose id is in use, None if the id is free; does not accept the request."""
@@ -301,7 +302,7 @@ class Peer:
         """Return an id that no request of this side has had, and that is no progress token in use: an id is one too."""
         while True:
             self._last_id += 1
-            id = self._last_id if self._id_prefix is None else f"{self._id_prefix}{self._last_id}"
+            id = self._last_id if self._make_id is None else self._make_id(self._last_id)
             if id not in self.tokens:
                 return id
 

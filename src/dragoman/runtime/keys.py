@@ -58,9 +58,10 @@ def _checked(secret: object, name: str) -> bytes:
     if not isinstance(secret, str | bytes):
         raise DefinitionError(f"{name} must be text or bytes, not an object of type {type(secret).__name__}")
     encoded = secret.encode() if isinstance(secret, str) else secret
-    if len(encoded) < MIN_SECRET_BYTES:
+    length = len(encoded.strip()) if isinstance(secret, str) else len(encoded)
+    if length < MIN_SECRET_BYTES:
         raise DefinitionError(
-            f"{name} is too short: it has {len(encoded)} bytes and needs at least {MIN_SECRET_BYTES}, better 32 random"
+            f"{name} is too short: it has {length} bytes and needs at least {MIN_SECRET_BYTES}, better 32 random"
             " ones, such as those of `openssl rand -hex 32`. To replace a secret without losing sessions, give both:"
             " Server(secret=[new, old])"
         )

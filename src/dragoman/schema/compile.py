@@ -8,7 +8,7 @@ from annotations needs no check and is compiled at the first comparison. The sch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Self
 
@@ -87,8 +87,8 @@ def raise_violations(found: Sequence[Violation], opening: str = "") -> None:
         raise ValidationError(opening + "; ".join(map(str, found)), found[0].path)
 
 
-class _Schema:
-    """A JSON Schema 2020-12 document."""
+class _Schema(Mapping[str, Any]):
+    """A JSON Schema 2020-12 document, which can be read like a dict."""
 
     def __init__(self, document: Json) -> None:
         if not isinstance(document, dict):
@@ -107,6 +107,15 @@ class _Schema:
         schema.document = document
         schema._compiled = None
         return schema
+
+    def __getitem__(self, keyword: str) -> Any:
+        return self.document[keyword]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.document)
+
+    def __len__(self) -> int:
+        return len(self.document)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.document!r})"
@@ -134,12 +143,16 @@ class InputSchema(_Schema):
 
     Raises:
         DefinitionError: the document is no JSON Schema 2020-12 of an object, refers to another, or is too large.
+
+    `"type": "object"` is added to a document without `type`, because arguments are always an object.
     """
 
     def __init__(self, document: Json) -> None:
         super().__init__(document)
-        if document.get("type") != "object":
-            raise DefinitionError('The root of an input schema must be an object: add "type": "object"')
+        if "type" not in document:
+            super().__init__({"type": "object", **document})
+        elif document["type"] != "object":
+            raise DefinitionError(f'The "type" of an input schema must be "object", not {document["type"]!r}')
 
     def validate(self, value: object) -> None:
         """Compare arguments with the schema.

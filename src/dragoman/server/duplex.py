@@ -27,7 +27,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -49,6 +49,7 @@ from dragoman.server.request.call import (
     MAX_STATE_KEYS,
     Call,
     ConnectedClient,
+    Sender,
     Session,
     SessionValues,
     wants_log,
@@ -73,19 +74,24 @@ GONE = "The client is gone, and will not answer"
 
 
 class DuplexConnection:
-    """The server's side of one duplex connection."""
+    """The server's side of one duplex connection.
+
+    `sender` is the verified identity of the client, if another server of this process connects on its behalf. Without
+    one, every tool is open to the client.
+    """
 
     lacks_standalone_stream = False
     end_error = None
 
-    def __init__(self, server: Server, sink: Sink) -> None:
+    def __init__(self, server: Server, sink: Sink, sender: Sender | None = None) -> None:
         self.carrier: Literal["stdio", "memory"] | None = "stdio" if getattr(sink, "is_stdio", False) else "memory"
         self._began_at = time.monotonic()
         self._server = server
         self._sink = sink
         self._send = sink.send
+        self._sender = sender
         self._peer = Peer(server.limits)
-        self._session = _DuplexSession(peer=self._peer)
+        self._session = _DuplexSession(peer=self._peer, principal=None if sender is None else sender.principal)
         self._running: dict[Any, Call] = {}
         self._subscriptions: dict[Subscription, asyncio.Future[None]] = {}
         self._queued: dict[Any, bytes] = {}
@@ -298,6 +304,7 @@ class DuplexConnection:
         """Answer a request, or start the task that answers it."""
         server = self._server
         call = open_call(message, self._session, self, server, server.server_context, self._loop)
+        self._identify(call)
         answer: Any = run(call)
         if type(answer) is not CoroutineType:
             self._reply(message.id, answer)
@@ -306,11 +313,16 @@ class DuplexConnection:
         self._is_initializing = message.method == INITIALIZE
         call.task = start_task(self._finish(call, answer), self._loop)
 
+    def _identify(self, call: Call) -> None:
+        if self._sender is not None:
+            _, call.scopes, call.claims = self._sender
+
     def _receive_notification(self, message: jsonrpc.Notification) -> None:
         server = self._server
         server.notified(message.method)
         call = open_notification(message, self._session, self, server, server.server_context, self._loop)
         if call is not None:
+            self._identify(call)
             self._running[call] = call
             call.task = start_task(self._run_notification(call), self._loop)
 
@@ -359,13 +371,32 @@ class DuplexConnection:
             self._send(data)
 
 
+class ServerForSender:
+    """A server of this process as a target that takes connections on behalf of a verified client.
+
+    Example:
+        endpoint = endpoint_of(ServerForSender(server, call.sender), options)
+    """
+
+    def __init__(self, server: Server, sender: Sender) -> None:
+        self._server = server
+        self._sender = sender
+        self.serving = server.serving
+        self.handle_json = server.handle_json
+
+    def connect(self, send: Callable[[bytes], None] | Sink) -> DuplexConnection:
+        """Return the server's side of a connection whose requests have the identity of the client."""
+        self._server.check()
+        return DuplexConnection(self._server, FunctionSink(send) if callable(send) else send, self._sender)
+
+
 class _DuplexSession(Session, kw_only=True):
     """The session of a connection; `begin` also sets the version of the connection's `Peer`."""
 
     peer: Peer
     values: SessionValues | None = None
 
-    def kept_values(self, server: Server) -> SessionValues:  # noqa: ARG002
+    def kept_values(self, server: Server, account: str) -> SessionValues:  # noqa: ARG002
         """Return the values of this session, which end with the connection."""
         if self.values is None:
             from dragoman.stores.memory import Memory

@@ -7,6 +7,8 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
+import msgspec
+
 from dragoman import types
 from dragoman.errors import DefinitionError, ToolNotUnique
 from dragoman.protocol.versions import Version
@@ -41,14 +43,17 @@ class Registry:
     """The definitions of one server.
 
     `require_servable` raises for a definition that the server cannot serve. The registry calls `notify` after each
-    change.
+    change. With `inline_refs` the schemas in the list of tools have no references.
     """
 
     def __init__(
         self,
         require_servable: Callable[[Definition[..., Any]], None] | None = None,
         notify: Callable[[], None] | None = None,
+        *,
+        inline_refs: bool = False,
     ) -> None:
+        self.inline_refs = inline_refs
         self.entry_of: Callable[[str, Definition[..., Any], Version], Any] | None = None
         """Returns the entry of a definition in a list; set if the server has extensions, which may add fields."""
         self.forget: Callable[[Definition[..., Any]], None] | None = None
@@ -82,8 +87,10 @@ class Registry:
     def entries(self, method: str, definitions: Iterable[Definition[..., Any]], version: Version) -> list[Any]:
         """Return the entries of definitions in the list of a method, for a protocol version."""
         if self.entry_of is None:
-            return [definition.definition for definition in definitions]
-        return [self.entry_of(method, definition, version) for definition in definitions]
+            entries = [definition.definition for definition in definitions]
+        else:
+            entries = [self.entry_of(method, definition, version) for definition in definitions]
+        return list(map(_without_refs, entries)) if self.inline_refs and method == "tools/list" else entries
 
     def add_tool(self, given: Any) -> AnyTool:
         """Register a tool: a Tool, a Tool class, or a function."""
@@ -220,7 +227,7 @@ class Registry:
 
     def selected(self, is_selected: Callable[[Definition[..., Any]], bool]) -> Registry:
         """Return a registry with the served definitions that a function selects, as they are now."""
-        chosen = Registry()
+        chosen = Registry(inline_refs=self.inline_refs)
         chosen.entry_of, chosen.has_visibility, chosen.edition = self.entry_of, self.has_visibility, self.edition
         for name in self.disabled:
             table = {key: one for key, one in list(getattr(self, name).items()) if is_selected(one)}
@@ -273,6 +280,13 @@ def _table(name: str) -> str:
 
 
 _TABLES = {method: _table(name) for name, (method, _) in LISTS.items()}
+
+
+def _without_refs(tool: types.Tool) -> types.Tool:
+    from dragoman.schema.inline_refs import inline_refs
+
+    output = None if tool.output_schema is None else inline_refs(tool.output_schema)
+    return msgspec.structs.replace(tool, input_schema=inline_refs(tool.input_schema), output_schema=output)
 
 
 def _several(given: Any, option: str) -> Iterable[Any]:

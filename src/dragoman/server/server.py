@@ -94,9 +94,9 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
     closes it afterwards (see `server.lifespan`). `secret` seals request states, session ids and what the store keeps.
     `store` is what the processes of the server share, by default a `dragoman.stores.Local`. `state_key` is a function
     of the `Context` that says whose `ctx.user_state` a request uses. `audit` is a path, a function or an `Audit` that
-    gets one record for each request. `strict_arguments` refuses arguments that a tool does not have.
-    `max_message_bytes` limits the size of a message on every transport. `debug` is for development: clients receive the
-    text and the place of an exception, which may hold secrets.
+    gets one record for each request. `strict_arguments` refuses arguments that a tool does not have. `inline_refs`
+    lists schemas without `$ref`. `max_message_bytes` limits a message on every transport. `debug` is for development:
+    clients receive the text and the place of an exception, which may hold secrets.
 
     Raises:
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
@@ -146,6 +146,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         state_key: StateKey | None = None,
         audit: Audit | AuditTarget | None = None,
         strict_arguments: bool = False,
+        inline_refs: bool = False,
         max_message_bytes: int = DEFAULT_LIMITS.message_bytes,
         debug: bool = False,
     ) -> None:
@@ -153,12 +154,11 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         ServerIdentity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
         self.server_context: Any = server_context
-        self.debug = debug
-        self._strict_arguments = strict_arguments
+        self.debug, self._strict_arguments = debug, strict_arguments
         self.limits = checked_limits(max_message_bytes)
         self._configuration = checked_configuration(configuration)
         self.settings = self._merged(self._configuration)
-        Registration.__init__(self, Registry(self._require_servable, self._derive))
+        Registration.__init__(self, Registry(self._require_servable, self._derive, inline_refs=inline_refs))
         Notifying.__init__(self)
         self._background: set[Any] = set()
         self._secret = checked_secret(secret)

@@ -12,6 +12,7 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from dragoman.config import SCRIPT_RUN
 from dragoman.errors import DefinitionError, DragomanError
 from dragoman.protocol import jsonrpc
 from dragoman.runtime.callables import did_you_mean
@@ -100,8 +101,7 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
         DragomanError: an event loop runs in this thread.
         ConfigError: the store reaches other machines, and the server has no secret.
     """
-    name = _transport_name(transport)
-    _refuse_unknown(name, options)
+    name = _served_transport(transport, options)
     _refuse_running_loop()
     if LOADING.serve is not None:
         LOADING.serve(server, options)
@@ -132,8 +132,7 @@ async def run_async(server: Server, transport: str, options: HttpOptions, *, han
     """Serve stdio or HTTP in the running loop until the client ends or the task is cancelled; raises as `run` does."""
     from dragoman.runtime.program import until_signal
 
-    name = _transport_name(transport)
-    _refuse_unknown(name, options)
+    name = _served_transport(transport, options)
     if LOADING.serve is not None:
         raise DragomanError(
             'The file awaits server.run_async() while the command loads it; put that under `if __name__ == "__main__":`'
@@ -204,6 +203,13 @@ class SoleService:
         finally:
             if "store" in vars(self._server):  # a store that was never used needs no keys
                 await self._server.store.close()
+
+
+def _served_transport(transport: Any, options: Mapping[str, Any]) -> str:
+    name = _transport_name(transport)
+    _refuse_unknown(name, options)
+    SCRIPT_RUN.has_served = True
+    return "stdio" if SCRIPT_RUN.uses_stdio else name
 
 
 def _transport_name(given: Any) -> str:

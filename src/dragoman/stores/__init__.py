@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from dragoman.stores.contract import TaskPhase as TaskPhase
     from dragoman.stores.contract import TaskRecord as TaskRecord
     from dragoman.stores.contract import Tasks as Tasks
+    from dragoman.stores.contract import TaskSummary as TaskSummary
+    from dragoman.stores.limits import Share as Share
+    from dragoman.stores.limits import StoreLimits as StoreLimits
     from dragoman.stores.local.store import Local as Local
     from dragoman.stores.memory import Memory as Memory
     from dragoman.stores.redis.store import Redis as Redis
@@ -24,7 +27,8 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "contract": "Bus EventLog Reach Revised State Store TaskPhase TaskRecord Tasks",
+            "contract": "Bus EventLog Reach Revised State Store TaskPhase TaskRecord TaskSummary Tasks",
+            "limits": "Share StoreLimits",
             "local.store": "Local",
             "memory": "Memory",
             "redis.store": "Redis",

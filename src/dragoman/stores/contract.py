@@ -17,16 +17,48 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import Literal, NamedTuple, Protocol
 
+from dragoman.errors import ValidationError
+from dragoman.stores.limits import ALONE, Share, StoreLimits
+
 MAX_LOG_EVENTS = 1000
 MAX_LOG_BYTES = 16 * 1024 * 1024
 LOG_SECONDS = 3600.0
 """A log expires so many seconds after its last event."""
+MAX_LOGS_BYTES = 256 * 1024 * 1024
+"""All logs of a store together; beyond it, the store drops the log that was idle for longest."""
+
+MAX_SECONDS = 100 * 365 * 86_400.0
+"""The longest time to live and the longest lease; far below what any clock or database can hold."""
 
 Reach = Literal["process", "machine", "network"]
 """How far a store reaches: this process, the processes of one machine, or every machine with the address."""
 
 TaskPhase = Literal["ready", "running", "parked", "finished"]
 """Where a task stands: a worker may claim it; a worker has claimed it; it waits for an answer; it has ended."""
+
+
+def check_ttl(ttl: float | None) -> None:
+    """Check a time to live; every engine does so before it writes anything.
+
+    Raises:
+        ValidationError: it is no number, not above 0, or longer than `MAX_SECONDS`.
+    """
+    if ttl is not None and not (_is_seconds(ttl) and ttl > 0):
+        raise ValidationError(f"ttl must be a number of seconds above 0 and at most {MAX_SECONDS:.0f}, or None")
+
+
+def check_lease(lease: float | None) -> None:
+    """Check a lease; every engine does so before it writes anything. A lease of 0 seconds runs out at once.
+
+    Raises:
+        ValidationError: it is no number, negative, or longer than `MAX_SECONDS`.
+    """
+    if lease is not None and not _is_seconds(lease):
+        raise ValidationError(f"lease must be a number of seconds from 0 to {MAX_SECONDS:.0f}")
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_SECONDS
 
 
 class Bus(Protocol):
@@ -95,7 +127,10 @@ class Revised(NamedTuple):
 class State(Protocol):
     """Small values by key, each with a time to live. A namespace has at most the number of values that was asked for.
 
-    The clock of the store decides when a value expires.
+    A value counts `limits.value_bytes` bytes. A write that makes a value larger is refused if its account or its group
+    would then exceed the limits; a write that does not is never refused for its size.
+
+    The clock of the store decides when a value expires. A `ttl` that `check_ttl` refuses changes nothing.
     """
 
     async def get(self, key: str) -> Revised | None:
@@ -106,7 +141,7 @@ class State(Protocol):
         """Set a value that lives `ttl` seconds, or until it is deleted, and return its revision.
 
         Raises:
-            StoreFull: the key is new, and the namespace is full.
+            StoreFull: the key is new and the namespace is full, or there are too many bytes.
         """
         ...
 
@@ -116,7 +151,7 @@ class State(Protocol):
         The revision 0 stands for a key without a value.
 
         Raises:
-            StoreFull: the key is new, and the namespace is full.
+            StoreFull: the key is new and the namespace is full, or there are too many bytes.
         """
         ...
 
@@ -139,6 +174,19 @@ class TaskRecord(NamedTuple):
     expires_at: float | None
     was_lost: bool = False
     """Whether this record comes from a `claim` that took a running task from a holder whose lease had run out."""
+    summary: bytes = b""
+    """The part of the task that `list` returns; at most a few kilobytes."""
+
+
+class TaskSummary(NamedTuple):
+    """A task as `list` returns it: without its value, which may be large."""
+
+    id: str
+    summary: bytes
+    revision: int
+    phase: TaskPhase
+    created_at: float
+    expires_at: float | None
 
 
 class Tasks(Protocol):
@@ -153,16 +201,31 @@ class Tasks(Protocol):
 
     A change with a token that is not the newest is refused, so a holder that was paused cannot overwrite the work of
     its successor. An expired task does not exist any more. The server asks only for the changes that are drawn above,
-    so an engine does not compare the phase of an `update` with the one before.
+    so an engine does not compare the phase of an `update` with the one before. A `ttl` that
+    `check_ttl` refuses and a `lease` that `check_lease` refuses change nothing.
+
+    A task counts `limits.task_bytes` bytes for its account. A change that makes a task count more is refused if the
+    account or the namespace would then exceed the limits. A change that does not is never refused for its size: a task
+    can always end with a value of `limits.MIN_TASK_BYTES`.
     """
 
     async def create(
-        self, id: str, value: bytes, *, owner: str, ttl: float | None = None, lease: float | None = None
+        self,
+        id: str,
+        value: bytes,
+        *,
+        owner: str,
+        account: str | None = None,
+        summary: bytes = b"",
+        ttl: float | None = None,
+        lease: float | None = None,
     ) -> TaskRecord:
         """Add a task of an owner; it is ready, or with `lease` seconds already claimed by the caller.
 
+        The owner can list the task. The account, by default the owner, is the one whose limits the task counts for.
+
         Raises:
-            StoreFull: the owner, or the namespace, has too many tasks; expired tasks do not count.
+            StoreFull: the account, or the namespace, has too many tasks or bytes; expired tasks do not count.
             StoreError: there is a task with this id.
         """
         ...
@@ -171,10 +234,10 @@ class Tasks(Protocol):
         """Return a task; None if there is none, or it has expired."""
         ...
 
-    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskRecord]:
+    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
         """Return the tasks of an owner in the order of their creation, those after the task `after`.
 
-        The list is empty if the owner has no task `after`.
+        The list is empty if the owner has no task `after`. The engine reads no values, and not more than `limit` tasks.
         """
         ...
 
@@ -186,12 +249,16 @@ class Tasks(Protocol):
         revision: int,
         token: int | None = None,
         phase: TaskPhase | None = None,
+        summary: bytes | None = None,
         ttl: float | None = None,
     ) -> TaskRecord | None:
-        """Change the value of a task, and its phase; return None if that is refused.
+        """Change the value of a task, its phase and its summary; return None if that is refused.
 
         The change is refused if the task has ended or has another revision, or if a given token is not the newest.
         `ttl` sets the time to live anew, counted from the creation of the task.
+
+        Raises:
+            StoreFull: the task would count more bytes than there is room for; it stays unchanged.
         """
         ...
 
@@ -211,9 +278,19 @@ class Tasks(Protocol):
         ...
 
     async def finish(
-        self, id: str, value: bytes, *, revision: int | None = None, token: int | None = None
+        self,
+        id: str,
+        value: bytes,
+        *,
+        revision: int | None = None,
+        token: int | None = None,
+        summary: bytes | None = None,
     ) -> TaskRecord | None:
-        """End a task with its last value; refused, with None, as in `update`."""
+        """End a task with its last value; refused, with None, as in `update`.
+
+        Raises:
+            StoreFull: as in `update`.
+        """
         ...
 
     def watch(self, id: str) -> AsyncGenerator[None, None]:
@@ -253,12 +330,23 @@ class Store(Protocol):
         """Return the log of a stream."""
         ...
 
-    def state(self, namespace: str, *, max_values: int = 100_000) -> State:
-        """Return the values of a namespace."""
+    def state(
+        self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
+    ) -> State:
+        """Return the values of a namespace.
+
+        Several namespaces may share a group. A group has at most `limits.state_bytes` bytes, and an account in a group
+        `limits.state_bytes_per_caller`. Without an account, only the group is limited, and without a `share`, only the
+        number of values. Without `limits`, those of the store hold.
+        """
         ...
 
-    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> Tasks:
-        """Return the tasks of a namespace."""
+    def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> Tasks:
+        """Return the tasks of a namespace.
+
+        A namespace has at most `limits.tasks` tasks and `limits.task_bytes` bytes, and an account
+        `limits.tasks_per_caller` and `limits.task_bytes_per_caller`. Without `limits`, those of the store hold.
+        """
         ...
 
     async def now(self) -> float:

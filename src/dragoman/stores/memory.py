@@ -10,18 +10,26 @@ import itertools
 import os
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Literal, NamedTuple, TypeVar
 
 from dragoman.errors import StoreFull
 from dragoman.stores.changes import Changes, Listener
-from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, Revised
+from dragoman.stores.contract import (
+    LOG_SECONDS,
+    MAX_LOG_BYTES,
+    MAX_LOG_EVENTS,
+    MAX_LOGS_BYTES,
+    Revised,
+    TaskSummary,
+    check_ttl,
+)
+from dragoman.stores.limits import ALONE, Share, StoreLimits, TaskUsage, full, value_bytes, value_limits
 from dragoman.stores.table import TableTasks, TaskTable
 from dragoman.stores.transitions import KeptTask
 
 Found = TypeVar("Found")
-MAX_LOGS_BYTES = 256 * 1024 * 1024
-"""All logs together; beyond it, the log that was idle for longest is dropped."""
+Counted = TypeVar("Counted", bound=Hashable)
 MIN_SWEPT = 1000
 
 
@@ -31,12 +39,14 @@ class Memory:
     Example:
         server = Server("shop", store=Memory())
 
-    `clock` returns seconds since the epoch; it decides leases and expiry.
+    `limits` are the bytes that the store keeps for a server and its callers. `clock` returns seconds since the epoch;
+    it decides leases and expiry.
     """
 
     reach: Literal["process"] = "process"
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, limits: StoreLimits | None = None, clock: Callable[[], float] = time.time) -> None:
+        self.limits = limits or StoreLimits()
         self._clock = clock
         self._logs = _Logs(clock)
         self._values = _Values(clock)
@@ -53,14 +63,16 @@ class Memory:
         """Return the log of a stream."""
         return MemoryLog(self._logs, stream)
 
-    def state(self, namespace: str, *, max_values: int = 100_000) -> MemoryState:
+    def state(
+        self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
+    ) -> MemoryState:
         """Return the values of a namespace."""
-        return MemoryState(self._values, namespace, max_values)
+        return MemoryState(self._values, namespace, max_values, *value_limits(namespace, share, limits or self.limits))
 
-    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> MemoryTasks:
+    def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> MemoryTasks:
         """Return the tasks of a namespace."""
         table = self._tables.setdefault(namespace, _MemoryTable(self._clock))
-        return MemoryTasks(table, max_tasks, max_per_owner)
+        return MemoryTasks(table, limits or self.limits)
 
     async def now(self) -> float:
         """Return the time of the clock."""
@@ -161,6 +173,7 @@ class _Entry(NamedTuple):
     value: bytes
     revision: int
     expires_at: float | None
+    share: Share
 
 
 class _Values:
@@ -169,7 +182,10 @@ class _Values:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.entries: dict[tuple[str, str], _Entry] = {}
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
+        """The number of values, by namespace."""
+        self.sizes: Counter[Share] = Counter()
+        """The bytes of values, by group, and by group and account."""
         self._revisions = itertools.count(1)
         self._sweep_at = MIN_SWEPT
 
@@ -177,44 +193,64 @@ class _Values:
         entry = self.entries.get(name)
         return None if entry is None or self._is_expired(entry) else entry
 
-    def set(self, name: tuple[str, str], value: bytes, ttl: float | None, max_values: int) -> int:
-        if self.get(name) is None:
-            self._make_room(name, max_values)
-        expires_at = None if ttl is None else self.clock() + ttl
-        self.entries[name] = entry = _Entry(value, next(self._revisions), expires_at)
+    def set(
+        self,
+        name: tuple[str, str],
+        value: bytes,
+        share: Share,
+        expires_at: float | None,
+        lack: Callable[[_Entry | None], StoreFull | None],
+    ) -> int:
+        """Set a value, unless there is no room, of which `lack` decides; expired values make room."""
+        problem = lack(self.entries.get(name))
+        if problem is not None or len(self.entries) >= self._sweep_at:
+            self._sweep()
+            problem = lack(self.entries.get(name))
+        if problem is not None:
+            raise problem
+        self.delete(name)
+        self.entries[name] = entry = _Entry(value, next(self._revisions), expires_at, share)
+        self._count(name, entry, 1)
         return entry.revision
+
+    def _sweep(self) -> None:
+        for expired in [name for name, entry in self.entries.items() if self._is_expired(entry)]:
+            self.delete(expired)
+        self._sweep_at = max(MIN_SWEPT, 2 * len(self.entries))
 
     def delete(self, name: tuple[str, str]) -> bool:
         entry = self.entries.pop(name, None)
         if entry is None:
             return False
-        self.counts[name[0]] -= 1
-        if not self.counts[name[0]]:
-            del self.counts[name[0]]
+        self._count(name, entry, -1)
         return not self._is_expired(entry)
 
-    def _make_room(self, name: tuple[str, str], max_values: int) -> None:
-        namespace = name[0]
-        self.delete(name)
-        if self.counts.get(namespace, 0) >= max_values or len(self.entries) >= self._sweep_at:
-            for expired in [name for name, entry in self.entries.items() if self._is_expired(entry)]:
-                self.delete(expired)
-            self._sweep_at = max(MIN_SWEPT, 2 * len(self.entries))
-        if self.counts.get(namespace, 0) >= max_values:
-            raise StoreFull(f"The namespace has {max_values} values already; delete some, or give them a shorter ttl")
-        self.counts[namespace] = self.counts.get(namespace, 0) + 1
+    def _count(self, name: tuple[str, str], entry: _Entry, sign: int) -> None:
+        size = sign * value_bytes(entry.value)
+        _add(self.counts, name[0], sign)
+        for share in {Share(entry.share.group), entry.share}:
+            _add(self.sizes, share, size)
 
     def _is_expired(self, entry: _Entry) -> bool:
         return entry.expires_at is not None and entry.expires_at <= self.clock()
 
 
+def _add(counter: Counter[Counted], key: Counted, amount: int) -> None:
+    """Add to a counter, and forget it at 0."""
+    counter[key] += amount
+    if not counter[key]:
+        del counter[key]
+
+
 class MemoryState:
     """The values of one namespace."""
 
-    def __init__(self, values: _Values, namespace: str, max_values: int) -> None:
+    def __init__(self, values: _Values, namespace: str, max_values: int, share: Share, limits: StoreLimits) -> None:
         self._values = values
         self._namespace = namespace
         self._max_values = max_values
+        self._share = share
+        self._limits = limits
 
     async def get(self, key: str) -> Revised | None:
         """Return the value of a key."""
@@ -223,14 +259,33 @@ class MemoryState:
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
         """Set the value of a key."""
-        return self._values.set((self._namespace, key), value, ttl, self._max_values)
+        check_ttl(ttl)
+        expires_at = None if ttl is None else self._values.clock() + ttl
+        size = value_bytes(value)
+        return self._values.set(
+            *((self._namespace, key), value, self._share, expires_at), lambda entry: self._lack(entry, size)
+        )
+
+    def _lack(self, entry: _Entry | None, size: int) -> StoreFull | None:
+        """Return why there is no room for a value that replaces an entry; None if there is."""
+        limits, share, sizes = self._limits, self._share, self._values.sizes
+        if entry is None and self._values.counts[self._namespace] >= self._max_values:
+            return full("values", self._max_values)
+        added = size - (0 if entry is None else value_bytes(entry.value))
+        if added > 0 and sizes[Share(share.group)] + added > limits.state_bytes:
+            return full("bytes", limits.state_bytes)
+        if entry is not None and entry.share != share:
+            added = size
+        if added > 0 and share.account is not None and sizes[share] + added > limits.state_bytes_per_caller:
+            return full("account bytes", limits.state_bytes_per_caller)
+        return None
 
     async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
         """Set the value of a key if the key still has a revision."""
         entry = self._values.get((self._namespace, key))
         if (0 if entry is None else entry.revision) != revision:
             return None
-        return self._values.set((self._namespace, key), value, ttl, self._max_values)
+        return await self.set(key, value, ttl=ttl)
 
     async def delete(self, key: str) -> bool:
         """Delete the value of a key."""
@@ -244,7 +299,10 @@ class _MemoryTable:
         self.changes = Changes()
         self._clock = clock
         self._tasks: dict[str, KeptTask] = {}
-        self._owners: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        """The number of tasks, by account."""
+        self._sizes: Counter[str | None] = Counter()
+        """The bytes of tasks, by account; None for all."""
         self._revisions = itertools.count(1)
 
     @property
@@ -263,23 +321,25 @@ class _MemoryTable:
         claimable = (task for task in self._tasks.values() if task.phase == "ready" or task.is_lost(now))
         return next((task for task in claimable if not task.is_expired(now)), None)
 
-    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[KeptTask]:
+    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[TaskSummary]:
         owned = iter([task for task in self._tasks.values() if task.owner == owner and not task.is_expired(self.now)])
         if after is not None:
             # The search leaves the iterator behind the task, or at its end.
             any(task.id == after for task in owned)
-        return itertools.islice(owned, limit)
+        return [task.listed() for task in itertools.islice(owned, limit)]
 
-    def count(self, owner: str | None) -> int:
-        return len(self._tasks) if owner is None else self._owners[owner]
+    def usage(self, account: str) -> TaskUsage:
+        return TaskUsage(len(self._tasks), self._counts[account], self._sizes[None], self._sizes[account])
 
     def add(self, task: KeptTask) -> None:
         self._remove(task.id)
-        self._owners[task.owner] += 1
+        _add(self._counts, task.account, 1)
         self.keep(task)
 
     def keep(self, task: KeptTask) -> None:
+        before = self._tasks.get(task.id)
         self._tasks[task.id] = task
+        self._resize(task.account, task.size - (0 if before is None else before.size))
         self.changes.report([task.id, None] if task.phase == "ready" else [task.id])
 
     def keep_lease(self, task: KeptTask) -> None:
@@ -295,16 +355,19 @@ class _MemoryTable:
     def _remove(self, id: str) -> None:
         task = self._tasks.pop(id, None)
         if task is not None:
-            self._owners[task.owner] -= 1
-            if not self._owners[task.owner]:
-                del self._owners[task.owner]
+            _add(self._counts, task.account, -1)
+            self._resize(task.account, -task.size)
+
+    def _resize(self, account: str, amount: int) -> None:
+        _add(self._sizes, account, amount)
+        _add(self._sizes, None, amount)
 
 
 class MemoryTasks(TableTasks):
     """The tasks of one namespace."""
 
-    def __init__(self, table: _MemoryTable, max_tasks: int, max_per_owner: int) -> None:
-        super().__init__(max_tasks, max_per_owner)
+    def __init__(self, table: _MemoryTable, limits: StoreLimits) -> None:
+        super().__init__(limits)
         self._table = table
 
     async def _step(

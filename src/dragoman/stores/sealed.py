@@ -3,9 +3,12 @@
 The values of logs, states and tasks are encrypted with the key ring of the server, each for its own purpose: a value
 that is copied to another key, stream or task does not open. Messages between machines are encrypted too; those between
 the processes of one machine travel through a folder that only their user may enter. Names and keys become digests, so
-that an engine may use them in file names and keys.
+that an engine may use them in file names and keys. The id of a task suffices to read the task if its server has no
+`auth`, so the engine gets a digest of it too, and the id itself is in the encrypted summary.
 
-A value that does not open counts as absent: it is of another key ring, or somebody changed it.
+Something that does not open was encrypted with another secret, or somebody changed it. An event or a task then counts
+as absent. A value is neither returned nor replaced: with the wrong secret, a server would overwrite what it should have
+read.
 """
 
 from __future__ import annotations
@@ -15,9 +18,25 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable
 
+from dragoman.errors import StoreError, StoreUnreadable
 from dragoman.protocol.tokens import NONCE_BYTES, KeyRing
-from dragoman.stores.contract import Bus, EventLog, Reach, Revised, State, Store, TaskPhase, TaskRecord, Tasks
+from dragoman.stores.contract import (
+    Bus,
+    EventLog,
+    Reach,
+    Revised,
+    State,
+    Store,
+    TaskPhase,
+    TaskRecord,
+    Tasks,
+    TaskSummary,
+)
+from dragoman.stores.limits import ALONE, Share, StoreLimits
 
+MAX_ATTEMPTS = 100
+"""How often `set` tries to replace a value that others change at the same time."""
+_ID_LENGTH_BYTES = 4
 _logger = logging.getLogger("dragoman.stores")
 
 
@@ -30,7 +49,7 @@ class SealedStore:
 
     def __init__(self, engine: Store, ring: KeyRing) -> None:
         self.engine = engine
-        self._ring = ring
+        self._keys = _Keys(ring)
 
     def __repr__(self) -> str:
         return f"<Sealed {self.engine!r}>"
@@ -43,20 +62,25 @@ class SealedStore:
     def bus(self, group: str) -> Bus:
         """Return a bus of the engine; between machines, its messages are encrypted."""
         bus = self.engine.bus(digest(group))
-        return SealedBus(bus, _Cipher(self._ring, f"bus {group}")) if self.reach == "network" else bus
+        return SealedBus(bus, _Cipher(self._keys, f"bus {group}")) if self.reach == "network" else bus
 
     def log(self, stream: str) -> EventLog:
         """Return the log of a stream with encrypted events."""
-        return SealedLog(self.engine.log(digest(stream)), _Cipher(self._ring, f"log {stream}"))
+        return SealedLog(self.engine.log(digest(stream)), _Cipher(self._keys, f"log {stream}"))
 
-    def state(self, namespace: str, *, max_values: int = 100_000) -> State:
+    def state(
+        self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
+    ) -> State:
         """Return the values of a namespace, which are encrypted."""
-        return SealedState(self.engine.state(digest(namespace), max_values=max_values), self._ring, namespace)
+        if share != ALONE:
+            share = Share(digest(share.group), None if share.account is None else digest(share.account))
+        state = self.engine.state(digest(namespace), max_values=max_values, share=share, limits=limits)
+        return SealedState(state, self._keys, namespace)
 
-    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> Tasks:
+    def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> Tasks:
         """Return the tasks of a namespace, whose values are encrypted."""
-        tasks = self.engine.tasks(digest(namespace), max_tasks=max_tasks, max_per_owner=max_per_owner)
-        return SealedTasks(tasks, self._ring, namespace)
+        tasks = self.engine.tasks(digest(namespace), limits=limits)
+        return SealedTasks(tasks, self._keys, namespace)
 
     async def now(self) -> float:
         """Return the time of the engine."""
@@ -67,20 +91,37 @@ class SealedStore:
         await self.engine.close()
 
 
+class _Keys:
+    """The key ring of a store, which warns once of what it cannot decrypt."""
+
+    def __init__(self, ring: KeyRing) -> None:
+        self.ring = ring
+        self._has_warned = False
+
+    def warn(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "The store has data that this server cannot decrypt: it was written with another secret, or changed."
+                " All processes of a server need the same secret. To replace a secret, give both:"
+                " Server(secret=[new, old])"
+            )
+
+
 class _Cipher:
     """Encrypts and decrypts for one purpose."""
 
-    def __init__(self, ring: KeyRing, purpose: str) -> None:
-        self._ring = ring
+    def __init__(self, keys: _Keys, purpose: str) -> None:
+        self._keys = keys
         self._purpose = purpose
 
     def encrypt(self, value: bytes) -> bytes:
-        return self._ring.encrypt(self._purpose, value, os.urandom(NONCE_BYTES))
+        return self._keys.ring.encrypt(self._purpose, value, os.urandom(NONCE_BYTES))
 
     def decrypt(self, data: bytes) -> bytes | None:
-        value = self._ring.decrypt(self._purpose, data)
+        value = self._keys.ring.decrypt(self._purpose, data)
         if value is None:
-            _logger.warning("A value of the store was not made with the keys of this server, and is ignored")
+            self._keys.warn()
         return value
 
 
@@ -141,25 +182,40 @@ class SealedLog:
 
 
 class SealedState:
-    """The values of a namespace, encrypted by key."""
+    """The values of a namespace, encrypted by key.
 
-    def __init__(self, state: State, ring: KeyRing, namespace: str) -> None:
+    Every method raises `StoreUnreadable` for a key whose value does not open, and leaves the value alone.
+    """
+
+    def __init__(self, state: State, keys: _Keys, namespace: str) -> None:
         self._state = state
-        self._ring = ring
+        self._keys = keys
         self._namespace = namespace
 
     def _cipher(self, key: str) -> _Cipher:
-        return _Cipher(self._ring, f"state {len(self._namespace)} {self._namespace} {key}")
+        return _Cipher(self._keys, f"state {len(self._namespace)} {self._namespace} {key}")
 
     async def get(self, key: str) -> Revised | None:
         """Return the value of a key."""
         kept = await self._state.get(digest(key))
-        value = None if kept is None else self._cipher(key).decrypt(kept.value)
-        return None if kept is None or value is None else Revised(value, kept.revision)
+        if kept is None:
+            return None
+        value = self._cipher(key).decrypt(kept.value)
+        if value is None:
+            raise StoreUnreadable(
+                "The value was written with another secret, or was changed; it is not replaced."
+                " Give the server the secret with which it was written, Server(secret=[new, old])"
+            )
+        return Revised(value, kept.revision)
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
         """Set the value of a key."""
-        return await self._state.set(digest(key), self._cipher(key).encrypt(value), ttl=ttl)
+        for _ in range(MAX_ATTEMPTS):
+            kept = await self.get(key)
+            revision = await self.compare_and_set(key, value, 0 if kept is None else kept.revision, ttl=ttl)
+            if revision is not None:
+                return revision
+        raise StoreError(f"The value could not be set: others changed it {MAX_ATTEMPTS} times meanwhile")
 
     async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
         """Set the value of a key if the key still has a revision."""
@@ -167,39 +223,91 @@ class SealedState:
 
     async def delete(self, key: str) -> bool:
         """Delete the value of a key."""
+        await self.get(key)
         return await self._state.delete(digest(key))
 
 
-class SealedTasks:
-    """The tasks of a namespace, with values encrypted by id."""
+class StoredId(str):
+    """The id under which the engine keeps a task that does not open, so that its claim can be given back.
 
-    def __init__(self, tasks: Tasks, ring: KeyRing, namespace: str) -> None:
+    Ids of clients are never of this class.
+    """
+
+    __slots__ = ()
+
+
+class SealedTasks:
+    """The tasks of a namespace, with values encrypted by id. The engine knows a digest of each id."""
+
+    def __init__(self, tasks: Tasks, keys: _Keys, namespace: str) -> None:
         self._tasks = tasks
-        self._ring = ring
+        self._keys = keys
         self._namespace = namespace
 
-    def _cipher(self, id: str) -> _Cipher:
-        return _Cipher(self._ring, f"task {len(self._namespace)} {self._namespace} {id}")
+    def _cipher(self, stored_id: str, part: str) -> _Cipher:
+        return _Cipher(self._keys, f"task {part} {len(self._namespace)} {self._namespace} {stored_id}")
+
+    def _sealed(self, id: str, value: bytes) -> bytes:
+        return self._cipher(digest(id), "value").encrypt(value)
+
+    def _sealed_summary(self, id: str, summary: bytes) -> bytes:
+        name = id.encode("utf-8", "surrogatepass")
+        content = len(name).to_bytes(_ID_LENGTH_BYTES, "big") + name + summary
+        return self._cipher(digest(id), "summary").encrypt(content)
+
+    def _opened_summary(self, stored_id: str, summary: bytes) -> tuple[str, bytes] | None:
+        """Return the id of a task and its summary."""
+        content = self._cipher(stored_id, "summary").decrypt(summary)
+        if content is None:
+            return None
+        end = _ID_LENGTH_BYTES + int.from_bytes(content[:_ID_LENGTH_BYTES], "big")
+        return content[_ID_LENGTH_BYTES:end].decode("utf-8", "surrogatepass"), content[end:]
 
     def _opened(self, record: TaskRecord | None) -> TaskRecord | None:
-        value = None if record is None else self._cipher(record.id).decrypt(record.value)
-        return None if record is None or value is None else record._replace(value=value)
+        if record is None:
+            return None
+        opened = self._opened_summary(record.id, record.summary)
+        value = None if opened is None else self._cipher(record.id, "value").decrypt(record.value)
+        if opened is None or value is None:
+            return None
+        return record._replace(id=opened[0], summary=opened[1], value=value)
 
     async def create(
-        self, id: str, value: bytes, *, owner: str, ttl: float | None = None, lease: float | None = None
+        self,
+        id: str,
+        value: bytes,
+        *,
+        owner: str,
+        account: str | None = None,
+        summary: bytes = b"",
+        ttl: float | None = None,
+        lease: float | None = None,
     ) -> TaskRecord:
         """Add a task."""
-        sealed = self._cipher(id).encrypt(value)
-        return (await self._tasks.create(id, sealed, owner=digest(owner), ttl=ttl, lease=lease))._replace(value=value)
+        record = await self._tasks.create(
+            digest(id),
+            self._sealed(id, value),
+            owner=digest(owner),
+            account=digest(owner if account is None else account),
+            summary=self._sealed_summary(id, summary),
+            ttl=ttl,
+            lease=lease,
+        )
+        return record._replace(id=id, value=value, summary=summary)
 
     async def get(self, id: str) -> TaskRecord | None:
         """Return a task."""
-        return self._opened(await self._tasks.get(id))
+        return self._opened(await self._tasks.get(digest(id)))
 
-    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskRecord]:
+    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
         """Return the tasks of an owner."""
-        records = await self._tasks.list(digest(owner), after=after, limit=limit)
-        return [opened for record in records if (opened := self._opened(record)) is not None]
+        last = None if after is None else digest(after)
+        summaries = []
+        for record in await self._tasks.list(digest(owner), after=last, limit=limit):
+            opened = self._opened_summary(record.id, record.summary)
+            if opened is not None:
+                summaries.append(record._replace(id=opened[0], summary=opened[1]))
+        return summaries
 
     async def update(
         self,
@@ -209,35 +317,57 @@ class SealedTasks:
         revision: int,
         token: int | None = None,
         phase: TaskPhase | None = None,
+        summary: bytes | None = None,
         ttl: float | None = None,
     ) -> TaskRecord | None:
         """Change a task."""
-        sealed = self._cipher(id).encrypt(value)
-        return self._opened(await self._tasks.update(id, sealed, revision=revision, token=token, phase=phase, ttl=ttl))
+        sealed = None if summary is None else self._sealed_summary(id, summary)
+        return self._opened(
+            await self._tasks.update(
+                *(digest(id), self._sealed(id, value)),
+                revision=revision,
+                token=token,
+                phase=phase,
+                summary=sealed,
+                ttl=ttl,
+            )
+        )
 
     async def claim(self, lease: float) -> TaskRecord | None:
         """Claim a task; one that does not open has no value, so that the caller can give it back."""
         record = await self._tasks.claim(lease)
-        return None if record is None else self._opened(record) or record._replace(value=b"")
+        if record is None:
+            return None
+        return self._opened(record) or record._replace(id=StoredId(record.id), value=b"", summary=b"")
 
     async def renew(self, id: str, token: int, lease: float) -> bool:
         """Extend a lease."""
-        return await self._tasks.renew(id, token, lease)
+        return await self._tasks.renew(_stored(id), token, lease)
 
     async def release(self, id: str, token: int) -> bool:
         """Give a running task back."""
-        return await self._tasks.release(id, token)
+        return await self._tasks.release(_stored(id), token)
 
     async def finish(
-        self, id: str, value: bytes, *, revision: int | None = None, token: int | None = None
+        self,
+        id: str,
+        value: bytes,
+        *,
+        revision: int | None = None,
+        token: int | None = None,
+        summary: bytes | None = None,
     ) -> TaskRecord | None:
         """End a task."""
-        sealed = self._cipher(id).encrypt(value)
-        return self._opened(await self._tasks.finish(id, sealed, revision=revision, token=token))
+        sealed = None if summary is None else self._sealed_summary(id, summary)
+        return self._opened(
+            await self._tasks.finish(
+                digest(id), self._sealed(id, value), revision=revision, token=token, summary=sealed
+            )
+        )
 
     def watch(self, id: str) -> AsyncGenerator[None, None]:
         """Yield after each change of a task."""
-        return self._tasks.watch(id)
+        return self._tasks.watch(digest(id))
 
     async def wait(self, timeout: float) -> None:
         """Wait until a task may have become ready."""
@@ -246,6 +376,11 @@ class SealedTasks:
     async def sweep(self) -> int:
         """Delete expired tasks."""
         return await self._tasks.sweep()
+
+
+def _stored(id: str) -> str:
+    """Return the id under which the engine keeps a task."""
+    return str(id) if isinstance(id, StoredId) else digest(id)
 
 
 def digest(name: str) -> str:

@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Protocol, TypeVar
 
-from dragoman.errors import StoreError, StoreFull
+from dragoman.errors import StoreError
 from dragoman.stores import transitions
 from dragoman.stores.changes import Listener
-from dragoman.stores.contract import TaskPhase, TaskRecord
+from dragoman.stores.contract import TaskPhase, TaskRecord, TaskSummary, check_lease, check_ttl
+from dragoman.stores.limits import StoreLimits, TaskUsage, task_lack
 from dragoman.stores.transitions import KeptTask
 
 Found = TypeVar("Found")
@@ -40,12 +41,12 @@ class TaskTable(Protocol):
         """Return a task that is ready or lost."""
         ...
 
-    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[KeptTask]:
+    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[TaskSummary]:
         """Return the tasks of an owner after a task."""
         ...
 
-    def count(self, owner: str | None) -> int:
-        """Return how many tasks there are, or how many an owner has, expired ones included."""
+    def usage(self, account: str) -> TaskUsage:
+        """Return how much all tasks use, and those of an account."""
         ...
 
     def add(self, task: KeptTask) -> None:
@@ -68,9 +69,8 @@ class TaskTable(Protocol):
 class TableTasks(ABC):
     """The tasks of one namespace."""
 
-    def __init__(self, max_tasks: int, max_per_owner: int) -> None:
-        self._max_tasks = max_tasks
-        self._max_per_owner = max_per_owner
+    def __init__(self, limits: StoreLimits) -> None:
+        self._limits = limits
         self._ready: Listener | None = None
 
     @abstractmethod
@@ -84,43 +84,61 @@ class TableTasks(ABC):
         """Return a listener to the changes of a task, or to tasks that become ready."""
 
     async def create(
-        self, id: str, value: bytes, *, owner: str, ttl: float | None = None, lease: float | None = None
+        self,
+        id: str,
+        value: bytes,
+        *,
+        owner: str,
+        account: str | None = None,
+        summary: bytes = b"",
+        ttl: float | None = None,
+        lease: float | None = None,
     ) -> TaskRecord:
         """Add a task."""
+        check_ttl(ttl)
+        check_lease(lease)
 
         def work(table: TaskTable) -> TaskRecord | None:
             if table.find(id) is not None:
                 raise StoreError(f"There is a task with the id {id} already")
-            self._require_room(table, owner)
-            now, revision = table.now, table.next_revision()
-            task = transitions.created(id, value, owner, ttl, lease, now=now, revision=revision)
+            task = transitions.created(
+                *(id, value, owner, ttl, lease),
+                now=table.now,
+                revision=table.next_revision(),
+                summary=summary,
+                account=owner if account is None else account,
+            )
+            self._require_room(table, task.account, added_tasks=1, added_bytes=task.size)
             table.add(task)
             return task.record()
 
-        record = await self._step(work, None, size=len(value))
+        record = await self._step(work, None, size=len(value) + len(summary))
         assert record is not None
         return record
 
-    def _require_room(self, table: TaskTable, owner: str) -> None:
-        for limit, whose, counted in (
-            (self._max_tasks, "There are", None),
-            (self._max_per_owner, "The owner has", owner),
-        ):
-            if table.count(counted) >= limit:
-                table.sweep()
-                if table.count(counted) >= limit:
-                    raise StoreFull(f"{whose} {limit} tasks already; wait until some expire")
+    def _require_room(self, table: TaskTable, account: str, *, added_tasks: int, added_bytes: int) -> None:
+        """Refuse a change that adds more than there is room for; expired tasks make room.
+
+        Raises:
+            StoreFull: there is no room.
+        """
+        if added_tasks == 0 and added_bytes <= 0:
+            return
+        if task_lack(self._limits, table.usage(account), added_tasks, added_bytes) is not None:
+            table.sweep()
+            lack = task_lack(self._limits, table.usage(account), added_tasks, added_bytes)
+            if lack is not None:
+                raise lack
 
     async def get(self, id: str) -> TaskRecord | None:
         """Return a task."""
         task = await self._step(lambda table: table.find(id), None, reads=True)
         return None if task is None else task.record()
 
-    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskRecord]:
+    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
         """Return the tasks of an owner."""
-        nothing: Iterable[KeptTask] = ()
-        owned = await self._step(lambda table: table.owned(owner, after, limit), nothing, reads=True)
-        return [task.record() for task in owned]
+        nothing: Iterable[TaskSummary] = ()
+        return list(await self._step(lambda table: table.owned(owner, after, limit), nothing, reads=True))
 
     async def update(
         self,
@@ -130,25 +148,33 @@ class TableTasks(ABC):
         revision: int,
         token: int | None = None,
         phase: TaskPhase | None = None,
+        summary: bytes | None = None,
         ttl: float | None = None,
     ) -> TaskRecord | None:
         """Change a task."""
+        check_ttl(ttl)
         return await self._change(
             id,
             lambda task, new: transitions.changed(
-                task, value, phase, expected=revision, token=token, revision=new, ttl=ttl
+                task, value, phase, expected=revision, token=token, revision=new, summary=summary, ttl=ttl
             ),
-            size=len(value),
+            size=len(value) + len(summary or b""),
         )
 
     async def finish(
-        self, id: str, value: bytes, *, revision: int | None = None, token: int | None = None
+        self,
+        id: str,
+        value: bytes,
+        *,
+        revision: int | None = None,
+        token: int | None = None,
+        summary: bytes | None = None,
     ) -> TaskRecord | None:
         """End a task."""
         return await self._change(
             id,
             lambda task, new: transitions.changed(
-                task, value, "finished", expected=revision, token=token, revision=new
+                task, value, "finished", expected=revision, token=token, revision=new, summary=summary
             ),
         )
 
@@ -165,8 +191,9 @@ class TableTasks(ABC):
         def work(table: TaskTable) -> TaskRecord | None:
             found = table.find(id)
             task = None if found is None else change(found, table.next_revision())
-            if task is None:
+            if found is None or task is None:
                 return None
+            self._require_room(table, task.account, added_tasks=0, added_bytes=task.size - found.size)
             table.keep(task)
             return task.record()
 
@@ -174,6 +201,7 @@ class TableTasks(ABC):
 
     async def claim(self, lease: float) -> TaskRecord | None:
         """Claim a task; if the caller is cancelled meanwhile, the task is given back."""
+        check_lease(lease)
 
         def work(table: TaskTable) -> TaskRecord | None:
             found = table.claimable()
@@ -194,6 +222,7 @@ class TableTasks(ABC):
 
     async def renew(self, id: str, token: int, lease: float) -> bool:
         """Extend a lease."""
+        check_lease(lease)
 
         def work(table: TaskTable) -> bool:
             found = table.find(id)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dragoman.stores.contract import TaskPhase, TaskRecord
+from dragoman.stores.contract import TaskPhase, TaskRecord, TaskSummary
+from dragoman.stores.limits import task_bytes
 
 
 class KeptTask(NamedTuple):
-    """A task, its owner, and when its lease runs out."""
+    """A task, its owner, when its lease runs out, and the account whose limits it counts for."""
 
     id: str
     owner: str
@@ -23,11 +24,22 @@ class KeptTask(NamedTuple):
     created_at: float
     expires_at: float | None
     lease_until: float | None
+    summary: bytes = b""
+    account: str = ""
+
+    @property
+    def size(self) -> int:
+        """The bytes that the task counts."""
+        return task_bytes(self.value, self.summary)
 
     def record(self, *, was_lost: bool = False) -> TaskRecord:
         """Return what the caller sees of the task."""
-        id, _, value, revision, phase, token, created_at, expires_at, _ = self
-        return TaskRecord(id, value, revision, phase, token, created_at, expires_at, was_lost)
+        id, _, value, revision, phase, token, created_at, expires_at, _, summary, _ = self
+        return TaskRecord(id, value, revision, phase, token, created_at, expires_at, was_lost, summary)
+
+    def listed(self) -> TaskSummary:
+        """Return what a list shows of the task."""
+        return TaskSummary(self.id, self.summary, self.revision, self.phase, self.created_at, self.expires_at)
 
     def is_expired(self, now: float) -> bool:
         """Tell whether the time to live is over."""
@@ -39,13 +51,22 @@ class KeptTask(NamedTuple):
 
 
 def created(
-    id: str, value: bytes, owner: str, ttl: float | None, lease: float | None, *, now: float, revision: int
+    id: str,
+    value: bytes,
+    owner: str,
+    ttl: float | None,
+    lease: float | None,
+    *,
+    now: float,
+    revision: int,
+    summary: bytes = b"",
+    account: str = "",
 ) -> KeptTask:
     """Return a new task."""
     expires_at = None if ttl is None else now + ttl
     if lease is None:
-        return KeptTask(id, owner, value, revision, "ready", 0, now, expires_at, None)
-    return KeptTask(id, owner, value, revision, "running", 1, now, expires_at, now + lease)
+        return KeptTask(id, owner, value, revision, "ready", 0, now, expires_at, None, summary, account)
+    return KeptTask(id, owner, value, revision, "running", 1, now, expires_at, now + lease, summary, account)
 
 
 def claimed(task: KeptTask, lease: float, *, now: float, revision: int) -> KeptTask:
@@ -72,6 +93,7 @@ def changed(
     expected: int | None,
     token: int | None,
     revision: int,
+    summary: bytes | None = None,
     ttl: float | None = None,
 ) -> KeptTask | None:
     """Change the value and the phase of a task that has the expected revision and token; None expects nothing."""
@@ -84,4 +106,5 @@ def changed(
         phase=phase,
         expires_at=task.expires_at if ttl is None else task.created_at + ttl,
         lease_until=task.lease_until if phase == "running" else None,
+        summary=task.summary if summary is None else summary,
     )

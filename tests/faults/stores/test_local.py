@@ -78,4 +78,4 @@ def test_on_a_full_disk_what_was_acknowledged_stays_and_what_runs_can_end(folder
 def test_in_a_folder_that_became_read_only_what_was_acknowledged_stays_and_what_is_new_is_refused(folder):
     said = run("unwritable_writer.py", folder)
     assert said.count("cannot be opened: attempt to write a readonly database") == 3
-    assert said.count(str(folder / "store-1.sqlite")) == 3
+    assert said.count(str(folder / "store-2.sqlite")) == 3

@@ -314,7 +314,6 @@ async def test_more_scopes_are_asked_for_together_with_those_that_were_had():
         assert (answer.status, answer.attempts) == (200, 2)
         assert [asked["scope"] for asked in browser.asked] == ["read", "read write"]
         assert not there.forms("refresh_token")
-        assert there.count("/register") == 1
 
 
 @pytest.mark.covers("OAU-30")

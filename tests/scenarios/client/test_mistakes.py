@@ -9,6 +9,7 @@ from dragoman import AsyncClient, AsyncClients, Client, Clients, Context, Server
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.errors import (
+    ConfigError,
     ConnectError,
     HttpError,
     InternalError,
@@ -93,7 +94,7 @@ async def test_a_script_that_is_not_there_is_named_with_the_folder(target):
 
 async def test_a_script_that_never_serves_is_told_to_run(tmp_path):
     path = tmp_path / "forgotten.py"
-    path.write_text("from dragoman import Server\nserver = Server('x')\ndef main(): ...\nmain()\n")
+    path.write_text("def main(): ...\nmain()\n")
     error = await failure(path)
     assert isinstance(error, ServerCrashed)
     assert "does the file end with server.run()?" in str(error)
@@ -245,3 +246,90 @@ async def test_a_command_in_one_word_is_split_by_its_author():
 async def test_a_token_may_have_the_word_bearer():
     for token in ("k-17", "Bearer k-17"):
         assert await Credentials.of(None, token).own_headers() == {"Authorization": "Bearer k-17"}
+
+
+@pytest.mark.parametrize("mode", ["auto", "handshake", "stateless"])
+async def test_server_that_echoes_is_named_as_such(mode):
+    error = await failure(["cat"], mode=mode)
+    assert isinstance(error, TransportError)
+    assert "sends the client's own messages back, so it does not speak MCP" in str(error)
+
+
+async def test_http_server_that_echoes_is_named_as_such():
+    async def web(request, writer):
+        return reply(200, request.body, content_type="application/json")
+
+    async with answering(web) as there:
+        error = await failure(there.url)
+    assert isinstance(error, TransportError)
+    assert "sends the client's own messages back" in str(error)
+
+
+@pytest.mark.parametrize("name", ["timeout", "total_timeout", "connect_timeout", "approval_timeout"])
+@pytest.mark.parametrize("value", ["3s", True, [3]])
+def test_time_option_that_is_no_number_is_refused(name, value):
+    with pytest.raises(TypeError, match=rf"^{name} must be a number of seconds, such as 30, not "):
+        Client(server, **{name: value})
+
+
+@pytest.mark.parametrize("name", ["timeout", "total_timeout"])
+async def test_time_of_a_call_that_is_no_number_is_refused(name):
+    async with AsyncClient(server) as client:
+        with pytest.raises(TypeError, match=rf"^{name} must be a number of seconds, such as 30, not '3s'"):
+            await client.call_tool("add", {"a": 1}, **{name: "3s"})
+        assert (await client.call_tool("add", {"a": 1}, **{name: 3})).structured == 1
+
+
+@pytest.mark.parametrize("tool", [None, 3, ["add"], object()])
+async def test_tool_without_a_name_is_refused(tool):
+    async with AsyncClient(server) as client, AsyncClients({"sums": server}) as clients:
+        for call in (client.call_tool, client.call_tool_unfinished, clients.call_tool):
+            with pytest.raises(
+                TypeError, match=r"^A tool to call must be a name, or a tool that a client returned, not"
+            ):
+                await call(tool, {"a": 1})
+        with pytest.raises(TypeError, match=r"^A tool is looked up by its name, not by"):
+            await client.tool(tool)
+
+
+@pytest.mark.parametrize("arguments", [[], [1], [("a", 1)], "a", 3])
+async def test_arguments_that_are_no_mapping_are_refused(arguments):
+    async with AsyncClient(server) as client:
+        tool = await client.tool("add")
+        for call in (client.call_tool, client.call_tool_unfinished, client.get_prompt):
+            with pytest.raises(TypeError, match=r"^The arguments must be a mapping of names to values, such as"):
+                await call("add", arguments)
+        with pytest.raises(TypeError, match=r"^The arguments must be a mapping"):
+            await tool.call(arguments)
+
+
+@pytest.mark.parametrize("name", ["headers", "meta"])
+async def test_headers_and_meta_that_are_no_mapping_are_refused(name):
+    async with AsyncClient(server) as client:
+        with pytest.raises(TypeError, match=f"^{name} must be a mapping, not str"):
+            await client.call_tool("add", {"a": 1}, **{name: "x"})
+
+
+@pytest.mark.parametrize("headers", ["x", ["x"], 3])
+def test_headers_option_that_is_no_mapping_is_refused(headers):
+    with pytest.raises(TypeError, match=r"^headers must be a mapping of names to texts, or a function, not"):
+        Client("http://127.0.0.1:1/mcp", headers=headers)
+
+
+@pytest.mark.parametrize("target", [[], (), "", " ", [""]])
+def test_empty_target_is_refused(target):
+    with pytest.raises(
+        ValueError, match=r"^The target is empty; give a URL, a command, the path of a script, or a Server"
+    ):
+        Client(target)
+
+
+def test_command_with_a_word_that_is_no_text_is_refused():
+    with pytest.raises(TypeError, match=r"^The words of a command must be texts, not None"):
+        Client(["npx", None])
+
+
+def test_entry_with_command_and_url_is_refused():
+    entry = {"command": "run", "url": "https://example.com/mcp"}
+    with pytest.raises(ConfigError, match="the entry has a command and a URL; remove one of them"):
+        Client(entry)

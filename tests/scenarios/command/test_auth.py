@@ -68,6 +68,38 @@ async def test_a_login_that_cannot_be_renewed_is_not_made_anew_by_the_way(tmp_pa
         assert f"log in again: dragoman auth login {there.url}" in called.err
 
 
+@pytest.mark.covers("CMD-12", "OAU-30")
+@pytest.mark.parametrize("supported", [["read", "write"], None])
+async def test_a_call_that_needs_more_scopes_names_them_and_the_login_gets_them(tmp_path, supported):
+    async with guarded(challenge_scope="read", scopes_supported=supported) as there:
+        await command("auth", "login", there.url, home=tmp_path, BROWSER=BROWSER)
+        there.settings.needed_scopes = frozenset({"read", "write"})
+        for _ in range(2):
+            called = await command("call", there.url, "secret", home=tmp_path, BROWSER=BROWSER)
+            assert called.code == 3
+            assert "The login lacks the scopes that the server wants, write" in called.err
+            assert f"log in again: dragoman auth login {there.url} --scope write" in called.err
+            assert "expired" not in called.err
+        assert len(there.registrations) == 1
+        there.settings.needed_scopes = frozenset()  # `initialize` itself needs no more
+        words = ["auth", "login", there.url, "--scope", "write"]
+        entered = await command(*words, home=tmp_path, BROWSER=BROWSER)
+        assert (entered.code, entered.out) == (0, f"Logged in to {there.url}.\n")
+        there.settings.needed_scopes = frozenset({"read", "write"})
+        assert (await command("call", there.url, "secret", home=tmp_path)).out == "the tea is in the cellar\n"
+        again = await command(*words, home=tmp_path)  # without a browser: there is nothing to log in for
+        assert again.code == 0
+
+
+@pytest.mark.covers("CMD-12")
+async def test_first_login_asks_for_the_scopes_of_the_command_line_too(tmp_path):
+    async with guarded(challenge_scope="read") as there:
+        words = ["auth", "login", there.url, "--scope", "write", "--scope", "admin"]
+        entered = await command(*words, "--json", home=tmp_path, BROWSER=BROWSER)
+        assert entered.json["scopes"] == ["read", "write", "admin"]
+        assert there.count("/authorize") == 1
+
+
 @pytest.mark.covers("CMD-12", "CMD-14")
 async def test_a_token_of_ones_own_needs_no_login(tmp_path):
     async with guarded() as there:

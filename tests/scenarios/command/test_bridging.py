@@ -3,13 +3,15 @@
 import asyncio
 import contextlib
 import sys
+from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 
 from auth.world import world
 from dragoman import AsyncClient, Server
 from dragoman.compose.session_file import SessionFile
-from dragoman.errors import AuthError
+from dragoman.errors import AuthError, DragomanError
 from ports import free_port
 from scenarios import proxied_server
 from scenarios.command_line import BROWSER, environment
@@ -75,6 +77,53 @@ async def test_a_person_logs_in_through_a_bridge_to_http(tmp_path):
             await process.stderr.readline()
             async with AsyncClient(f"http://127.0.0.1:{port}/mcp") as client:
                 assert (await client.call_tool("secret")).text == "the tea is in the cellar"
+
+
+@pytest.mark.parametrize("verb", ["tap", "bridge"])
+async def test_a_page_cannot_use_the_login_of_a_person_through_a_tap_or_a_bridge(verb, tmp_path):
+    async with world() as there, aiohttp.ClientSession() as page:
+        there.inner = server.handle_json_async
+        port = free_port()
+        place = ["--login", "--listen"] if verb == "tap" else ["--http"]
+        words = [verb, there.url, *place, f"127.0.0.1:{port}"]
+        async with started(*words, home=tmp_path, BROWSER=BROWSER) as process, asyncio.timeout(DEADLINE):
+            await (process.stdout if verb == "tap" else process.stderr).readline()
+            url = f"http://127.0.0.1:{port}{urlsplit(there.url).path if verb == 'tap' else '/mcp'}"
+            async with AsyncClient(url) as client:
+                assert (await client.call_tool("secret")).text == "the tea is in the cellar"
+            calls = len(there.requests)
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "secret"}}
+            for headers, status in (
+                ({"Host": f"rebound.example.com:{port}"}, 421),
+                ({"Host": "rebound.example.com", "Origin": "http://rebound.example.com"}, 421),
+                ({"Origin": "https://evil.example.com"}, 403),
+                ({"Origin": "null"}, 403),
+            ):
+                sent = {"Accept": "application/json, text/event-stream", **headers}
+                async with page.post(url, json=message, headers=sent) as response:
+                    assert response.status == status
+                    assert "cellar" not in await response.text()
+            assert len(there.requests) == calls
+
+
+async def test_a_tap_that_logs_in_refuses_an_address_that_other_machines_reach(tmp_path):
+    words = ["tap", "https://api.example.com/mcp", "--login", "--listen", "0.0.0.0:0"]
+    async with started(*words, home=tmp_path) as process, asyncio.timeout(DEADLINE):
+        assert "--login needs a loopback address" in (await process.stderr.read()).decode()
+        assert await process.wait() == 2
+
+
+async def test_a_bridge_that_other_machines_reach_does_not_log_a_person_in(tmp_path):
+    async with world() as there:
+        there.inner = server.handle_json_async
+        port = free_port()
+        words = ["bridge", there.url, "--http", f"0.0.0.0:{port}"]
+        async with started(*words, home=tmp_path, BROWSER=BROWSER) as process, asyncio.timeout(DEADLINE):
+            await process.stderr.readline()
+            with pytest.raises(DragomanError):
+                async with AsyncClient(f"http://127.0.0.1:{port}/mcp") as client:
+                    await client.call_tool("secret")
+        assert there.registrations == []
 
 
 async def test_a_tap_logs_in_for_its_host_and_the_session_file_has_no_token(tmp_path):

@@ -41,6 +41,15 @@ def test_one_question_is_read_from_stdin_and_answered_with_the_tools(tmp_path, s
     assert told(provider.asked[1]) == ["a spade"]
 
 
+def test_chat_uses_a_file_written_for_http(tmp_path):
+    shed = written(tmp_path, SHED.replace("server.run()", 'server.run("http")'), "shed.py")
+    with Provider(Say("Let me look.", [LOOK]), Say("There is a spade.")) as provider:
+        answered = dragoman(
+            "chat", "openai:test", shed, "--trusted", shed, *options(provider), input="What is there?\n", home=tmp_path
+        )
+    assert (answered.code, answered.out) == (0, "There is a spade.\n")
+
+
 @pytest.mark.covers("CMD-23", "CMD-15")
 def test_json_has_the_answer_and_the_calls(tmp_path, shed):
     with Provider(Say(calls=[LOOK]), Say("A spade.")) as provider:

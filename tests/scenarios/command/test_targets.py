@@ -135,3 +135,49 @@ def test_without_a_home_everything_but_a_login_works(tmp_path, home):
         assert dragoman("auth", "status", url, home=home).code == 1
         assert dragoman("doctor", url, home=home).code == 0
     assert "DRAGOMAN_CONFIG" not in environment(home)
+
+
+HTTP_FILE = """
+from dragoman import Server
+
+server = Server("web")
+
+@server.tool
+def hello(name: str) -> str:
+    "Greet somebody."
+    return f"Hello {name}"
+
+@server.prompt
+def greeting() -> str:
+    "Ask for a greeting."
+    return "Say hello."
+
+@server.resource("web://page", mime_type="text/plain")
+def page() -> str:
+    "The only page."
+    return "the page"
+
+if __name__ == "__main__":
+    server.run("http")
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["list", "service.py"], "hello(name: string)"),
+        (["call", "service.py", "hello", "name=Jo"], "Hello Jo"),
+        (["read", "service.py", "web://page"], "the page"),
+        (["prompt", "service.py", "greeting"], "Say hello."),
+        (["doctor", "service.py"], "tools: 1 listed"),
+        (["call", "reexported.py", "hello", "name=Jo"], "Hello Jo"),
+        (["call", "starred.py", "hello", "name=Jo"], "Hello Jo"),
+    ],
+)
+def test_file_written_for_http_is_a_target_of_every_verb(tmp_path, arguments, expected):
+    (tmp_path / "service.py").write_text(HTTP_FILE)
+    (tmp_path / "reexported.py").write_text("from service import server as web")
+    (tmp_path / "starred.py").write_text("from service import *")
+    finished = dragoman(*arguments, home=tmp_path, cwd=tmp_path)
+    assert (finished.code, finished.err) == (0, "")
+    assert expected in finished.out

@@ -95,7 +95,10 @@ async def arrived(app: AsgiApp, token: str | None, version: str) -> Visitor:
 
 
 def error(message: str, id: Any = None) -> dict[str, Any]:
-    said = {"jsonrpc": "2.0", "error": {"code": -32600, "message": message}}
+    said: dict[str, Any] = {"jsonrpc": "2.0", "error": {"code": -32600, "message": message}}
+    _, _, scopes = message.partition("This takes the scopes: ")
+    if scopes and id is not None:  # `auth` itself refuses a request before its id is known
+        said["error"]["data"] = {"requiredScopes": scopes.split()}
     return said if id is None else said | {"id": id}
 
 
@@ -537,10 +540,13 @@ async def test_a_function_of_the_request_may_return_an_identity(version):
 @pytest.mark.parametrize("version", [STATELESS, NEWEST])
 @pytest.mark.parametrize("returned", ["", " ", Identity(""), True, 7])
 async def test_empty_and_non_string_principals_get_401(returned, version, caplog):
-    app = Office().serve(lambda request: returned)
+    office = Office()
+    office.server.route("/mine", auth=True)(lambda: "served")
+    app = office.serve(lambda request: returned)
     visitor = Visitor(app, None, version)
     exchange = await (visitor.call("whoami").end() if version == STATELESS else visitor.initialize())
     assert exchange.status == 401
+    assert (await visitor.send("GET", path="/mine").end()).status == 401
     assert "A request was refused because auth returned a" in caplog.text
     await live(app)
 

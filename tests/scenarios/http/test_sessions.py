@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+from dragoman import Server
 from dragoman.server.http import service as http
 from dragoman.server.http.sessions import Sessions
+from dragoman.stores import Memory
 from scenarios.http_peer import BATCHING, NEWEST, OLDER, SECRET, STATELESS, HttpPeer, live, serve
 from scenarios.http_travels import Gate, session, text, travels
 
@@ -341,3 +343,17 @@ async def test_both_eras_are_served_side_by_side():
 async def test_a_method_that_is_not_there_is_an_error_with_200_in_a_session():
     exchange = await (await session(travels())).request("no/such", id=4)
     assert (exchange.status, exchange.json["error"]["code"], exchange.json["id"]) == (200, -32601, 4)
+
+
+async def test_session_that_a_process_with_a_newer_secret_ended_is_over():
+    old, new, store = "the old secret of sixteen", "the new secret of sixteen", Memory()
+    apps = [Server("shop", store=store, secret=secret).asgi() for secret in (old, [new, old], old)]
+    peers = [HttpPeer(app) for app in apps]
+    await peers[0].initialize()
+    for peer in peers[1:]:
+        peer.session = peers[0].session
+    assert (await peers[1].send("DELETE").end()).status == 200
+    refused = await peers[2].request("ping")
+    assert refused.status == 404
+    for app in apps:
+        await app.close()

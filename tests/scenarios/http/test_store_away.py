@@ -40,8 +40,8 @@ class Fickle(Memory):
     def log(self, stream: str) -> Any:
         return Guarded(self, super().log(stream))
 
-    def state(self, namespace: str, *, max_values: int = 100_000) -> Any:
-        return Guarded(self, super().state(namespace, max_values=max_values))
+    def state(self, namespace: str, **options: Any) -> Any:
+        return Guarded(self, super().state(namespace, **options))
 
 
 class Guarded:

@@ -22,9 +22,9 @@ META = {f"{PREFIX}protocolVersion": STATELESS, f"{PREFIX}clientCapabilities": {}
 
 
 @contextlib.asynccontextmanager
-async def running(app: AsgiApp, **options) -> AsyncIterator[int]:
+async def running(app: AsgiApp, *, port: int = 0, **options) -> AsyncIterator[int]:
     """Serve an application on a port of this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         port = listening.getsockname()[1]
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, **options)
         server = uvicorn.Server(config)

@@ -97,10 +97,10 @@ class Away(stores.Memory):
 
     is_away = False
 
-    def state(self, namespace: str, *, max_values: int = 100_000) -> Any:
+    def state(self, namespace: str, **options: Any) -> Any:
         if self.is_away:
             raise StoreUnavailable("The store is away")
-        return super().state(namespace, max_values=max_values)
+        return super().state(namespace, **options)
 
 
 async def test_a_server_whose_store_is_away_is_not_ready_until_it_is_back():

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from dragoman import BlockingContext, Context, DefinitionError, Server
-from dragoman.stores import Local, Memory
+from dragoman.errors import StoreFull
+from dragoman.stores import Local, Memory, Redis, StoreLimits
 from dragoman.testing import WirePeer, connected
+from redis_store import fresh
 from scenarios.http_peer import NEWEST, SECRET, STATELESS, HttpPeer
 from scenarios.wire import HANDSHAKE_VERSIONS
 
@@ -19,7 +21,7 @@ TOOLS = ["later", "in_thread", "in_place"]
 
 def counting(**options: Any) -> Server:
     """A server whose tools count, for the user or in the session."""
-    server = Server("counting", secret=SECRET, **{"store": Memory()} | options)
+    server = Server("counting", **{"store": Memory(), "secret": SECRET} | options)
 
     @server.tool
     async def later(what: str, ctx: Context) -> int:
@@ -164,7 +166,7 @@ async def test_without_a_session_there_is_no_session_state(tool, caplog):
 
 
 @pytest.mark.covers("STA-04")
-@pytest.mark.parametrize("owner", ["", None, 7])
+@pytest.mark.parametrize("owner", ["", " ", None, 7])
 async def test_a_state_key_that_returns_no_text_is_an_error(owner, caplog):
     async with connected(counting(state_key=lambda ctx: owner)) as client, logged(caplog) as errors:
         await client.call_tool("later", {"what": "user"}, raise_on_error=False)
@@ -205,4 +207,70 @@ async def test_threads_that_update_at_once_lose_nothing(tmp_path):
         calls = (client.call_tool(TOOLS[number % 2], {"what": "user"}) for number in range(20))
         texts = [result.text for result in await asyncio.gather(*calls)]
     assert "20" in texts
+    await server.store.close()
+
+
+OTHER_SECRET = "another secret that is long enough"
+
+
+@pytest.mark.parametrize(
+    ("engine", "tool"), [("memory", "in_place"), ("memory", "later"), ("local", "in_thread"), ("redis", "later")]
+)
+async def test_values_of_another_secret_are_an_error_and_stay(engine, tool, tmp_path, redis_server, caplog):
+    stores = {"memory": Memory, "local": lambda: Local(tmp_path), "redis": lambda: Redis(redis_server.url)}
+    store, owner = stores[engine](), fresh()
+    known = counting(store=store, state_key=lambda ctx: owner)
+    mistaken = counting(store=store, state_key=lambda ctx: owner, secret=OTHER_SECRET)
+    rotated = counting(store=store, state_key=lambda ctx: owner, secret=[OTHER_SECRET, SECRET])
+    call = ("tools/call", {"name": tool, "arguments": {"what": "user"}})
+    async with WirePeer(known) as peer, WirePeer(mistaken) as stranger, WirePeer(rotated) as successor:
+        first = (await peer.request(*call))["result"]
+        for _ in range(3):
+            refused = (await stranger.request(*call))["result"]
+            assert refused["isError"] is True
+        assert "Give the server the secret with which it was written, Server(secret=[new, old])" in caplog.text
+        assert caplog.text.count("The store has data that this server cannot decrypt") == 1
+        later = [(await one.request(*call))["result"]["structuredContent"] for one in (peer, successor)]
+        assert [first["structuredContent"], *later] == [{"result": 1}, {"result": 2}, {"result": 3}]
+    await store.close()
+
+
+@pytest.mark.parametrize("engine", ["memory", "local", "redis"])
+@pytest.mark.parametrize("what", ["user", "session"])
+async def test_bytes_of_a_caller_are_limited(engine, what, tmp_path, redis_server):
+    limits = StoreLimits(state_bytes=250_000, state_bytes_per_caller=100_000)
+    stores = {
+        "memory": lambda: Memory(limits=limits),
+        "local": lambda: Local(tmp_path, limits=limits),
+        "redis": lambda: Redis(redis_server.url, limits=limits),
+    }
+    server = Server(fresh(), secret=SECRET, store=stores[engine]())
+
+    @server.tool
+    async def keep(ctx: Context, key: str, size: int) -> str:
+        state = ctx.user_state if what == "user" else ctx.session_state
+        try:
+            await state.set(key, "x" * size)
+        except StoreFull as error:
+            return str(error)
+        return "kept"
+
+    async def kept(peer: HttpPeer, key: str, size: int = 40_000) -> str:
+        result = (await peer.request("tools/call", {"name": "keep", "arguments": {"key": key, "size": size}})).json
+        return result["result"]["content"][0]["text"]
+
+    app = server.asgi(auth=by_header)
+    ann, again, ben, cid = (User(app, name) for name in ("ann", "ann", "ben", "cid"))
+    for peer in (ann, again, ben, cid):
+        await peer.initialize()
+    assert [await kept(ann, key) for key in "ab"] == ["kept", "kept"]
+    assert await kept(again, "c") == "The store has no room for this: a caller may keep 100000 bytes of it"
+    assert await kept(ann, "a", 10_000) == "kept"
+    assert await kept(again, "c") == "kept"
+    assert [await kept(ben, key) for key in "ab"] == ["kept", "kept"]
+    assert [await kept(cid, key) for key in "ab"] == [
+        "kept",
+        "The store has no room for this: the server may keep 250000 bytes of it",
+    ]
+    await app.close()
     await server.store.close()

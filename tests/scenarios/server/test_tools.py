@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import Context, DefinitionError, Server, Tool, tool, types
 from dragoman.config import Configuration
-from dragoman.errors import ToolNotUnique
+from dragoman.errors import ToolNotUnique, ValidationError
 from dragoman.server import InputSchema
 from dragoman.testing.wire import WirePeer
 from scenarios.wire import VERSIONS, ask, call_result, text
@@ -393,9 +393,34 @@ def test_a_schema_that_cannot_be_served_is_refused_when_the_tool_is_defined(sche
 
 
 @pytest.mark.covers("SCH-03")
-def test_an_input_schema_must_be_that_of_an_object():
-    with pytest.raises(DefinitionError, match='add "type": "object"'):
-        tool(input_schema={"properties": {}})(forecast)
+@pytest.mark.parametrize("era", ERAS)
+def test_schemas_of_properties_without_a_type_are_those_of_objects(era):
+    properties = {"properties": {"city": {"type": "string"}}, "required": ["city"]}
+    made = tool("get", input_schema=properties, output_schema=properties)(lambda city: {"city": city})
+    [listed] = ask(Server("weather", tools=[made]), "tools/list", era=era)["result"]["tools"]
+    assert listed["inputSchema"] == listed["outputSchema"] == {"type": "object", **properties}
+
+
+@pytest.mark.covers("SCH-01", "SCH-02")
+def test_tools_have_their_schemas_whether_given_or_derived():
+    def add(a: int, b: int = 2) -> int:
+        return a + b
+
+    given = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}}
+    server = Server("sums", tools=[add])
+    server.tool(name="raw", input_schema=given, output_schema={"type": "integer"})(add)
+    server.tool(name="untyped")(lambda: None)
+    derived, raw, untyped = server.tools
+    assert derived.input_schema == {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 2}},
+        "required": ["a"],
+    }
+    assert raw.input_schema["properties"] == given["properties"]
+    assert derived.output_schema == raw.output_schema == {"type": "integer"}
+    assert (untyped.input_schema, untyped.output_schema) == ({"type": "object", "properties": {}}, None)
+    with pytest.raises(ValidationError, match="a: "):
+        derived.input_schema.validate({"a": "x"})
 
 
 # Arguments.

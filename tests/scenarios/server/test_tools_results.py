@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from dragoman import Audio, Image, InvalidParams, RpcError, Server, Tool, ToolError, ToolResult, tool, types
 from dragoman.config import Configuration
+from dragoman.protocol.fields import WRAP_META
 from dragoman.server import OutputSchema
 from dragoman.testing.wire import WirePeer
 from scenarios.wire import VERSIONS, ask, call_result, text
@@ -285,13 +286,16 @@ def test_an_image_stays_content_whatever_the_schema_says():
         (ToolResult("hello", is_error=True, meta={"x": 1}), {"content": [HELLO], "isError": True, "_meta": {"x": 1}}),
         (
             ToolResult(structured=None),
-            {"content": [{"type": "text", "text": "null"}], "structuredContent": {"result": None}},
+            {"content": [{"type": "text", "text": "null"}], "structuredContent": {"result": None}, "_meta": WRAP_META},
         ),
         (
             types.CallToolResult([], structured_content=Forecast("O", 1)),
             {"content": [], "structuredContent": {"city": "O", "days": 1}},
         ),
-        (types.CallToolResult([], structured_content=[1]), {"content": [], "structuredContent": {"result": [1]}}),
+        (
+            types.CallToolResult([], structured_content=[1]),
+            {"content": [], "structuredContent": {"result": [1]}, "_meta": WRAP_META},
+        ),
     ],
 )
 def test_a_full_result_is_sent_as_it_was_given(value, expected):
@@ -346,6 +350,21 @@ def test_a_tool_that_finds_its_own_result_wrong_does_not_blame_the_arguments(inl
         "isError": True,
     }
     assert "Invalid result" in caplog.text
+
+
+@pytest.mark.covers("SCH-13")
+def test_class_with_a_plain_dict_as_schema_can_validate_its_result(caplog):
+    class Get(Tool):
+        output_schema = FORECAST
+
+        def call(self, days: Any) -> dict:
+            self.output_schema.validate_result({"city": "Oslo", "days": days})
+            return {"city": "Oslo", "days": days}
+
+    server = Server("values", tools=[Get])
+    assert call_result(server, "get", days=1)["structuredContent"] == {"city": "Oslo", "days": 1}
+    assert call_result(server, "get", days="x")["isError"]
+    assert "Invalid result: days: " in caplog.text
 
 
 # Errors.

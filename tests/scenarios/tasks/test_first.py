@@ -4,11 +4,13 @@ import asyncio
 import threading
 
 import pytest
+from msgspec import Raw
 
 from dragoman import BlockingContext, Context, ListRoots, RpcError, Sample, Server, ToolError
 from dragoman.server import TaskOptions
 from dragoman.server.extensions.tasks import requests
 from dragoman.stores import Memory
+from dragoman.stores.contract import MAX_SECONDS
 from dragoman.testing import WirePeer
 from scenarios.http_peer import NEWEST, HttpPeer, serve
 from scenarios.task_peer import CARRIERS, DECLARED, FIRST, SECOND, polled, task_peer
@@ -99,6 +101,23 @@ async def test_a_task_lives_no_longer_than_its_tool_allows(server):
         assert kept["ttl"] is None
         assert "pollInterval" not in kept
         assert (await peer.start("unlimited", ttl=7))["ttl"] == 7
+
+
+@pytest.mark.covers("TKS-12")
+@pytest.mark.parametrize(
+    "ttl", ["0", "-1", str(2**53), str(2**63), "1" + 400 * "0", "1e308", "1e999", "1.5", "true", '"1"', "[]"]
+)
+async def test_invalid_ttl_of_a_client_is_an_invalid_parameter(server, ttl):
+    @server.tool(task=TaskOptions(ttl=None))
+    async def unlimited() -> str:
+        return ""
+
+    async with WirePeer(server, FIRST, capabilities=DECLARED) as peer:
+        params = {"name": "unlimited", "task": {"ttl": Raw(ttl.encode())}}
+        assert (await peer.request("tools/call", params))["error"]["code"] == -32602
+        assert (await peer.request("tasks/list"))["result"]["tasks"] == []
+        longest = await peer.request("tools/call", {"name": "unlimited", "task": {"ttl": 2**53 - 1}})
+        assert longest["result"]["task"]["ttl"] == MAX_SECONDS * 1000
 
 
 @pytest.mark.covers("TKS-12")

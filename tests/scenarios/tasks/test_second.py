@@ -8,7 +8,7 @@ import pytest
 from dragoman import BlockingContext, Context, Elicit, RpcError, Server, ToolError
 from dragoman.server import TaskOptions
 from dragoman.server.extensions.tasks import run
-from dragoman.stores import Memory
+from dragoman.stores import Memory, StoreLimits
 from dragoman.testing import WirePeer
 from scenarios.http_peer import STATELESS, HttpPeer, serve
 from scenarios.task_peer import CARRIERS, DECLARED, FIRST, ID, SECOND, polled, task_peer
@@ -408,11 +408,8 @@ async def test_a_result_that_is_too_large_fails_the_task(server, monkeypatch):
 
 @pytest.mark.covers("TKS-11")
 async def test_a_client_that_has_too_many_tasks_is_refused():
-    class Small(Memory):
-        def tasks(self, namespace, **_limits):
-            return super().tasks(namespace, max_tasks=2, max_per_owner=1)
-
-    server = Server("tasks", store=Small(), secret="a secret of sixteen")
+    limits = StoreLimits(tasks=2, tasks_per_caller=1)
+    server = Server("tasks", store=Memory(limits=limits), secret="a secret of sixteen")
 
     @server.tool(task=True)
     async def quick() -> str:

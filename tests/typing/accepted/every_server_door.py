@@ -159,6 +159,7 @@ server = Server(
     store=Local(),
     state_key=lambda ctx: ctx.principal or ctx.session_id or "",
     strict_arguments=True,
+    inline_refs=True,
 )
 assert_type(server.add_tool(add)(1, b=2), int)
 several = [add, plus, greet]

@@ -38,6 +38,10 @@ def test_an_error_has_the_documented_code(error, code):
         ),
         ("There are more than 3 pages of tools; raise max_pages", "more than 3 pages of tools"),
         ("ended; let it send less at a time, or raise max_message_bytes", "ended; let it send less at a time"),
+        (
+            "at most 9 are accepted; raise max_message_bytes",
+            "at most 9 are accepted; let the server send less at a time",
+        ),
         ("needs a key: give api_key=..., or set OPENAI_API_KEY", "needs a key: set OPENAI_API_KEY"),
         ("speaks as OpenAI's does, give base_url=...", "give --base-url"),
         ("private; give it as issuer=", "name it as `issuer` of `oauth` in a configuration file"),

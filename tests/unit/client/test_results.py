@@ -352,7 +352,7 @@ def test_the_place_that_is_not_of_the_type_is_named(kind, value, path, reason):
 
 def test_a_type_that_json_cannot_have_is_refused():
     found = CallResult.of(types.decode(raw({"content": [], "structuredContent": {}}), types.CallToolResult))
-    with pytest.raises(DefinitionError, match=r"result_type: .* cannot be read from JSON"):
+    with pytest.raises(DefinitionError, match=r"result_type: .* has no JSON form"):
         found.of_type(type(lambda: None))
 
 

@@ -88,8 +88,10 @@ async def test_a_question_goes_to_the_client_whose_call_caused_it():
 
 @pytest.mark.parametrize(("isolate", "shared"), [(None, True), ("principal", False)])
 async def test_principals_share_connections_unless_they_are_isolated(isolate, shared):
-    proxy = Server.proxy(counting(), isolate=isolate)
-    async with serving(proxy.asgi(auth=by_header)) as url:
+    async with (
+        serving(counting().asgi()) as target,
+        serving(Server.proxy(target, isolate=isolate).asgi(auth=by_header)) as url,
+    ):
         numbers = {}
         for given in ("a", "b", "a"):
             async with AsyncClient(url, headers={"X-User": given}, mode="handshake") as client:

@@ -195,6 +195,16 @@ async def test_an_expired_task_whose_id_a_target_uses_again_belongs_to_the_new_p
             await a.request("tasks/get", {"taskId": "1"})
 
 
+async def test_task_recorded_with_another_secret_belongs_to_nobody():
+    store, key = Memory(), sha256(b"1").hexdigest()
+    stranger = Server("proxy", store=store, secret="another secret of sixteen")
+    await stranger.store.state("tasks of a proxy\0proxy", max_values=10).set(key, b'"a"')
+    async with clients_of(FIRST, [sys.executable, "-c", LAX], store) as (a, b, nobody):
+        for client in (a, b, nobody):
+            with pytest.raises(InvalidParams):
+                await client.request("tasks/get", {"taskId": "1"})
+
+
 async def test_other_spellings_of_what_is_listened_to_are_refused():
     async with clients_of(SECOND) as (a, b, _):
         id = await begun(a, SECOND)

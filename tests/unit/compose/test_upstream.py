@@ -276,8 +276,11 @@ async def test_logs_that_belong_to_no_call_are_not_shown_to_several_people():
         await ctx.warning("mine")
         return "logged"
 
-    proxy, heard = Server.proxy(target), {"ada": Heard(), "bo": Heard()}
-    async with serving(proxy.asgi(auth=lambda request: request.headers.get("X-User"))) as url:
+    heard = {"ada": Heard(), "bo": Heard()}
+    async with (
+        serving(target.asgi()) as inner,
+        serving(Server.proxy(inner).asgi(auth=lambda request: request.headers.get("X-User"))) as url,
+    ):
         clients = [
             AsyncClient(
                 url,

@@ -147,3 +147,20 @@ async def test_a_line_of_stderr_without_an_end_is_cut_and_what_follows_it_is_sho
     ]
     assert (len(first), second) == (LINE_BYTES, "next")
     await inspector.close()
+
+
+@pytest.mark.parametrize("word", ["service.py", "service.py:server"])
+async def test_file_written_for_http_is_inspected_over_stdio(tmp_path, monkeypatch, word):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "service.py").write_text(
+        "from dragoman import Server\n"
+        "server = Server('web')\n"
+        "@server.tool\n"
+        "def hello() -> str: return 'hi'\n"
+        "if __name__ == '__main__': server.run('http')\n"
+    )
+    inspector = Inspector()
+    [server] = inspector.add(targets_of(word))
+    await server.connect()
+    assert (await server.client.call_tool("hello")).text == "hi"
+    await inspector.close()

@@ -12,7 +12,17 @@ from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
 from dragoman.protocol import fields
-from dragoman.protocol.fields import SINCE, UNTIL, WRAP_MARKS, is_wrapped, needs_wrapping, trim, wrap_structured_content
+from dragoman.protocol.fields import (
+    SINCE,
+    UNTIL,
+    WRAP_MARKS,
+    WRAP_META,
+    is_marked_as_wrapped,
+    is_wrapped,
+    needs_wrapping,
+    trim,
+    wrap_structured_content,
+)
 from dragoman.protocol.versions import (
     V2024_11_05,
     V2025_03_26,
@@ -369,8 +379,16 @@ def test_structured_content_is_any_value_or_an_object_or_nothing(value: Any, ver
 )
 def test_structured_content_that_is_already_encoded_is_told_apart_too(encoded: bytes, sent: Any) -> None:
     result = types.CallToolResult([], structured_content=Raw(encoded))
-    assert wire(trim(result, V2025_06_18)) == {"content": [], "structuredContent": sent}
+    meta = {"_meta": WRAP_META} if "result" in sent else {}
+    assert wire(trim(result, V2025_06_18)) == {"content": [], "structuredContent": sent, **meta}
     assert trim(result, V2026_07_28) is result
+
+
+def test_mark_of_a_wrapped_result_keeps_the_other_fields_of_meta() -> None:
+    result = trim(types.CallToolResult([], structured_content=[1], meta={"a": 1}), V2025_06_18)
+    assert result.meta == {"a": 1, **WRAP_META}
+    assert is_marked_as_wrapped(result.meta)
+    assert not any(map(is_marked_as_wrapped, [None, {}, {"fastmcp": True}, {"fastmcp": {"wrap_result": False}}]))
 
 
 def test_a_result_without_structured_content_gets_none() -> None:

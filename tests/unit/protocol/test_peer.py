@@ -131,7 +131,7 @@ def test_a_notification_is_passed_on_and_never_answered(peer):
 
 def test_our_requests_get_ids_that_are_never_used_twice(peer):
     assert [peer.next_id(), peer.next_id()] == [1, 2]
-    named = Peer(id_prefix="w3-")
+    named = Peer(make_id="w3-{}".format)
     assert [named.next_id(), named.next_id()] == ["w3-1", "w3-2"]
 
 

@@ -104,13 +104,13 @@ def test_the_home_folder_is_used_where_the_environment_names_no_state_folder(mon
     assert (tmp_path / ".local" / "state" / "dragoman" / "key").is_file()
 
 
-@pytest.mark.parametrize("secret", ["", b"", "abc", b"x" * 15, ["", NEW], [NEW, ""], [], 5, [None], [NEW, 5]])
+@pytest.mark.parametrize("secret", ["", b"", " " * 32, "abc", b"x" * 15, ["", NEW], [NEW, ""], [], 5, [None], [NEW, 5]])
 def test_empty_and_short_secrets_are_refused(secret):
     with pytest.raises(DefinitionError, match=r"secret (is too short: .*\[new, old\]|must be text)"):
         key_ring(secret)
 
 
-@pytest.mark.parametrize("variable", ["", "abc"])
+@pytest.mark.parametrize("variable", ["", " " * 32, "abc"])
 def test_empty_or_short_secret_of_the_environment_is_refused(variable, monkeypatch):
     monkeypatch.setenv("DRAGOMAN_SECRET", variable)
     with pytest.raises(DefinitionError, match="DRAGOMAN_SECRET is too short"):

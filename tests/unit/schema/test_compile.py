@@ -83,10 +83,26 @@ def test_a_document_must_be_an_object(make, document):
         make(document)
 
 
-@pytest.mark.parametrize("document", [{}, {"properties": {}}, {"type": "array"}, {"type": ["object", "null"]}])
-def test_the_root_of_an_input_schema_must_say_that_it_is_an_object(document):
-    with pytest.raises(DefinitionError, match='add "type": "object"'):
+@pytest.mark.parametrize("document", [{"type": "array"}, {"type": ["object", "null"]}])
+def test_input_schema_of_another_type_is_refused(document):
+    with pytest.raises(DefinitionError, match='The "type" of an input schema must be "object", not'):
         InputSchema(document)
+
+
+@pytest.mark.parametrize("document", [{}, {"properties": {"a": {}}}, {"$ref": "#/$defs/A", "$defs": {"A": {}}}])
+def test_input_schema_without_a_type_is_that_of_an_object(document):
+    assert InputSchema(document) == {"type": "object", **document}
+
+
+def test_schema_can_be_read_like_a_dict():
+    schema = OutputSchema({"type": "object", "properties": {"a": {}}})
+    assert (schema["type"], schema.get("required"), len(schema), list(schema)) == (
+        "object",
+        None,
+        2,
+        ["type", "properties"],
+    )
+    assert dict(schema) == schema == schema.document
 
 
 @pytest.mark.parametrize("document", [{}, {"type": "string"}, {"anyOf": [{"type": "null"}, {"$ref": "#"}]}])

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dragoman.errors import StoreFull
-from dragoman.stores import Memory, memory
+from dragoman.stores import Memory, StoreLimits, memory
 
 
 class Clock:
@@ -105,7 +105,7 @@ async def test_the_clock_of_the_store_decides_when_a_lease_runs_out(store, clock
 
 
 async def test_expired_tasks_make_room_and_wake_those_who_watch_them(store, clock):
-    tasks = store.tasks("namespace", max_tasks=2, max_per_owner=1)
+    tasks = store.tasks("namespace", limits=StoreLimits(tasks=2, tasks_per_caller=1))
     await tasks.create("one", b"", owner="ann", ttl=10)
     await tasks.create("two", b"", owner="ben")
     with pytest.raises(StoreFull, match="There are 2 tasks already"):
@@ -119,8 +119,8 @@ async def test_expired_tasks_make_room_and_wake_those_who_watch_them(store, cloc
     with pytest.raises(StoreFull, match="There are 2 tasks already"):
         await tasks.create("four", b"", owner="ann")
     await tasks.finish("two", b"")
-    with pytest.raises(StoreFull, match="The owner has 1 tasks already"):
-        await store.tasks("namespace", max_per_owner=1).create("four", b"", owner="ben")
+    with pytest.raises(StoreFull, match="The caller has 1 tasks already"):
+        await store.tasks("namespace", limits=StoreLimits(tasks_per_caller=1)).create("four", b"", owner="ben")
     await watching.aclose()
 
 

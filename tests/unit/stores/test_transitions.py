@@ -21,7 +21,7 @@ def test_a_new_task_is_ready_or_held_and_its_life_begins_now():
 
 def test_a_record_has_no_owner_and_no_lease():
     record = RUNNING.record(was_lost=True)
-    assert record == ("id", b"value", 1, "running", 3, 1000.0, None, True)
+    assert record == ("id", b"value", 1, "running", 3, 1000.0, None, True, b"")
     assert not hasattr(record, "owner")
 
 

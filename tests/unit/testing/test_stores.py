@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import StoreError, StoreFull
-from dragoman.stores import Memory, TaskRecord, transitions
+from dragoman.stores import Memory, StoreLimits, TaskRecord, transitions
 from dragoman.stores.memory import MemoryLog, MemoryState, MemoryTasks
 from dragoman.testing import check_store
 from dragoman.testing.stores import check
@@ -40,13 +40,14 @@ def broken(part: str, changed: type) -> Broken:
         def log(self, stream):
             return changed(self._logs, stream) if part == "log" else super().log(stream)
 
-        def state(self, namespace, *, max_values=100_000):
-            whole = super().state(namespace, max_values=max_values)
-            return changed(self._values, namespace, max_values) if part == "state" else whole
+        def state(self, namespace, **options):
+            whole = super().state(namespace, **options)
+            parts = whole._values, whole._namespace, whole._max_values, whole._share, whole._limits
+            return changed(*parts) if part == "state" else whole
 
-        def tasks(self, namespace, *, max_tasks=100_000, max_per_owner=10_000):
-            whole = super().tasks(namespace, max_tasks=max_tasks, max_per_owner=max_per_owner)
-            return changed(whole._table, max_tasks, max_per_owner) if part == "tasks" else whole
+        def tasks(self, namespace, **options):
+            whole = super().tasks(namespace, **options)
+            return changed(whole._table, whole._limits) if part == "tasks" else whole
 
     store = Engine()
 
@@ -147,18 +148,18 @@ class Hasty(MemoryState):
 @of("state")
 class KeepsTheLife(MemoryState):
     async def set(self, key, value, *, ttl=None):
-        entry = self._values.get((self._namespace, key))
+        name = self._namespace, key
+        entry = self._values.get(name)
         revision = await super().set(key, value, ttl=ttl)
         if entry is not None and ttl is None:
-            kept = self._values.entries[self._namespace, key]
-            self._values.entries[self._namespace, key] = kept._replace(expires_at=entry.expires_at)
+            self._values.entries[name] = self._values.entries[name]._replace(expires_at=entry.expires_at)
         return revision
 
 
 @of("state")
 class Crowded(MemoryState):
-    def __init__(self, values, namespace, max_values):
-        super().__init__(values, namespace[:6], 10**6)
+    def __init__(self, values, namespace, max_values, share, limits):
+        super().__init__(values, namespace[:6], 10**6, share, limits)
 
 
 @of("state")
@@ -197,14 +198,26 @@ class Credulous(MemoryState):
 
 @of("state")
 class Boundless(MemoryState):
-    def __init__(self, values, namespace, max_values):
-        super().__init__(values, namespace, 10**6)
+    def __init__(self, values, namespace, max_values, share, limits):
+        super().__init__(values, namespace, 10**6, share, limits)
+
+
+@of("state")
+class Lavish(MemoryState):
+    def __init__(self, values, namespace, max_values, share, limits):
+        super().__init__(values, namespace, max_values, share, StoreLimits())
+
+
+@of("state")
+class Untimely(MemoryState):
+    async def set(self, key, value, *, ttl=None):
+        return await super().set(key, value, ttl=ttl if ttl is None or 0 < ttl < 10_000 else None)
 
 
 @of("state")
 class CountsTheDead(MemoryState):
     async def set(self, key, value, *, ttl=None):
-        if self._values.counts.get(self._namespace, 0) >= self._max_values:
+        if self._values.counts[self._namespace] >= self._max_values:
             entry = self._values.entries.get((self._namespace, key))
             if entry is None:
                 raise StoreFull("full")
@@ -284,14 +297,14 @@ class SameToken(MemoryTasks):
 class Unfenced(MemoryTasks):
     """Compares revisions, and no tokens."""
 
-    async def update(self, id, value, *, revision, token=None, phase=None, ttl=None):
-        return await super().update(id, value, revision=revision, phase=phase, ttl=ttl)
+    async def update(self, id, value, *, revision, token=None, **options):
+        return await super().update(id, value, revision=revision, **options)
 
 
 @of("tasks")
 class FinishesForAnyone(MemoryTasks):
-    async def finish(self, id, value, *, revision=None, token=None):
-        return await super().finish(id, value, revision=revision)
+    async def finish(self, id, value, *, revision=None, token=None, summary=None):
+        return await super().finish(id, value, revision=revision, summary=summary)
 
 
 @of("tasks")
@@ -345,17 +358,17 @@ class ClaimsTheParked(MemoryTasks):
 
 @of("tasks")
 class NotFinal(MemoryTasks):
-    async def finish(self, id, value, *, revision=None, token=None):
+    async def finish(self, id, value, *, revision=None, token=None, summary=None):
         task = self._table._tasks.get(id)
         if task is not None and task.phase == "finished":
             self._table._tasks[id] = task._replace(phase="running")
-        return await super().finish(id, value, revision=revision, token=token)
+        return await super().finish(id, value, revision=revision, token=token, summary=summary)
 
 
 @of("tasks")
 class Undying(MemoryTasks):
-    async def create(self, id, value, *, owner, ttl=None, lease=None):
-        record = await super().create(id, value, owner=owner, ttl=ttl, lease=lease)
+    async def create(self, id, value, **options):
+        record = await super().create(id, value, **options)
         self._table._tasks[id] = self._table._tasks[id]._replace(expires_at=None)
         return record
 
@@ -369,8 +382,36 @@ class Undying(MemoryTasks):
 
 @of("tasks")
 class Greedy(MemoryTasks):
-    def __init__(self, table, max_tasks, max_per_owner):
-        super().__init__(table, 10**6, 10**6)
+    def __init__(self, table, limits):
+        super().__init__(table, StoreLimits())
+
+
+@of("tasks")
+class Unmeasured(MemoryTasks):
+    def __init__(self, table, limits):
+        super().__init__(table, StoreLimits(tasks=limits.tasks, tasks_per_caller=limits.tasks_per_caller))
+
+
+@of("tasks")
+class OnlyMeasuresNewTasks(MemoryTasks):
+    async def update(self, id, value, **options):
+        limits, self._limits = self._limits, StoreLimits()
+        try:
+            return await super().update(id, value, **options)
+        finally:
+            self._limits = limits
+
+
+@of("tasks")
+class ListsWithoutSummaries(MemoryTasks):
+    async def list(self, owner, **options):
+        return [task._replace(summary=b"") for task in await super().list(owner, **options)]
+
+
+@of("tasks")
+class ClampsLeases(MemoryTasks):
+    async def renew(self, id, token, lease):
+        return await super().renew(id, token, lease if 0 <= lease < 10_000 else 10_000)
 
 
 @of("tasks")
@@ -430,6 +471,8 @@ class MissesWhatCameBefore(MemoryTasks):
         (Boundless, "set\\(\\) of a new key in a full namespace must raise StoreFull"),
         (CountsTheDead, "an expired value must not count"),
         (Boastful, "delete\\(\\) of a key without a value must return False"),
+        (Lavish, "set\\(\\) beyond the bytes of its account must raise StoreFull"),
+        (Untimely, "set\\(\\) must refuse a ttl of 0"),
         (Silent, "created with a lease must be running"),
         (Replacing, "create\\(\\) of an id that exists must raise a StoreError"),
         (Talkative, "in the order of their creation|one owner only"),
@@ -448,7 +491,11 @@ class MissesWhatCameBefore(MemoryTasks):
         (ClaimsTheParked, "a parked task must not be claimed"),
         (NotFinal, "a finished task is final: finish\\(\\) must be refused"),
         (Undying, "expire"),
-        (Greedy, "an owner with max_per_owner tasks must raise StoreFull"),
+        (Greedy, "an owner with limits.tasks_per_caller tasks must raise StoreFull"),
+        (Unmeasured, "create\\(\\) beyond the bytes of its account must raise StoreFull"),
+        (OnlyMeasuresNewTasks, "update\\(\\) beyond the bytes of the account must raise StoreFull"),
+        (ListsWithoutSummaries, "list\\(\\) must return the summary of each task"),
+        (ClampsLeases, "claim\\(\\) and renew\\(\\) must refuse -1 seconds"),
         (SweepsAll, "sweep\\(\\) must delete expired tasks only"),
         (Blind, "watch\\(\\) of a task that was changed"),
         (Sleepy, "wait\\(\\) after a task became ready"),

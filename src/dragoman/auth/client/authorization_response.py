@@ -11,10 +11,12 @@ from msgspec import UNSET, Struct, UnsetType
 
 from dragoman.auth.client.stored_records import PendingLogin
 from dragoman.auth.redaction import Secrets
-from dragoman.errors import AuthError
+from dragoman.errors import AuthError, TokenRefused
 from dragoman.protocol.urls import redacted
 
 MAX_FIELDS = 50
+UNREADABLE = "unreadable"
+"""Stands for an error code that contains a secret."""
 
 
 class AuthorizationResponse(Struct, frozen=True):
@@ -29,6 +31,7 @@ class AuthorizationResponse(Struct, frozen=True):
     state: str | None = None
     iss: str | UnsetType | None = UNSET
     error: str | None = None
+    error_description: str | None = None
 
     def __repr__(self) -> str:
         return f"AuthorizationResponse(error={self.error!r})"
@@ -54,13 +57,13 @@ class AuthorizationResponse(Struct, frozen=True):
             AuthError: the query has a field twice.
         """
 
-        def one(name: Literal["code", "state", "iss", "error"]) -> str | None:
+        def one(name: Literal["code", "state", "iss", "error", "error_description"]) -> str | None:
             values = fields.get(name, [])
             if len(values) > 1:
                 raise AuthError(f"The authorization server's answer has more than one {name}")
             return values[0] if values and values[0] else None
 
-        return AuthorizationResponse(code=one("code"), state=one("state"), iss=one("iss"), error=one("error"))
+        return AuthorizationResponse(one("code"), one("state"), one("iss"), one("error"), one("error_description"))
 
     @staticmethod
     def of(given: object) -> AuthorizationResponse:
@@ -88,7 +91,8 @@ def validated_code(login: PendingLogin, response: AuthorizationResponse, secrets
     """Return the code of the response to a login, and add it to the secrets.
 
     Raises:
-        AuthError: the response belongs to another login, comes from another issuer, has an error, or has no code.
+        TokenRefused: the response has an error.
+        AuthError: the response belongs to another login, comes from another issuer, or has no code.
     """
     secrets.add(response.code, login.verifier, login.state)
     if not has_state(login, response.state):
@@ -101,7 +105,10 @@ def validated_code(login: PendingLogin, response: AuthorizationResponse, secrets
         raise AuthError(f"The answer does not come from {redacted(issuer)}; it is not used")
     # MUST NOT (2026-07-28): act on or show an error before the issuer is validated.
     if response.error is not None:
-        raise AuthError(f"{redacted(issuer)} did not authorize: {secrets.quoted(response.error)}")
+        described = f": {secrets.quoted(response.error_description)}" if response.error_description else ""
+        reason = f"{secrets.quoted(response.error)}{described}"
+        error = UNREADABLE if secrets.are_in(response.error) else response.error
+        raise TokenRefused(f"{redacted(issuer)} did not authorize: {reason}", error)
     if not response.code:
         raise AuthError(f"{redacted(issuer)} sent no code; log in again")
     return response.code

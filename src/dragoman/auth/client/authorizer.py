@@ -107,6 +107,8 @@ class Authorizer(ABC):
         self._make_session = http_client_factory
         self.network: Network | None = None
         """The network for requests to authorization servers; a client sets its own network here if this is None."""
+        self.extra_scope: str | None = None
+        """Scopes that every login asks for, in addition to those that the server names."""
         self._secrets = Secrets()
         self._url = ""
         """The URL of the server as it was given; empty before `bind`."""
@@ -205,6 +207,17 @@ class Authorizer(ABC):
             async with self._fetcher(known) as fetch:
                 if not await self._renew_and_store(fetch, stored, known):
                     raise AuthRequired("The authorization server does not renew this login; log in again")
+
+    async def require_extra_scope(self, url: str) -> None:
+        """Obtain tokens with the `extra_scope` now, unless the stored tokens have it.
+
+        Raises:
+            AuthError: the tokens cannot be obtained.
+        """
+        self.bind(url)
+        scope = self.extra_scope
+        if scope is not None:
+            await self._run(lambda: self._obtain_scopes(None, scope, None))
 
     async def close(self) -> None:
         """End the token task; stored tokens stay stored."""
@@ -377,11 +390,16 @@ class Authorizer(ABC):
                 if stored is not None and may_renew and await self._try_to_renew(fetch, stored, authorization_server):
                     return
                 self._step_up_after.clear()
-                scope = chosen_scope(challenge, authorization_server, self._scope)
+                scope = self._scope_for(challenge, authorization_server)
                 await self._store(await self._obtain(fetch, authorization_server, scope))
                 self._was_login = True
 
-    async def _obtain_scopes(self, challenge: Challenge, scope: str, sent_token: str | None) -> None:
+    def _scope_for(self, challenge: Challenge | None, authorization_server: AuthorizationServer) -> str | None:
+        """Return the scope that a login asks for."""
+        chosen = chosen_scope(challenge, authorization_server, self._scope)
+        return joined_scopes([*(chosen or "").split(), *(self.extra_scope or "").split()])
+
+    async def _obtain_scopes(self, challenge: Challenge | None, scope: str, sent_token: str | None) -> None:
         async with self._locked() as stored:
             scopes = [] if stored is None else stored.scopes
             if stored is not None and stored.access_token != sent_token and set(scope.split()) <= set(scopes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -19,11 +20,11 @@ from dragoman.auth.client.registration import ClientDeclaration, checked_metadat
 from dragoman.auth.client.signing import ProofKey
 from dragoman.auth.client.storage import FileStorage, LoginRecords
 from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation, PendingLogin, Tokens
-from dragoman.auth.client.token_endpoint import chosen_scope, client_credential, request_tokens, with_offline_access
+from dragoman.auth.client.token_endpoint import client_credential, request_tokens, with_offline_access
 from dragoman.auth.fetcher import Fetcher
 from dragoman.auth.jose import base64url
 from dragoman.auth.urls import require_client_metadata_url, require_redirect_uri
-from dragoman.errors import AuthError, TokenRefused, UnregisteredRedirectUri
+from dragoman.errors import AuthError, AuthRequired, TokenRefused, UnregisteredRedirectUri
 from dragoman.protocol.urls import redacted
 from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.network import Network, SessionFactory
@@ -33,6 +34,7 @@ VERIFIER_BYTES, STATE_BYTES = 64, 32
 PENDING_SECONDS = 600.0
 MAX_PENDING = 16
 T = TypeVar("T")
+_logger = logging.getLogger("dragoman.auth")
 
 
 class OAuth(Authorizer):
@@ -126,7 +128,7 @@ class OAuth(Authorizer):
             raise ValueError("A web application needs the address at which the login ends: give redirect_uri=")
         async with records.lock(), self._fetcher() as fetch:
             authorization_server = await self._discover(fetch, self._challenge, await self._stored_tokens())
-            scope = chosen_scope(self._challenge, authorization_server, self._scope)
+            scope = self._scope_for(self._challenge, authorization_server)
             login, _ = await self._begin_login(fetch, authorization_server, self._redirect_uri, scope)
             stored = await records.client() or ClientInformation()
             newest = sorted(stored.pending.values(), key=lambda one: one.begun_at)[-MAX_PENDING + 1 :]
@@ -174,6 +176,8 @@ class OAuth(Authorizer):
         require_allowed_issuer(self._issuer, issuer, self._server)
         if login.client_id in (stored.client_id, own_id) and stored.issuer not in (None, issuer):
             raise AuthError(f"The client is now registered with {redacted(stored.issuer or '')}; log in again")
+        if login.registration is not None:
+            return login.registration
         if own_id == login.client_id:
             return self._declaration.information(issuer)
         if own_id is None and stored.client_id == login.client_id:
@@ -187,6 +191,20 @@ class OAuth(Authorizer):
         return self._declaration.client_id is not None
 
     async def _obtain(self, fetch: Fetcher, authorization_server: AuthorizationServer, scope: str | None) -> Tokens:
+        try:
+            return await self._log_in(fetch, authorization_server, scope)
+        except TokenRefused as refused:
+            client = await self._records.client()
+            # A registration whose scopes are not known may have too few.
+            if refused.error != "invalid_scope" or client is None or not client.is_dynamic or client.scope is not None:
+                raise
+            _logger.info("%s; the client is registered anew", refused)
+            return await self._log_in(fetch, authorization_server, scope, is_refused=True)
+
+    async def _log_in(
+        self, fetch: Fetcher, authorization_server: AuthorizationServer, scope: str | None, *, is_refused: bool = False
+    ) -> Tokens:
+        """Log a person in; `is_refused` if the authorization server refuses the scopes to the registered client."""
         _require_code_grant(authorization_server)
         browser = await prepare_login(
             self._redirect_uri,
@@ -197,7 +215,9 @@ class OAuth(Authorizer):
             pages=self._pages,
         )
         try:
-            login, client = await self._begin_login(fetch, authorization_server, browser.redirect_uri, scope)
+            login, client = await self._begin_login(
+                fetch, authorization_server, browser.redirect_uri, scope, is_refused=is_refused
+            )
             response = await browser.log_in(
                 self._authorization_url(login), lambda response: has_state(login, response.state)
             )
@@ -216,12 +236,27 @@ class OAuth(Authorizer):
         return f"{PATH}/{hashlib.sha256(authorization_server.issuer.encode()).hexdigest()[:16]}"
 
     async def _begin_login(
-        self, fetch: Fetcher, authorization_server: AuthorizationServer, redirect_uri: str, scope: str | None
+        self,
+        fetch: Fetcher,
+        authorization_server: AuthorizationServer,
+        redirect_uri: str,
+        scope: str | None,
+        *,
+        is_refused: bool = False,
     ) -> tuple[PendingLogin, ClientInformation]:
         scope = with_offline_access(scope, authorization_server, may_refresh=self._declaration.may_refresh)
         client = await registered_client(
-            fetch, authorization_server, self._records, self._declaration, redirect_uri, scope, dpop=self._uses_dpop
+            fetch,
+            authorization_server,
+            self._records,
+            self._declaration,
+            redirect_uri,
+            scope,
+            dpop=self._uses_dpop,
+            is_refused=is_refused,
         )
+        stored = await self._records.client()
+        is_stored = not client.is_dynamic or (stored is not None and stored.client_id == client.client_id)
         _require_code_grant(authorization_server)
         assert client.client_id is not None
         key = self._key_for(authorization_server)
@@ -235,6 +270,7 @@ class OAuth(Authorizer):
             begun_at=time.time(),
             scope=scope,
             dpop_key=None if key is None else key.private_jwk,
+            registration=None if is_stored else client,
         )
         return login, client
 
@@ -280,6 +316,10 @@ class OAuth(Authorizer):
             if refused.error == "invalid_client":
                 await self._forget_client()
             raise
+        if login.registration is not None:
+            stored = await self._records.client() or ClientInformation()
+            login.registration.pending = stored.pending
+            await self._records.save_client(login.registration)
         tokens.requested_scope = login.scope
         tokens.scope = tokens.scope or login.scope
         return self._require_bound(tokens)
@@ -316,6 +356,27 @@ class OAuth(Authorizer):
             return False
         await self._records.save_client(None)
         return True
+
+
+class StoredLogin(OAuth):
+    """An `OAuth` that uses and renews a login that was made before, and starts none.
+
+    Example:
+        oauth = StoredLogin(lambda scopes: AuthRequired("Log in again"), storage=storage)
+
+    `refusal` returns the error that is raised instead of a login. Its parameter has the scopes that the server wants
+    and the login lacks; it is empty if the login has expired.
+    """
+
+    def __init__(self, refusal: Callable[[list[str]], AuthRequired], **options: Any) -> None:
+        super().__init__(**options)
+        self._refusal = refusal
+
+    async def _obtain(self, fetch: Fetcher, authorization_server: AuthorizationServer, scope: str | None) -> Tokens:  # noqa: ARG002
+        tokens, wanted = self._tokens, (scope or "").split()
+        if tokens is None or tokens.is_expired:
+            raise self._refusal([])
+        raise self._refusal([name for name in wanted if name not in tokens.scopes])
 
 
 class BlockingLogin:

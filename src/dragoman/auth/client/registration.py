@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,9 +11,16 @@ from msgspec import Struct
 
 from dragoman.auth.client.storage import LoginRecords
 from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation
-from dragoman.auth.client.token_endpoint import BASIC, NONE, POST, accepted_body
+from dragoman.auth.client.token_endpoint import (
+    BASIC,
+    NONE,
+    POST,
+    accepted_body,
+    joined_scopes,
+    with_offline_access,
+)
 from dragoman.auth.fetcher import Fetcher, text_list_member, text_member
-from dragoman.errors import AuthError
+from dragoman.errors import AuthError, TokenRefused
 from dragoman.protocol.urls import host_of, is_http_url, is_loopback, redacted
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
@@ -56,8 +65,12 @@ async def registered_client(
     scope: str | None,
     *,
     dpop: bool = False,
+    is_refused: bool = False,
 ) -> ClientInformation:
     """Return the client's registration at an authorization server, and store it.
+
+    A client that registered itself for fewer scopes is registered anew. The stored tokens need the old registration, so
+    the new one is not stored: the caller does that after the login.
 
     Raises:
         AuthError: the authorization server supports no kind of registration, or refuses.
@@ -67,7 +80,9 @@ async def registered_client(
     if declaration.client_id is not None:
         await bind_to_issuer(issuer, records, declaration.client_id)
         return declaration.information(issuer)
-    if stored.is_usable and _fits(stored, issuer, redirect_uri):
+    is_known = stored.is_usable and _fits(stored, issuer, redirect_uri)
+    is_too_narrow = is_known and stored.is_dynamic and (is_refused or _lacks(stored, declaration, scope))
+    if is_known and not is_too_narrow:
         if stored.issuer is None:
             stored.issuer = issuer
             await records.save_client(stored)
@@ -79,9 +94,11 @@ async def registered_client(
         raise AuthError(
             f"{redacted(issuer)} registers no clients by itself; give client_id= (and client_secret=) from it"
         )
-    registered = await _register(fetch, authorization_server, declaration, redirect_uri, scope, dpop=dpop)
-    registered.pending = stored.pending
-    await records.save_client(registered)
+    register = partial(_register, fetch, authorization_server, declaration, redirect_uri, dpop=dpop)
+    registered = await _register_widely(register, authorization_server, scope, may_refresh=declaration.may_refresh)
+    if not is_too_narrow:
+        registered.pending = stored.pending
+        await records.save_client(registered)
     return registered
 
 
@@ -97,6 +114,36 @@ def _fits(stored: ClientInformation, issuer: str, redirect_uri: str) -> bool:
     if stored.issuer not in (None, issuer):
         return False
     return not stored.is_dynamic or stored.redirect_uris is None or redirect_uri in stored.redirect_uris
+
+
+def _lacks(stored: ClientInformation, declaration: ClientDeclaration, scope: str | None) -> bool:
+    """Tell whether a registration is known not to have scopes that a login needs, and another one may have them."""
+    if stored.scope is None or scope is None or "scope" in declaration.metadata:
+        return False
+    return not set(scope.split()) <= set(stored.scope.split())
+
+
+async def _register_widely(
+    register: Callable[[str | None], Awaitable[ClientInformation]],
+    authorization_server: AuthorizationServer,
+    scope: str | None,
+    *,
+    may_refresh: bool,
+) -> ClientInformation:
+    """Register the client for all known scopes, because many authorization servers grant a client no others later.
+
+    A login that names no scope registers none: the authorization server might grant all of them.
+    """
+    if scope is None:
+        return await register(None)
+    known = [*(authorization_server.scopes_supported or ()), *(authorization_server.resource_scopes or ())]
+    wide = with_offline_access(joined_scopes([*scope.split(), *known]), authorization_server, may_refresh=may_refresh)
+    if wide is None or set(wide.split()) == set(scope.split()):
+        return await register(scope)
+    try:
+        return await register(wide)
+    except TokenRefused:
+        return await register(scope)
 
 
 async def _register(
@@ -136,6 +183,7 @@ async def _register(
         token_endpoint_auth_method=text_member(body, "token_endpoint_auth_method"),
         redirect_uris=text_list_member(body, "redirect_uris") or list(request["redirect_uris"]),
         issuer=authorization_server.issuer,
+        scope=text_member(body, "scope") or text_member(request, "scope"),
         is_dynamic=True,
     )
 

@@ -117,6 +117,8 @@ class PendingLogin(StoredRecord):
     begun_at: float
     scope: str | None = None
     dpop_key: dict[str, Any] | None = None
+    registration: ClientInformation | None = None
+    """A registration that replaces the stored one when the login has succeeded; the stored tokens need the old one."""
 
 
 class ClientInformation(StoredRecord):
@@ -128,6 +130,8 @@ class ClientInformation(StoredRecord):
     token_endpoint_auth_method: str | None = None
     redirect_uris: list[str] | None = None
     issuer: str | None = None
+    scope: str | None = None
+    """The scopes that the client may request; None if that is not known."""
     is_dynamic: bool = False
     pending: dict[str, PendingLogin] = {}
 

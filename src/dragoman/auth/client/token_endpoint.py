@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.auth.client.authorization_response import UNREADABLE
 from dragoman.auth.client.challenges import USE_DPOP_NONCE, Challenge, header_values
 from dragoman.auth.client.signing import AssertionSigner, ProofKey
 from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation, Tokens
@@ -22,7 +23,6 @@ PRIVATE_KEY_JWT = "private_key_jwt"
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 OFFLINE_ACCESS = "offline_access"
-UNREADABLE = "unreadable"
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 

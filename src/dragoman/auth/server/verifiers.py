@@ -168,7 +168,7 @@ class Jwt(_ClaimsVerifier):
             return BadToken("The token does not say when it expires")
         if now >= expires + LEEWAY_SECONDS:
             return BadToken("The token has expired", f"{now - expires:.0f} seconds ago")
-        if not isinstance(principal, str) or not principal:
+        if not isinstance(principal, str) or not principal.strip():
             return BadToken("The token does not say whom it belongs to", f"there is no claim {self._principal_claim}")
         return Identity(principal, scopes_of(claims), dict(claims))
 
@@ -286,8 +286,10 @@ class Introspection(_ClaimsVerifier):
             return mismatch
         if self._seconds_left(claims) <= 0:
             return BadToken("The token has expired", _shown("exp", claims))
-        principal = claims.get("sub") or claims.get("username") or claims.get("client_id")
-        if not isinstance(principal, str):
+        # An empty `sub` is not replaced by the next claim: all users of one client would be the same principal.
+        named = (claims.get(name) for name in ("sub", "username", "client_id"))
+        principal = next((value for value in named if value is not None), None)
+        if not isinstance(principal, str) or not principal.strip():
             return BadToken("The token does not say whom it belongs to", "there is no sub, username or client_id")
         return Identity(principal, scopes_of(claims), dict(claims))
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dragoman.auth.client.stored_records import Tokens
 
 
-def _oauth_of(url: str, scope: str | None = None) -> tuple[OAuth, LoginRecords]:
+def _oauth_of(url: str) -> tuple[OAuth, LoginRecords]:
     """Return the `OAuth` of the command for a server, and the storage of that server."""
-    oauth = program_oauth(scope=scope)
+    oauth = program_oauth()
     try:
         return oauth, oauth.bind(url)
     except InsecureUrl as error:
@@ -46,13 +46,23 @@ def command() -> None:
 @click.pass_obj
 @in_event_loop
 async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
-    """Log in with a browser, or paste an address if there is no browser."""
+    """Log in with a browser, or paste an address if there is no browser.
+
+    A login that lacks a --scope is replaced by one that has it and those of the old login.
+    """
     from dragoman.client.client import AsyncClient
 
     show_logs(terminal)
-    oauth, records = _oauth_of(url, " ".join(scope) or None)
+    oauth, records = _oauth_of(url)
+    oauth.extra_scope = " ".join(scope) or None
     async with make_client(AsyncClient, ResolvedTarget(url, url), {"auth": oauth, "connect_timeout": 600.0}):
         tokens = await records.tokens()
+        if tokens is not None:
+            await oauth.require_extra_scope(url)
+            tokens = await records.tokens()
+    refused = set(" ".join(scope).split()).difference((tokens.scope or "").split() if tokens is not None else scope)
+    if tokens is not None and refused:
+        terminal.report(f"dragoman: the login was not granted: {printable_line(' '.join(sorted(refused)))}", "yellow")
     if terminal.settings.json:
         terminal.write_json(_facts(url, tokens))
     elif tokens is None:

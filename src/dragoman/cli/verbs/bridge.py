@@ -9,7 +9,7 @@ import click
 from dragoman.cli.command import connecting, show_logs, usage_error
 from dragoman.cli.terminal import Terminal
 from dragoman.inspector.login import program_oauth
-from dragoman.protocol.urls import is_http_url
+from dragoman.protocol.urls import is_http_url, is_loopback
 from dragoman.transports.stdio.serving import claim, run_stdio
 
 if TYPE_CHECKING:
@@ -55,16 +55,20 @@ def _serve_http(terminal: Terminal, target: str | None, words: list[str], http: 
     if (target is None) == (not words) or (target is not None and not is_http_url(target)):
         raise usage_error("--http needs a URL, or a command after --, to serve.")
     show_logs(terminal)
-    headers, auth = _credentials(terminal) if target is not None else ({}, None)
+    host = host.strip("[]") or "127.0.0.1"
+    headers, auth = _credentials(terminal, may_login=is_loopback(host)) if target is not None else ({}, None)
     proxy = Server.proxy(target or words, headers=headers, auth=auth)
-    proxy.run("http", host=host.strip("[]") or "127.0.0.1", port=int(port), path=path)
+    proxy.run("http", host=host, port=int(port), path=path)
 
 
-def _credentials(terminal: Terminal) -> tuple[dict[str, str], Any]:
-    """Return the headers and the authorization for a URL: a login of a person, unless a token or a header is given."""
+def _credentials(terminal: Terminal, *, may_login: bool = True) -> tuple[dict[str, str], Any]:
+    """Return the headers and the authorization for a URL: a login of a person, unless a token or a header is given.
+
+    Without `may_login` there is no login of a person: other machines reach the bridge, and would act as that person.
+    """
     headers: dict[str, str] = dict(terminal.settings.header)
     auth: Any = terminal.settings.token
-    if auth is None and not any(name.lower() == "authorization" for name in headers):
+    if may_login and auth is None and not any(name.lower() == "authorization" for name in headers):
         auth = program_oauth()
     return headers, auth
 

@@ -14,7 +14,7 @@ import click
 
 from dragoman.cli.command import in_event_loop, reporting, usage_error
 from dragoman.cli.terminal import Terminal
-from dragoman.protocol.urls import is_http_url
+from dragoman.protocol.urls import is_http_url, is_loopback
 from dragoman.runtime.user_files import private_folder, state_folder
 
 if TYPE_CHECKING:
@@ -102,11 +102,14 @@ async def _tap_url(
     host, _, port = listen.rpartition(":")
     if not port.isdecimal():
         raise usage_error(f"--listen {listen} must be written as HOST:PORT.")
+    host = host.strip("[]") or "127.0.0.1"
+    if login and not is_loopback(host):
+        raise usage_error("--login needs a loopback address after --listen: whoever reaches the tap uses your login.")
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     options: dict[str, Any] = {"authorization": program_oauth() if login else None}
-    async with HttpTap(target, writer, faults, host=host or "127.0.0.1", port=int(port), **options) as tap:
+    async with HttpTap(target, writer, faults, host=host, port=int(port), **options) as tap:
         terminal.write(tap.url)
         sys.stdout.flush()
         await stop.wait()

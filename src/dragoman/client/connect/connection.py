@@ -35,11 +35,11 @@ from dragoman.client.connect.link import Link, Outgoing
 from dragoman.client.connect.recording import record_session
 from dragoman.client.connect.server_requests import AnswersServer, ServerRequests
 from dragoman.client.options import OnProgress, RequestOptions
-from dragoman.errors import ConnectError, InternalError, RpcError, SessionExpired, Timeout, TransportError
+from dragoman.errors import ConnectError, InternalError, RpcError, SessionExpired, Timeout, TooLarge, TransportError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.extensions import ProtocolTable
 from dragoman.protocol.fields import trim
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.protocol.methods import declares
 from dragoman.protocol.peer import CANCELLED, Answered, Event, Peer, PeerReply, Progressed, RequestCancelled
 from dragoman.protocol.states import Transitions
@@ -119,7 +119,7 @@ class _Pending(Struct, eq=False):
 class ServerConnection:
     """One connection, from its opening to its end."""
 
-    def __init__(self, link: Link, owner: ConnectionOwner, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, link: Link, owner: ConnectionOwner, limits: Limits = CLIENT_LIMITS) -> None:
         self.link = link
         self.capabilities = types.ServerCapabilities()
         self.server_info: types.Implementation | None = None
@@ -338,7 +338,7 @@ class ServerConnection:
         for event in self._peer.accept_invalid(message, data):
             room = self._receive_event(event) or room
             if type(event) is PeerReply:
-                self._fail_unreadable(data)
+                self._fail_unreadable(data, message)
                 room = self.server_requests.room
         return room
 
@@ -348,14 +348,22 @@ class ServerConnection:
             return None
         return self._handle(event) or self.server_requests.room
 
-    def _fail_unreadable(self, data: bytes) -> None:
+    def _fail_unreadable(self, data: bytes, unreadable: jsonrpc.Invalid) -> None:
         """Fail the request whose answer cannot be decoded, if its id can be read."""
         found = _ANSWER_BEGINS.match(data) or (_RESULT_BEGINS.match(data) and _ANSWER_ENDS.search(data[-100:]))
-        if found and int(found[1]) in self._peer.waiting:
-            unreadable = jsonrpc.decode(data, self._limits)
-            assert isinstance(unreadable, jsonrpc.Invalid)
+        if not found:
+            return
+        error: Exception
+        if len(data) > self._limits.message_bytes:
+            limit = self._limits.message_bytes
+            error = TooLarge(
+                f"The answer has {len(data)} bytes, and at most {limit} are accepted; raise max_message_bytes"
+            )
+        else:
             error = InternalError(f"The answer is malformed: {unreadable.error}")
-            self.receive(jsonrpc.encode_error(int(found[1]), error))
+        event = self._peer.fail(int(found[1]), error)
+        if event is not None:
+            self._receive_event(event)
 
     def _handle(self, event: Event) -> asyncio.Future[None] | None:
         match event:
@@ -365,6 +373,8 @@ class ServerConnection:
                 return self._owner.progress_received(waiter.on_progress, params)
             case jsonrpc.Notification():
                 return self._owner.notification_received(event)
+            case jsonrpc.Request(method=("initialize" | "server/discover")):
+                self._end_echo()
             case jsonrpc.Request():
                 if not self.server_requests.receive(event) and self._pauses and not self._is_flooded:
                     # The server sends more requests than the client accepts. The clocks count on although handlers
@@ -409,6 +419,14 @@ class ServerConnection:
         if not self.link.is_http:
             self._fail_pending(self.error)
         self._owner.connection_lost(self, self.error)
+
+    def _end_echo(self) -> None:
+        """End a connection on which a request came back that only clients send."""
+        error = ConnectError(
+            "The server sends the client's own messages back, so it does not speak MCP; is it the right one?"
+        )
+        self._lost(error)
+        self._fail_pending(error)
 
     def _fail_pending(self, error: Exception) -> None:
         for pending in self._peer.close():

@@ -7,7 +7,6 @@ a configuration file. `register_transport` gives a name to a transport; options 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -20,8 +19,8 @@ from msgspec import Struct
 
 from dragoman.client.connect.credentials import Credentials, Headers, auth_required
 from dragoman.client.connect.link import DuplexLink, Link, OneMethodLink, SendsRequests
-from dragoman.errors import ConnectError
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.errors import ConfigError, ConnectError
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.protocol.urls import HTTP_SCHEMES
 from dragoman.transports.contract import Transport
 from dragoman.transports.memory import MemoryConnection
@@ -44,11 +43,11 @@ Target = str | PathLike[str] | Sequence[str] | Mapping[str, Any] | Connects | Tr
 """The target of a client: a URL, a command line, a list of arguments, a script, an entry of a configuration file, a
 server of this process, or a transport."""
 
-_INTERPRETERS = {".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"}
 _registered: dict[str, Callable[..., Any]] = {}
 _HTTP_NAMES = ("http", "streamable", "streamable_http", "streamable-http", "streamableHttp")
 _NAMES = (*_HTTP_NAMES, "sse", "stdio")
 _TRANSPORT_KEYS = ("transport", "type", "transport_type")
+COMMAND_AND_URL = "the entry has a command and a URL; remove one of them"
 _ADDRESS = re.compile(r"(localhost|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+)(:\d+)?(/\S*)?")
 
 
@@ -92,7 +91,7 @@ class EndpointOptions(Struct):
     env: Mapping[str, str] | None = None
     inherit_env: bool = True
     cwd: str | Path | None = None
-    limits: Limits = DEFAULT_LIMITS
+    limits: Limits = CLIENT_LIMITS
 
 
 def endpoint_of(target: Target, options: EndpointOptions) -> Endpoint:
@@ -161,16 +160,19 @@ def _is_address(target: str) -> bool:
 
 def _command(target: str | Path | Sequence[str]) -> str | list[str]:
     if not isinstance(target, str | Path):
-        return [str(part) for part in target]
-    path = Path(target)
-    interpreter = _INTERPRETERS.get(path.suffix)
-    if interpreter is not None and _is_file(path):
-        from dragoman.client.connect.script import needs_command
+        return [_word(part) for part in target]
+    from dragoman.client.connect.script import script_command
 
-        if path.suffix == ".py" and needs_command(path):
-            return [interpreter, "-P", "-m", "dragoman", "run", str(path)]
-        return [interpreter, str(path)]
+    command = script_command(target)
+    if command is not None:
+        return command
     return [str(target)] if isinstance(target, Path) else str(target)
+
+
+def _word(part: Any) -> str:
+    if not isinstance(part, str | PathLike | int | float):
+        raise TypeError(f"The words of a command must be texts, not {part!r}")
+    return str(part)
 
 
 def _require_script(command: str | list[str]) -> None:
@@ -181,23 +183,22 @@ def _require_script(command: str | list[str]) -> None:
     """
     import shutil
 
+    from dragoman.client.connect.script import SCRIPTS
+
     words = [command] if isinstance(command, str) else command
-    path = Path(words[0])
-    is_script = len(words) == 1 and path.suffix in _INTERPRETERS and " " not in words[0]
-    if is_script and not _is_file(path) and shutil.which(words[0]) is None:
+    file, _, name = words[0].rpartition(":")
+    path = Path(file if name.isidentifier() else words[0])
+    is_script = len(words) == 1 and path.suffix in SCRIPTS and " " not in words[0]
+    if is_script and not path.is_file() and shutil.which(words[0]) is None:
         raise ConnectError(
             f"There is no file {str(path)!r} in {str(Path.cwd())!r}; correct the path, or give an absolute path"
         )
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a long command line is not a valid path
-        return False
-
-
 def _process_endpoint(command: str | list[str], options: EndpointOptions) -> Endpoint:
+    if not command or not command[0].strip():
+        raise ValueError("The target is empty; give a URL, a command, the path of a script, or a Server")
+
     def link() -> Link:
         from dragoman.transports.process.process import ProcessTransport
 
@@ -249,6 +250,8 @@ def _entry_endpoint(entry: Mapping[str, Any], options: EndpointOptions) -> Endpo
         others = {key: value for key, value in entry.items() if key not in _TRANSPORT_KEYS}
         return _transport_endpoint(partial(_registered[transport], **others))
     url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
+    if url and entry.get("command"):
+        raise ConfigError(COMMAND_AND_URL)
     if url:
         if entry.get("headers"):
             options.credentials = _with_entry_headers(entry["headers"], options.credentials)

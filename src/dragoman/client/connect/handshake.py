@@ -20,7 +20,8 @@ A silent server costs five seconds and a second start in each process. So the cl
 user's state folder. Servers that answer the probe are not stored: the probe is cheap, and an update of the server may
 add a version at any time.
 
-One time-out covers all of these steps together. It is paused while a person logs in.
+One time-out covers all of these steps together. It is paused while a person logs in. A child process that takes longer
+to end is ended in the background; the next attempt, and `stop`, wait for its end.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ from dragoman.protocol.versions import (
     stateless_versions,
     version_names,
 )
-from dragoman.runtime.tasks import cancel_and_wait
+from dragoman.runtime.tasks import cancel_and_wait, is_pending_here, keep_until_done, retrieve_exception
 from dragoman.types import decode
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ _logger = logging.getLogger("dragoman.client")
 
 Mode = Literal["auto", "handshake", "stateless"]
 PROBE_SECONDS = 5.0
+CLOSE_SECONDS = 0.1
+"""An attempt that timed out waits this long for its connection to end, which suffices without a child process."""
 REMEMBERED_SECONDS = 24 * 3600.0
 MAX_REMEMBERED = 1000
 _NO_STREAMABLE_HTTP = frozenset({400, 404, 405})
@@ -123,6 +126,7 @@ class Connector:
         self.limits = limits
         self.timeout = timeout
         """Seconds that all steps together may take."""
+        self._closing: set[asyncio.Task[None]] = set()
         self._remembered: dict[Hashable, Version] = {} if endpoint.key is None else _handshake_servers
 
     async def connect(self) -> ServerConnection:
@@ -138,13 +142,31 @@ class Connector:
         attempt = _ConnectAttempt(self, timeout)
         try:
             async with timeout:
+                await self.closed()  # both attempts may use the same transport
                 return await attempt.connect()
-        except BaseException as error:
-            await attempt.close()
+        except Exception as error:
+            await self._close(attempt, timeout.when())
             if isinstance(error, TimeoutError) and timeout.expired():
                 self.remember(None)
                 raise attempt.timed_out() from None
             raise
+        except BaseException:
+            await attempt.close()
+            raise
+
+    async def _close(self, attempt: _ConnectAttempt, deadline: float | None) -> None:
+        """End an attempt that failed; what takes longer than the time of the attempt continues in the background."""
+        loop = asyncio.get_running_loop()
+        closing = keep_until_done(loop.create_task(attempt.close()), self._closing)
+        closing.add_done_callback(retrieve_exception)
+        left = None if deadline is None else max(CLOSE_SECONDS, deadline - loop.time())
+        await asyncio.wait([closing], timeout=left)
+
+    async def closed(self) -> None:
+        """Wait until the connections of failed attempts have ended."""
+        closing = [task for task in self._closing if is_pending_here(task)]
+        if closing:
+            await asyncio.wait(closing)
 
     async def remembered(self) -> Version | None:
         """Return the version to offer a server that is known to require a handshake, if this client has it."""
@@ -438,6 +460,7 @@ class _ConnectAttempt:
                 not handshake_versions(self._versions)
                 or connection.link.is_http
                 or (isinstance(error, ConnectError) and connection.is_alive)
+                or isinstance(connection.error, ConnectError)  # another start would not help
             ):
                 raise
             return negotiation.interpret_probe(None, self._versions, last=last)

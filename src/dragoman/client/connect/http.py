@@ -29,7 +29,7 @@ from dragoman.errors import (
     TransportError,
 )
 from dragoman.protocol import headers, jsonrpc
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.versions import Version
 from dragoman.runtime.backoff import backoff
@@ -66,7 +66,7 @@ class HttpLink(Link):
         *,
         credentials: Credentials | None = None,
         network: Network | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: Limits = CLIENT_LIMITS,
     ) -> None:
         self.session_id: str | None = None
         self._http = HttpClient(url, network, limits)

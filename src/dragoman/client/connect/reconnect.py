@@ -28,7 +28,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from dragoman.client.connect.connection import ServerConnection, connection_error
-from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TransportError
+from dragoman.errors import AuthError, ConnectError, HttpError, SessionExpired, Timeout, TooLarge, TransportError
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.tasks import is_being_cancelled, keep_until_done, retrieve_exception
@@ -51,6 +51,7 @@ RECONNECTION: Transitions[Status, Step] = Transitions(
 MAX_ATTEMPTS = 6
 FIRST_PAUSE, MAX_PAUSE = 0.05, 2.0
 MAX_REPETITIONS = 2
+_NO_RESUMPTION = "; {} cannot resume a response, so give a call that may run twice idempotent=True"
 _TRANSIENT = (500, 502, 503, 504)
 _logger = logging.getLogger("dragoman.client")
 
@@ -179,16 +180,21 @@ class Connections:
         return connection
 
     async def may_repeat(
-        self, error: TransportError, connection: ServerConnection, failures: Failures, *, is_repeatable: bool
+        self,
+        error: TransportError,
+        connection: ServerConnection,
+        failures: Failures,
+        *,
+        is_repeatable: bool | Callable[[], Awaitable[bool]],
     ) -> bool:
         """Tell whether to repeat a request that failed, after a pause if the connection is alive.
 
-        `is_repeatable` says that the request may be served twice.
+        `is_repeatable` says whether the request may be served twice, or asks the server that served it.
 
         Raises:
             TransportError: the request may have been served, and is not repeatable.
         """
-        if isinstance(error, Timeout | AuthError) or self.status == "stopped":
+        if isinstance(error, Timeout | AuthError | TooLarge) or self.status == "stopped":
             return False
         if isinstance(error, ConnectError):
             failures.unsent += 1
@@ -197,8 +203,11 @@ class Connections:
             failures.lost += 1
             may_repeat = failures.lost <= MAX_REPETITIONS
             is_transient = not isinstance(error, HttpError) or error.status in _TRANSIENT
-            if may_repeat and not isinstance(error, SessionExpired) and not (is_repeatable and is_transient):
-                raise _perhaps_served(error) from error.__cause__
+            if may_repeat and not isinstance(error, SessionExpired):
+                if callable(is_repeatable):
+                    is_repeatable = connection.is_alive and await is_repeatable()
+                if not (is_repeatable and is_transient):
+                    raise _perhaps_served(error, connection) from error.__cause__
         if may_repeat and connection.is_alive:
             await pause(failures.unsent + failures.lost)
         return may_repeat
@@ -251,10 +260,13 @@ async def _close_when_drained(lost: ServerConnection) -> None:
         await lost.close()
 
 
-def _perhaps_served(error: TransportError) -> TransportError:
+def _perhaps_served(error: TransportError, connection: ServerConnection) -> TransportError:
     """Return the error with a note that the server may have served the request; an HttpError is returned unchanged."""
     if isinstance(error, HttpError):
         return error
     noted = copy.copy(error)
-    noted.args = (f"The request may have been served, and was not repeated: {error}", *error.args[1:])
+    text = f"The request may have been served, and was not repeated: {error}"
+    if connection.link.is_http and connection.version.stateless:
+        text += _NO_RESUMPTION.format(connection.version.name)
+    noted.args = (text, *error.args[1:])
     return noted

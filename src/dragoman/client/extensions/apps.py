@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman import types
+from dragoman.client.options import tool_name
 from dragoman.client.results import contents_bytes
 from dragoman.errors import AppRefused, NotFound, ValidationError
 from dragoman.protocol.official.apps import MIME_TYPE, SCHEME, resource_ui, tool_ui
@@ -65,7 +66,7 @@ async def open_view(client: AsyncClient, app: ToolLike) -> AppView:
 
 
 async def _uri_of(client: AsyncClient, tool: ToolLike) -> str:
-    name = tool if isinstance(tool, str) else str(tool.name)
+    name = tool_name(tool)
     uri = (await client.tool(name)).ui.resource_uri
     if uri is None or not uri.startswith(SCHEME):
         raise NotFound("app of the tool", name)

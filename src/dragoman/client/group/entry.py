@@ -18,6 +18,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from dragoman.client.connect.endpoint import COMMAND_AND_URL
 from dragoman.client.group.references import ConfigSource
 from dragoman.errors import AuthError, ConfigError
 from dragoman.protocol.urls import is_http_url, redacted
@@ -158,7 +159,9 @@ class _EntryReader(Struct):
             entry.target = {"type": str(transport), **{key: self._expand(given[key], key) for key in given}}
             return
         self._warn_of_unknown(self._unread, _KNOWN_KEYS)
-        if url is not None and not (known == "stdio" and "command" in command):
+        if url is not None and "command" in command:
+            raise self._error(COMMAND_AND_URL, url_key)
+        if url is not None:
             self._require_transport(known, ("http", "sse"), transport_key, url_key)
             self._read_login()
             text = self._text(url, url_key)

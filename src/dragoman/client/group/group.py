@@ -2,8 +2,8 @@
 
 The group connects to all servers at the same time. A server that cannot be reached does not affect the others: the
 group keeps and logs its error, and tries again at the next `start`, or when one of the server's tools is called by
-name. The group waits for a server no longer than its `connect_timeout`; the attempt to connect then continues in the
-background, for up to five minutes in all.
+name. Starting and listing wait for servers that are connecting, also after a crash, but no longer than the server's
+`connect_timeout`; the attempt to connect then continues in the background, for up to five minutes in all.
 
 Tools have names that are unique in the group. Each listing of the tools records which name belongs to which server, so
 that a call needs no listing.
@@ -28,7 +28,7 @@ from dragoman.client.connect.endpoint import Target
 from dragoman.client.group.config import load
 from dragoman.client.group.members import ClientT, GroupMember, Members, Servers, ServerStatus
 from dragoman.client.group.references import Inputs
-from dragoman.client.options import CallOptions, ClientOptions
+from dragoman.client.options import CallOptions, ClientOptions, tool_name
 from dragoman.client.properties import WithStatements
 from dragoman.client.results import CallResult, Structured
 from dragoman.errors import ConfigError, ConnectError, DragomanError, NotFound, Timeout
@@ -38,6 +38,7 @@ from dragoman.schema.naming import matches, tool_names
 if TYPE_CHECKING:
     from dragoman.client.extensions.skills import AsyncBoundSkill
 
+_KNOWN_STATES = ("ready", "disabled")
 _logger = logging.getLogger("dragoman.client")
 
 
@@ -174,11 +175,14 @@ class AsyncClients(Group[AsyncClient]):
         await asyncio.gather(*(self._connect_in_time(member) for member in members))
 
     async def _connect_in_time(self, member: GroupMember[Any]) -> None:
-        connecting = member.connecting
+        """Wait for a server to connect, until `patience` seconds after the attempt began."""
+        loop, connecting = asyncio.get_running_loop(), member.connecting
         if not is_pending_here(connecting):
-            connecting = member.connecting = asyncio.get_running_loop().create_task(self._connect(member))
-        done, _ = await asyncio.wait([connecting], timeout=member.patience)
-        if not done:
+            connecting = member.connecting = loop.create_task(self._connect(member))
+            member.attempted_at = loop.time()
+        timeout = None if member.patience is None else max(0, member.attempted_at + member.patience - loop.time())
+        done, _ = await asyncio.wait([connecting], timeout=timeout)
+        if not done and not isinstance(member.connect_error, Timeout):
             text = f"The server {member.name!r} is not connected after {member.patience:g} seconds, and goes on trying"
             member.connect_error = Timeout(text)
             _logger.warning("%s", text)
@@ -305,7 +309,11 @@ class AsyncClients(Group[AsyncClient]):
         from difflib import get_close_matches
 
         same = [tool.qualified_name for tool in tools if tool.name == name]
-        raise NotFound("tool", name, same or get_close_matches(name, [tool.qualified_name for tool in tools]))
+        error = NotFound("tool", name, same or get_close_matches(name, [tool.qualified_name for tool in tools]))
+        absent = [f"{member.name} ({member.status})" for member in self._members if member.status not in _KNOWN_STATES]
+        if absent:
+            error.args = (f"{error}; the tools of these servers are not known now: {', '.join(absent)}",)
+        raise error
 
     async def call_tool(
         self,
@@ -329,7 +337,7 @@ class AsyncClients(Group[AsyncClient]):
             group_tool = cast("AsyncGroupTool", tool)
             member, own_name = self._members[group_tool.server], group_tool.name
         else:
-            name = tool if isinstance(tool, str) else tool.name
+            name = tool_name(tool)
             if self._state == "stopped" or name not in self._routes:
                 await self.tool(name)
             member, own_name = self._routes[name]
@@ -353,15 +361,19 @@ class AsyncClients(Group[AsyncClient]):
         return [type(skill)(skill._client, skill.entry, member.name) for member, skill in found]
 
     async def _list_all(self, kind: Kind | Literal["skills"], **options: bool) -> list[tuple[GroupMember[Any], Any]]:
-        if self._state == "stopped":
-            raise ConnectError("The clients were stopped; start() them again")
+        self._require_running()
         if self._state == "new":
             await self.start()
-        # After a fork all members have the status `new`.
-        await self._connect_all([member for member in self._members if member.status == "new"])
+        # Members are connecting while another task starts the group, or after a crash. After a fork all are new.
+        await self._connect_all([member for member in self._members if member.status in ("new", "connecting")])
         members = [member for member in self._members if member.status in ("ready", "lost")]
         lists = await asyncio.gather(*(_list(member, kind, **options) for member in members))
+        self._require_running()  # another task may have stopped the group meanwhile
         return [(member, item) for member, items in zip(members, lists, strict=True) for item in items]
+
+    def _require_running(self) -> None:
+        if self._state == "stopped":
+            raise ConnectError("The clients were stopped; start() them again")
 
     async def _list_tools(self, *, refresh: bool = False) -> list[AsyncGroupTool]:
         """Return every tool, and record the server of each name."""

@@ -45,6 +45,8 @@ class GroupMember(Generic[ClientT]):
         self._include = entry.include
         self._exclude = entry.exclude
         self.connecting: asyncio.Task[None] | None = None
+        self.attempted_at = 0.0
+        """The time of the event loop at which `connecting` began."""
         self.connect_error: Exception | None = None
         self.list_error: Exception | None = None
 

@@ -4,8 +4,12 @@ The tap listens on this machine and passes each request to the origin of the tar
 metadata for logins are found too. It streams responses: what the server sends is written at once, and recorded then. If
 one side ends its connection early, the tap ends the other.
 
-With an `authorization`, the tap logs in by itself: requests without credentials get those of the tap. A host can log in
-through a tap only at servers that do not compare the address of the token with their own.
+The tap checks `Host` and `Origin` as servers do (`Guard`), because the target sees neither the host name that a page
+used (DNS rebinding) nor that the request came from another machine.
+
+With an `authorization`, the tap logs in by itself: requests without credentials get those of the tap. Such a tap
+listens on a loopback address only. A host can log in through a tap only at servers that do not compare the address of
+the token with their own.
 
 Two headers change: `Host` names the target, and `Accept-Encoding` is left out, so that bodies are readable. Headers
 that belong to one connection are not passed on, as HTTP requires.
@@ -32,7 +36,9 @@ from dragoman.auth.client.contract import Authorization
 from dragoman.compose.session_file import SessionWriter
 from dragoman.compose.tap.faults import GARBAGE, Faults
 from dragoman.compose.tap.http_records import MAX_BODY_BYTES, STREAM, HttpRecords
-from dragoman.errors import AuthError
+from dragoman.errors import AuthError, DefinitionError
+from dragoman.protocol.urls import is_loopback
+from dragoman.server.http.head import Guard
 
 MAX_HEADER_BYTES = 64 * 1024
 CONNECT_SECONDS = 30.0
@@ -49,6 +55,9 @@ class HttpTap:
     Example:
         async with HttpTap("https://api.example.com/mcp", writer) as tap:
             print(tap.url)    # http://127.0.0.1:49152/mcp
+
+    Raises:
+        DefinitionError: a tap with an `authorization` would listen to other machines, which would use the login.
     """
 
     def __init__(
@@ -61,6 +70,11 @@ class HttpTap:
         port: int = 0,
         authorization: Authorization | None = None,
     ) -> None:
+        if authorization is not None and not is_loopback(host):
+            raise DefinitionError(
+                f"A tap that logs in listens on this machine only, because whoever reaches it uses the login: use"
+                f" 127.0.0.1 instead of {host}"
+            )
         parts = urlsplit(target)
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._path = parts.path or "/"
@@ -68,6 +82,7 @@ class HttpTap:
         self._faults = faults or Faults()
         self._host, self._port = host, port
         self._target, self._authorization = target, authorization
+        self._guard = Guard()
         self._exchanges = count(1)
         self._requests = count(1)
         self._messages = count(1)
@@ -110,7 +125,21 @@ class HttpTap:
             await self._authorization.close()
         self._writer.write("tap", "note", head={"note": "ended"})
 
+    def _refuse(self, request: web.Request) -> web.Response | None:
+        """Return the refusal of a request for another host or of a page of another origin; None if it is passed on."""
+        lines = [(name.lower(), value) for name, value in request.raw_headers]
+        bound_to = None if request.transport is None else request.transport.get_extra_info("sockname")[0]
+        version = f"{request.version.major}.{request.version.minor}"
+        rejection = self._guard.refuse(lines, bound_to, version)
+        if rejection is None:
+            return None
+        self._writer.write("tap", "note", head={"note": f"refused a request: {rejection.error.message}"})
+        return web.Response(status=rejection.status, text=rejection.error.message)
+
     async def _pass(self, request: web.Request) -> web.StreamResponse:
+        refusal = self._refuse(request)
+        if refusal is not None:
+            return refusal
         records = HttpRecords(self._writer, next(self._exchanges))
         body = await request.read()
         records.request(request.method, request.raw_path, request.headers.items(), body)

@@ -15,6 +15,7 @@ defaults, formats of times, names of keys and descriptions of fields are lost.
 
 from __future__ import annotations
 
+import builtins
 import collections.abc as abstract
 import datetime as dt
 import decimal
@@ -23,11 +24,11 @@ import re
 import sys
 import types
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ForwardRef, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType, structs
+from msgspec import Raw, UnsetType, structs
 
 from dragoman.errors import DefinitionError, ValidationError
 from dragoman.schema.coerce import coerce
@@ -36,15 +37,17 @@ from dragoman.schema.python.constraints import (
     AnnotatedMetadata,
     constrained,
     is_for_pydantic,
+    is_of_pydantic_v1,
     is_read_by_pydantic,
     read_metadata,
 )
+from dragoman.schema.python.defaults import with_default
 from dragoman.schema.python.shapes import (
+    PLAIN_FORMS,
     Shape,
     first_fit,
     is_accepted,
     stand_in_type,
-    to_builtins,
     union_of,
     value_lookup,
 )
@@ -88,7 +91,7 @@ class UnsupportedAnnotation(DefinitionError):
     """An annotation that has no JSON form."""
 
     def __init__(self, annotation: Any, remedy: str) -> None:
-        super().__init__(f"{describe(annotation)} cannot be read from JSON: {remedy}")
+        super().__init__(f"{describe(annotation)} has no JSON form: {remedy}")
 
 
 def describe(annotation: Any) -> str:
@@ -97,13 +100,16 @@ def describe(annotation: Any) -> str:
 
 
 class UnresolvedName(type):
-    """Stands for a name that does not exist at run time, such as a name imported under TYPE_CHECKING."""
+    """Stands for a name that does not exist at run time: misspelled, or imported under TYPE_CHECKING."""
 
-    def __new__(cls, name: str) -> UnresolvedName:
+    remedy: str
+
+    def __new__(cls, name: str, _known: Iterable[str] = ()) -> UnresolvedName:
         return super().__new__(cls, name, (), {})
 
-    def __init__(cls, name: str) -> None:
+    def __init__(cls, name: str, known: Iterable[str] = ()) -> None:
         super().__init__(name, (), {})
+        cls.remedy = remedy_for_name(name, known)
 
     def __getattr__(cls, name: str) -> UnresolvedName:
         if name.startswith("__"):
@@ -112,6 +118,15 @@ class UnresolvedName(type):
 
     def __getitem__(cls, item: Any) -> UnresolvedName:
         return cls
+
+
+def remedy_for_name(name: str, known: Iterable[str]) -> str:
+    """Return what to do about a name that does not exist at run time; `known` are the names that do."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, [*known, *vars(builtins), "Any", "Literal", "Optional", "Union"], 1)
+    remedy = "define it above the function, or import it outside `if TYPE_CHECKING:`"
+    return f"there is no such name; {f'did you mean {close[0]!r}? If not, ' if close else ''}{remedy}"
 
 
 class AnnotationReader:
@@ -124,6 +139,8 @@ class AnnotationReader:
         self._for_output = for_output
         self._known: dict[Any, Shape] = {}
         self._recurring: set[Any] = set()
+        self._class_depth = 0
+        """How many classes are being read; a generic class without type arguments may hold anything."""
         self._readers: dict[Any, Callable[[Any, tuple[Any, ...]], Shape]] = {
             Annotated: self._annotated,
             Union: self._union,
@@ -162,7 +179,9 @@ class AnnotationReader:
 
     def _special(self, annotation: Any, origin: Any) -> Shape:
         if isinstance(origin, UnresolvedName):
-            _refuse(annotation, "the name is not known at run time; import it outside `if TYPE_CHECKING:`")
+            _refuse(annotation, origin.remedy)
+        if origin is any:
+            _refuse(annotation, "it is a function; did you mean typing.Any?")
         if isinstance(origin, str | ForwardRef):
             return self._named(origin)
         if hasattr(origin, "__supertype__"):
@@ -177,6 +196,8 @@ class AnnotationReader:
     def _variable(self, annotation: TypeVar) -> Shape:
         self.is_rewritten = True
         meant = union_of(*annotation.__constraints__) if annotation.__constraints__ else annotation.__bound__
+        if meant is None and not self._class_depth:
+            _refuse(annotation, "a type variable stands for no type; write the type, or typing.Any")
         return structs.replace(self.shape(Any if meant is None else meant), native=False)
 
     def _alias(self, annotation: Any, origin: Any) -> Shape:
@@ -202,7 +223,7 @@ class AnnotationReader:
     def _named(self, annotation: str | ForwardRef) -> Shape:
         name = annotation if isinstance(annotation, str) else annotation.__forward_arg__
         if name not in self._local_names:
-            _refuse(annotation, "the name is not known at run time; import it outside `if TYPE_CHECKING:`")
+            _refuse(annotation, remedy_for_name(name, self._local_names))
         return self.shape(self._local_names[name])
 
     # Containers
@@ -229,7 +250,7 @@ class AnnotationReader:
         places = [self.shape(argument) for argument in arguments]
         native = all(place.native for place in places)
         size = len(places)
-        schema: Json = {"type": "array", "items": False, "minItems": size, "maxItems": size}
+        schema: Json = {"type": "array", "minItems": size, "maxItems": size}
         if places:
             schema["prefixItems"] = [place.schema for place in places]
         kind = annotation if native else tuple[tuple(place.kind for place in places)]  # type: ignore[misc]
@@ -327,11 +348,17 @@ class AnnotationReader:
                 stand_in_type(origin.__name__, lambda value: cast("Any", origin)(msgspec.convert(value, str))),
                 {"type": "string", "format": "path"},
             )
+        return _refuse(annotation, self._remedy_for_class(origin))
+
+    def _remedy_for_class(self, origin: type) -> str:
         if origin.__module__ in {"builtins", "collections", "collections.abc"}:
-            return _refuse(annotation, _USE_ANOTHER)
-        return _refuse(
-            annotation, "make it a dataclass, a TypedDict, a NamedTuple, a msgspec.Struct, an Enum or a pydantic model"
-        )
+            return _USE_ANOTHER
+        if is_of_pydantic_v1(origin):
+            return "it is a pydantic v1 model; make it a model of pydantic v2 (`from pydantic import BaseModel`)"
+        if self._for_output and origin.__name__ in PLAIN_FORMS:
+            expression, annotation = PLAIN_FORMS[origin.__name__]
+            return f"return {expression}, and annotate it as {annotation}"
+        return "make it a dataclass, a TypedDict, a NamedTuple, a msgspec.Struct, an Enum or a pydantic model"
 
     def _field_class(self, annotation: Any, origin: type, read: field_classes.Reader) -> Shape:
         key = _key(annotation)
@@ -342,9 +369,12 @@ class AnnotationReader:
         try:
             hints, is_local = field_classes.resolved_hints(annotation, self._local_names)
         except NameError as error:
-            _refuse(annotation, f"{error}; import it outside `if TYPE_CHECKING:`")
+            known = getattr(sys.modules.get(origin.__module__), "__dict__", {})
+            _refuse(annotation, f"it names {error.name}: {remedy_for_name(error.name or '', known)}")
         found = read(origin, hints)
+        self._class_depth += 1
         shapes = [self.shape(field.annotation) for field in found.fields]
+        self._class_depth -= 1
         properties = [
             with_default(part.schema, field.default) for field, part in zip(found.fields, shapes, strict=True)
         ]
@@ -452,16 +482,6 @@ def rooted(schema: Json, definitions: Json) -> Json:
             definitions = {other: definition for other, definition in definitions.items() if other != name}
         schema = whole
     return {**schema, "$defs": definitions} if definitions else schema
-
-
-def with_default(schema: Json, default: Any) -> Json:
-    """Return a schema with a default, if there is one and JSON has a form for it."""
-    if default is UNSET:
-        return schema
-    try:
-        return {**schema, "default": to_builtins(default)}
-    except (TypeError, ValueError, RecursionError):
-        return schema
 
 
 def _refuse(annotation: Any, remedy: str) -> NoReturn:

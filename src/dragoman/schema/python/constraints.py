@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct
 
+from dragoman.schema.python.defaults import DefaultFactory
 from dragoman.schema.python.shapes import Shape, is_accepted
 from dragoman.types import Json
 
@@ -92,7 +93,11 @@ def is_pydantic_field(item: Any) -> bool:
 
 
 def _is_of_pydantic(item: Any) -> bool:
-    return type(item).__module__.partition(".")[0] == "pydantic"
+    return _is_of_pydantic_module(type(item).__module__)
+
+
+def _is_of_pydantic_module(name: str) -> bool:
+    return name.partition(".")[0] == "pydantic"
 
 
 def _read_field(field: Any, found: AnnotatedMetadata) -> None:
@@ -102,7 +107,7 @@ def _read_field(field: Any, found: AnnotatedMetadata) -> None:
     if field.default is not ... and type(field.default).__name__ != "PydanticUndefinedType":
         found.default = field.default
     elif field.default_factory is not None:
-        found.default = field.default_factory()
+        found.default = DefaultFactory(field.default_factory)
     if isinstance(field.validation_alias, str):
         found.alias = field.validation_alias
 
@@ -110,6 +115,13 @@ def _read_field(field: Any, found: AnnotatedMetadata) -> None:
 def is_read_by_pydantic(kind: type) -> bool:
     """Tell whether pydantic reads a class."""
     return _has_pydantic_hook(kind) or ("pydantic" in sys.modules and hasattr(kind, "__pydantic_validator__"))
+
+
+def is_of_pydantic_v1(kind: type) -> bool:
+    """Tell whether a class is a model of pydantic v1, installed as itself or as `pydantic.v1`."""
+    return not hasattr(kind, "__pydantic_validator__") and any(
+        parent.__name__ == "BaseModel" and _is_of_pydantic_module(parent.__module__) for parent in kind.__mro__
+    )
 
 
 def is_for_pydantic(metadata: Iterable[Any]) -> bool:

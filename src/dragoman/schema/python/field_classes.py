@@ -24,11 +24,10 @@ from typing import (
 import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 
+from dragoman.schema.python.defaults import constant_default
 from dragoman.schema.python.docstrings import parse
 from dragoman.schema.python.shapes import Shape, decode_hook
 from dragoman.types import Json
-
-_PLAIN_FACTORIES = (list, dict, set, frozenset, tuple)
 
 
 class ClassField(Struct, frozen=True):
@@ -83,7 +82,7 @@ def _read_struct(origin: Any, hints: dict[str, Any]) -> FieldClass:
 def _struct_default(default: Any) -> Any:
     factory = getattr(default, "factory", None) if type(default).__name__ == "Factory" else None
     if factory is not None:
-        return factory() if factory in _PLAIN_FACTORIES else UNSET
+        return constant_default(factory)
     return UNSET if default is NODEFAULT else default
 
 
@@ -103,8 +102,8 @@ def _read_dataclass(origin: Any, hints: dict[str, Any]) -> FieldClass:
             needs_stand_in = needs_stand_in or (has_default and getattr(origin, field.name, None) is field.default)
             required = not has_default and field.default_factory is dataclasses.MISSING
             default = field.default if has_default else UNSET
-            if field.default_factory in _PLAIN_FACTORIES:
-                default = field.default_factory()
+            if not required and not has_default:
+                default = constant_default(field.default_factory)
             fields.append(ClassField(field.name, field.name, hint.type if initial_only else hint, required, default))
     return FieldClass(fields, origin, needs_stand_in=needs_stand_in)
 
@@ -196,7 +195,6 @@ def _array_document(head: Json, found: FieldClass, places: list[Json], required:
     return head | {
         "type": "array",
         "prefixItems": first + named,
-        "items": False,
         "minItems": len(first) + required,
         "maxItems": len(first) + len(named),
     }

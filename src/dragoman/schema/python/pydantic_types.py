@@ -6,12 +6,15 @@ This module does not import pydantic: a program that uses a pydantic type has im
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from dragoman.schema.python.shapes import Problem, Shape, stand_in_type
-from dragoman.schema.walk import with_subschemas
+from dragoman.schema.python.defaults import constant_default
+from dragoman.schema.python.shapes import Problem, Shape, find_non_finite, stand_in_type
+from dragoman.schema.walk import SINGLE, with_subschemas
 from dragoman.types import Json
 
 
@@ -64,7 +67,10 @@ def _hoisted(adapter: Any, definitions: Json, mode: str) -> Json:
     """Return a schema, and move its `$defs` to `definitions`; if a name is taken there, all names get a number."""
     suffix, number = "", 1
     while True:
-        document: Json = _untitled(adapter.json_schema(mode=mode, ref_template=f"#/$defs/{{model}}{suffix}"))
+        template = f"#/$defs/{{model}}{suffix}"
+        document: Json = _tidied(
+            adapter.json_schema(mode=mode, ref_template=template, schema_generator=_schema_generator())
+        )
         nested = {f"{name}{suffix}": schema for name, schema in document.pop("$defs", {}).items()}
         if all(definitions.get(name, schema) == schema for name, schema in nested.items()):
             definitions.update(nested)
@@ -73,12 +79,29 @@ def _hoisted(adapter: Any, definitions: Json, mode: str) -> Json:
         suffix = f"_{number}"
 
 
-def _untitled(schema: Json, keyword: str = "", name: str | None = None) -> Json:
-    """Drop the titles that pydantic derives from names; titles of fields that an author chose stay."""
+@cache
+def _schema_generator() -> Any:
+    """Return pydantic's generator of schemas, with the defaults of default factories."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Generator(GenerateJsonSchema):
+        def get_default_value(self, schema: Any) -> Any:
+            factory = schema.get("default_factory")
+            default = UNSET if factory is None else constant_default(factory)
+            return super().get_default_value(schema) if default is UNSET else default
+
+    return Generator
+
+
+def _tidied(schema: Json, keyword: str = "", name: str | None = None) -> Json:
+    """Drop the titles that pydantic derives from names, and defaults without JSON form; write `{}` for `true`."""
     title = schema.get("title")
     if keyword != "properties" or name is None or title == _title(name):
         schema = {word: value for word, value in schema.items() if word != "title"}
-    return with_subschemas(schema, _untitled)
+    schema = {word: {} if value is True and word in SINGLE else value for word, value in schema.items()}
+    if find_non_finite(schema.get("default")) is not None:
+        del schema["default"]
+    return with_subschemas(schema, _tidied)
 
 
 def _title(name: str) -> str:

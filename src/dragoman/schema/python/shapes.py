@@ -13,16 +13,25 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from itertools import repeat
+from math import isfinite
+from numbers import Integral, Real
 from typing import Annotated, Any, NoReturn, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
 
+from dragoman.errors import ValidationError
 from dragoman.schema.walk import TYPES, kinds_of, type_of
 from dragoman.types import Json
 
 MAX_CHOICES = 20
 """The greatest number of choices that a problem lists."""
+PLAIN_FORMS = {
+    "DataFrame": ('frame.to_dict("records")', "list[dict]"),
+    "Series": ("series.to_list()", "list"),
+    "ndarray": ("array.tolist()", "list"),
+}
+"""The plain form of values of pandas, polars and numpy, by the name of their class, and its annotation."""
 _AT = r" - at `(?:key` in `)?\$([^`]*)`$"
 
 
@@ -259,12 +268,40 @@ def to_builtins(value: Any) -> Any:
     return msgspec.to_builtins(value, enc_hook=encode_hook, str_keys=True)
 
 
+def find_non_finite(value: Any, path: str = "$") -> tuple[str, float] | None:
+    """Return the first NaN or infinity in plain JSON values, with its path; JSON has no form for them."""
+    if isinstance(value, float):
+        return None if isfinite(value) else (path, value)
+    parts: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, dict):
+        parts = ((f"{path}.{key}", part) for key, part in value.items())
+    elif isinstance(value, list | tuple):
+        parts = ((f"{path}[{index}]", part) for index, part in enumerate(value))
+    return next((place for name, part in parts if (place := find_non_finite(part, name)) is not None), None)
+
+
+def encode_json(value: Any) -> bytes:
+    """Return a value as JSON.
+
+    Raises:
+        TypeError: JSON has no form for a part of the value.
+        ValidationError: the value has a NaN or an infinity, which msgspec alone would encode as null.
+    """
+    data = _encoder.encode(value)
+    if b"null" in data and (place := find_non_finite(to_builtins(value))) is not None:
+        path, number = place
+        raise ValidationError(f"{path} is {number}, which JSON cannot express: use None or text instead", path)
+    return data
+
+
 def encode_hook(value: Any) -> Any:
     """Return an encodable form of a value that msgspec cannot encode, for msgspec's `enc_hook`.
 
     Raises:
         TypeError: JSON has no form for the value.
     """
+    if isinstance(value, Real):  # msgspec takes only the exact types; subclasses and numpy's numbers come here
+        return int(value) if isinstance(value, Integral) else float(value)
     if hasattr(type(value), "__get_pydantic_core_schema__") and "pydantic" in sys.modules:
         return _adapter(cast("Hashable", type(value))).dump_python(value, mode="json", by_alias=True)
     if hasattr(type(value), "__fspath__"):
@@ -277,10 +314,14 @@ def encode_hook(value: Any) -> Any:
 
 
 def _refuse(value: Any) -> NoReturn:
-    raise TypeError(
-        f"{type(value).__module__}.{type(value).__qualname__} cannot be encoded as JSON;"
-        " return a dataclass, a TypedDict, a Struct, a pydantic model or plain values"
-    )
+    kind = type(value)
+    form = PLAIN_FORMS.get(kind.__name__, ("a dataclass, a TypedDict, a Struct, a pydantic model or plain values", ""))[
+        0
+    ]
+    raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be encoded as JSON; return {form}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 
 
 @cache

@@ -29,9 +29,9 @@ from dragoman.schema.python.annotations import (
     UnsupportedAnnotation,
     caller_names,
     describe,
-    with_default,
 )
 from dragoman.schema.python.constraints import is_pydantic_field, read_metadata
+from dragoman.schema.python.defaults import DefaultFactory, misfit_of, with_default
 from dragoman.schema.python.shapes import Problem, Shape, decode_hook, is_accepted, problem_of, union_of
 from dragoman.types import Json
 
@@ -211,7 +211,8 @@ class Signature:
         Raises:
             TypeError: there are fewer values than the function needs.
         """
-        given = (*values[: len(self._defaults)], *self._defaults[len(values) :])
+        defaults = [one.make() if isinstance(one, DefaultFactory) else one for one in self._defaults[len(values) :]]
+        given = (*values[: len(self._defaults)], *defaults)
         if any(value is _EMPTY for value in given):
             raise TypeError(f"{self.name}() needs more values than the {len(values)} that there are")
         return self._placed(given, {}, call)
@@ -375,6 +376,10 @@ class _Inspection:
         if default is None and not shape.accepts(None):
             annotation = union_of(annotation, None)
             shape = self._shape(parameter, annotation)
+        if default is not _EMPTY and (misfit := misfit_of(default, shape)) is not None:
+            self._refuse(
+                parameter, f"its default {default!r} does not fit its annotation: {misfit}; change one of them"
+            )
         key = facts.alias or parameter.name
         self.slots.append(
             _ParameterSlot(parameter.name, key, shape, annotation, default, self._passed_by_keyword(parameter))
@@ -402,7 +407,7 @@ class _Inspection:
             if not is_accepted(kind):
                 raise DefinitionError(
                     f"{self.name}() cannot be served because of its parameter {slot.name!r}:"
-                    f" {describe(slot.annotation)} cannot be read from JSON; use a simpler type"
+                    f" {describe(slot.annotation)} has no JSON form; use a simpler type"
                 )
             fields.append((f"argument_{index}", kind, *_struct_default(slot.default)))
         names = {f"argument_{index}": slot.key for index, slot in enumerate(self.slots)}
@@ -436,6 +441,8 @@ def _struct_default(default: Any) -> tuple[Any, ...]:
         return ()
     if isinstance(default, _SHAREABLE):
         return (default,)
+    if isinstance(default, DefaultFactory):
+        return (msgspec.field(default_factory=default.make),)
     is_copied = isinstance(default, list | dict | set)
     return (msgspec.field(default_factory=default.copy if is_copied else lambda: default),)
 
@@ -500,7 +507,8 @@ def _hints(function: Any, local_names: Mapping[str, Any], name: str) -> dict[str
         except NameError as error:
             if error.name is None or error.name in names:
                 raise _unreadable(name, error) from None
-            names[error.name] = local_names.get(error.name, UnresolvedName(error.name))
+            known = {*local_names, *getattr(function, "__globals__", ())}
+            names[error.name] = local_names.get(error.name, UnresolvedName(error.name, known))
         except Exception as error:
             raise _unreadable(name, error) from None
 

@@ -13,16 +13,29 @@ import inspect
 import re
 import sys
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
-from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypedDict, TypeVar
+from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    ParamSpec,
+    Self,
+    TypedDict,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from dragoman import types
 from dragoman.errors import DefinitionError, RpcError, ValidationError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.runtime.callables import did_you_mean
 from dragoman.schema.python import docstrings
+from dragoman.schema.python.annotations import UnresolvedName
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.binding import signature_of, starter_of
 from dragoman.server.request.call import Call
@@ -55,6 +68,24 @@ _BLOCKING = {
 """Functions that block, by module, of which authors call some in an `async def`."""
 _BLOCKING_NAMES = frozenset().union(*_BLOCKING.values())
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def _stub() -> None: ...
+
+
+def _documented_stub() -> None:
+    """Do nothing."""
+
+
+async def _async_stub() -> None: ...
+
+
+async def _documented_async_stub() -> None:
+    """Do nothing."""
+
+
+_STUBS: tuple[Any, ...] = (_stub, _documented_stub, _async_stub, _documented_async_stub)
+"""Functions whose bytecode is that of a function without a body."""
 
 
 class DefinitionOptions(TypedDict, total=False):
@@ -186,6 +217,13 @@ class Definition(Generic[Parameters, Returned]):
                 f"The decorator above {self.name!r} does not run for clients: write the decorator of the server above"
                 " it"
             )
+        if self.signature.returns not in (UNSET, None, NoneType) and _has_empty_body(self._function):
+            yield (
+                f"The function of {self.name!r} has no body, so it always returns None: if it is a stub of"
+                " typing.overload, decorate the implementation instead"
+            )
+        for name in _unresolved(self.signature.returns):
+            yield f"The return annotation {name.__name__!r} of {self.name!r} is ignored: {name.remedy}"
         if (blocking := _blocking_call(self._function)) is not None:
             yield (
                 f"The `async def` of {self.name!r} calls {blocking}, which stops the server for all clients meanwhile:"
@@ -339,11 +377,33 @@ def _refuse_class(function: Any, kind: type[Any]) -> None:
         )
     if not callable(function):
         raise DefinitionError(f"{function!r} cannot be called: give a function")
+    if getattr(function, "__qualname__", "") == "_overload_dummy":
+        raise DefinitionError(
+            f"The function is a stub of typing.overload, which cannot be called: make the {kind.__name__} of the"
+            " implementation below the stubs"
+        )
 
 
 def _is_option(kind: type[Any], name: str) -> bool:
     value = getattr(kind, name, _is_option)
     return not callable(value) and not isinstance(value, property)
+
+
+def _unresolved(returns: Any) -> list[UnresolvedName]:
+    """Return the names of a return annotation that do not exist at run time."""
+    arms = get_args(returns) if get_origin(returns) in (Union, UnionType) else (returns,)
+    return [arm for arm in arms if isinstance(arm, UnresolvedName)]
+
+
+def _has_empty_body(function: Callable[..., Any]) -> bool:
+    """Tell whether a function consists of `...`, `pass`, a docstring or `return None`."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_code not in [stub.__code__.co_code for stub in _STUBS]:
+        return False
+    import dis
+
+    constants = [step.argval for step in dis.get_instructions(code) if "CONST" in step.opname]
+    return constants == [None]
 
 
 def _blocking_call(function: Callable[..., Any]) -> str | None:

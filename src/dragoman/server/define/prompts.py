@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Unpack, overload
+from typing import Any, ClassVar, Unpack, get_args, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -133,7 +133,12 @@ def prompt_messages(value: Any) -> list[types.PromptMessage]:
         value = {"role": value.role, "content": value.content}
     if not isinstance(value, dict) or "role" not in value:
         value = {"role": "user", "content": value}
-    role = msgspec.convert(value["role"], types.Role)
+    role = value["role"]
+    if role not in get_args(types.Role):
+        raise ValueError(
+            f'A prompt cannot have a message of the role {role!r}: use "user" or "assistant". What should hold for the'
+            " whole server belongs in Server(instructions=...)"
+        )
     return [types.PromptMessage(role, block) for block in content_blocks(value.get("content"))]
 
 

@@ -14,7 +14,7 @@ from dragoman import types
 from dragoman.errors import DefinitionError, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.runtime.callables import refuse_unknown
-from dragoman.schema.python.shapes import encode_hook
+from dragoman.schema.python.shapes import encode_json
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completer, Completers
 from dragoman.server.define.definition import (
@@ -205,6 +205,10 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[types
 
     Text becomes text contents, and bytes become a blob. Contents, dicts like contents, and lists with contents stay as
     they are. Any other value is encoded as JSON text.
+
+    Raises:
+        TypeError: JSON has no form for the value.
+        ValidationError: the value has a NaN or an infinity.
     """
     if value is None:
         return []
@@ -217,7 +221,7 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[types
     if isinstance(value, bytes | bytearray | memoryview):
         blob = b64encode(value).decode("ascii")
         return [types.ResourceContents(uri, mime_type or "application/octet-stream", blob=blob)]
-    text = msgspec.json.encode(value, enc_hook=encode_hook).decode()
+    text = encode_json(value).decode()
     return [types.ResourceContents(uri, mime_type or "application/json", text=text)]
 
 

@@ -19,10 +19,10 @@ from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
 from dragoman import types
 from dragoman.errors import InternalError, ValidationError
-from dragoman.protocol.fields import needs_wrapping, wrap_output_schema
+from dragoman.protocol.fields import marked_as_wrapped, needs_wrapping, wrap_output_schema
 from dragoman.schema.compile import OutputSchema
-from dragoman.schema.python.annotations import Codec, UnresolvedName
-from dragoman.schema.python.shapes import encode_hook, union_of
+from dragoman.schema.python.annotations import Codec, UnresolvedName, describe
+from dragoman.schema.python.shapes import encode_hook, encode_json, union_of
 from dragoman.server.define.content import CONTENT_CLASSES, Content, content_blocks, holds_content, is_block, is_content
 from dragoman.server.request.questions import InputRequired
 from dragoman.types import CallToolResult
@@ -75,7 +75,10 @@ class Output:
 
     def __init__(self, tool: str, schema: OutputSchema | None = None, *, is_bare: bool = False) -> None:
         self._tool = tool
-        self._schema = schema
+        self.value_schema = schema
+        """The schema of the values that the tool returns; `schema` is the schema that clients see."""
+        self._annotation = ""
+        """The return annotation as the author would write it; only values of annotated tools are refused."""
         self._is_compared = False
         """Whether every value is validated against the schema: true if the return annotation is its source."""
         self._allows: Allows | None = None
@@ -101,6 +104,7 @@ class Output:
         data = _data_of(returns)
         schema = {} if data is UNSET else Codec(data, f"The return annotation of {tool!r}", for_output=True).schema
         output = cls(tool, OutputSchema.derived(schema) if schema else None, is_bare=is_bare)
+        output._annotation = "None" if returns in (None, NoneType) else describe(returns)
         if schema:
             output._is_compared = True
             output._exact_types = _exact_types(schema)
@@ -124,16 +128,15 @@ class Output:
         if isinstance(value, CallToolResult):
             made = structs.replace(value, content=content_blocks(value.content))
             if made.structured_content is not UNSET:
-                data = self._encode(made.structured_content, is_error=bool(made.is_error))
-                made.structured_content = self._held(data)
+                self._hold(made, self._encode(made.structured_content, is_error=bool(made.is_error)))
             return made
         if isinstance(value, _FULL_RESULTS):
             return value
-        if self._schema is None and not self._fits_content(value):
-            self._refuse(value, f"{_type_names(value)} is not what it names")
-        if self._schema is None and (is_content(value) or self._is_text_list(value)):
+        if self.value_schema is None and not self._fits_content(value):
+            self._refuse(value, f"{_type_names(value)} is not {self._annotation}")
+        if self.value_schema is None and (is_content(value) or self._is_text_list(value)):
             return CallToolResult(content_blocks(value))
-        if self._schema is not None and holds_content(value):
+        if self.value_schema is not None and holds_content(value):
             if self._is_compared:
                 self._refuse(value, f"{_type_names(value)} is content")
             return CallToolResult(content_blocks(value))
@@ -144,9 +147,11 @@ class Output:
         kind = type(value)
         if kind not in self._exact_types or (kind is float and not isfinite(value)):
             return None
-        if self._schema is None:
+        if self.value_schema is None:
             return CallToolResult([text_block(value)])
         data = _encoder.encode(value)
+        if kind is dict and b"null" in data:
+            return None  # null may stand for a NaN
         held = Raw(data)
         is_sent_bare = self.is_bare or (kind is dict and not self.wraps)
         return CallToolResult([text_block(data.decode())], held if is_sent_bare else {"result": held})
@@ -159,7 +164,9 @@ class Output:
 
     def _structured_result(self, value: Any, *, is_error: bool = False) -> CallToolResult:
         data = self._encode(value, is_error=is_error)
-        return CallToolResult([types.TextContent(data.decode())], structured_content=self._held(data))
+        result = CallToolResult([types.TextContent(data.decode())])
+        self._hold(result, data)
+        return result
 
     def _full_result(self, value: ToolResult) -> CallToolResult:
         result = CallToolResult([])
@@ -168,29 +175,45 @@ class Output:
         if value.content is not UNSET:
             result.content = content_blocks(value.content)
         result.is_error = value.is_error or None
-        result.meta = value.meta
+        if value.meta is not None:
+            result.meta = {**(result.meta or {}), **value.meta}
         return result
 
     def _encode(self, value: Any, *, is_error: bool) -> bytes:
-        """Encode structured content, and validate it against the schema unless the result is an error."""
-        data = _encoder.encode(value)
-        if not is_error and self._is_compared and self._schema is not None:
-            misfit = self._schema.misfit(msgspec.json.decode(data))
+        """Encode structured content, and validate it against the schema unless the result is an error.
+
+        Raises:
+            ValidationError: the value does not fit, or has a NaN or an infinity.
+        """
+        try:
+            data = encode_json(value)
+        except ValidationError as error:
+            cause = f"The result of the tool {self._tool!r} cannot be sent: {error}"
+            raise ValidationError(cause, error.path) from None
+        if not is_error and self._is_compared and self.value_schema is not None:
+            misfit = self.value_schema.misfit(msgspec.json.decode(data))
             if misfit is not None:
                 self._refuse(value, str(misfit), misfit.path)
         return data
 
-    def _held(self, data: bytes) -> Any:
-        """Return encoded structured content, wrapped in `{"result": ...}` if needed."""
+    def _hold(self, result: CallToolResult, data: bytes) -> None:
+        """Set encoded structured content, wrapped in `{"result": ...}` if needed; without a schema, mark the result."""
         held = Raw(data)
         is_object = not self.wraps and data.startswith(b"{")
-        return held if self.is_bare or is_object else {"result": held}
+        result.structured_content = held if self.is_bare or is_object else {"result": held}
+        if self.value_schema is None and not self.is_bare and not is_object:
+            result.meta = marked_as_wrapped(result.meta)
 
     def _refuse(self, value: Any, reason: str, path: str = "$") -> NoReturn:
+        subject = f"The tool {self._tool!r} returned"
+        if value is None:
+            remedy = "return a value in every case, or annotate it as"
+            raise ValidationError(
+                f"{subject} None for `-> {self._annotation}`: {remedy} `{self._annotation} | None`", path
+            )
+        kind = type(value).__name__
         raise ValidationError(
-            f"The tool {self._tool!r} returned a value of type {type(value).__name__} that does not fit its return"
-            f" annotation: {reason}",
-            path,
+            f"{subject} a value of type {kind} that does not fit its return annotation: {reason}", path
         )
 
     def check(self, result: CallToolResult) -> None:
@@ -199,13 +222,13 @@ class Output:
         Raises:
             ValidationError: the structured content does not fit, or is missing.
         """
-        if self._schema is None:
+        if self.value_schema is None:
             return
         structured = result.structured_content
         if structured is UNSET:
             raise ValidationError("Invalid result: the tool has an output schema, but gave no structured content")
         held = structured["result"] if isinstance(structured, dict) else structured
-        self._schema.validate_result(msgspec.json.decode(held))
+        self.value_schema.validate_result(msgspec.json.decode(held))
 
 
 def _type_names(value: Any) -> str:

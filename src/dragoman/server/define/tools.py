@@ -64,7 +64,9 @@ class Tool(Definition[Parameters, Returned]):
     """
 
     input_schema: InputSchema | types.Json | None = None
+    """The schema of the arguments; in a tool that was made, always an `InputSchema`, given or derived."""
     output_schema: OutputSchema | types.Json | None = None
+    """The schema of the values that the tool returns; in a tool that was made, an `OutputSchema`, or None."""
     annotations: types.ToolAnnotations | types.Json | None = None
     scopes: Sequence[str] = ()
     wrap_result: bool = True
@@ -97,15 +99,18 @@ class Tool(Definition[Parameters, Returned]):
             remedy = "use 1 to 128 letters, digits, underscores, hyphens and dots"
             raise DefinitionError(f"The name {self.name!r} is not allowed: {remedy}")
         self._check_timeout()
-        self._given_schema = _schema(self.input_schema, InputSchema)
-        self._takes_all = None if self._given_schema is None else self._compare_parameters(self._given_schema.document)
-        self.output = Output.of(
-            self.signature.returns, _schema(self.output_schema, OutputSchema), self.name, is_bare=not self.wrap_result
-        )
+        given_input, given_output = _schema(self.input_schema, InputSchema), _schema(self.output_schema, OutputSchema)
+        self._given_schema: InputSchema | None = given_input
+        self._has_given_output = given_output is not None
+        self._takes_all = None if given_input is None else self._compare_parameters(given_input.document)
+        self.output = Output.of(self.signature.returns, given_output, self.name, is_bare=not self.wrap_result)
+        derived = InputSchema.derived(self.signature.input_schema)
+        self.input_schema = derived if given_input is None else given_input
+        self.output_schema = self.output.value_schema
         hints = optional_wire_object(self.annotations, types.ToolAnnotations, f"The annotations of {self.name!r}")
         self.definition = self._described(
             types.Tool,
-            input_schema=self._given_schema.document if self._given_schema else self.signature.input_schema,
+            input_schema=self.input_schema.document,
             output_schema=self.output.schema,
             annotations=hints,
         )
@@ -126,7 +131,7 @@ class Tool(Definition[Parameters, Returned]):
     def without_derived_parts(self) -> types.Tool:
         """Return the entry in lists without an output schema that was derived from the return annotation."""
         entry: types.Tool = self.definition
-        return entry if self.output_schema is not None else msgspec.structs.replace(entry, output_schema=None)
+        return entry if self._has_given_output else msgspec.structs.replace(entry, output_schema=None)
 
     def _compare_parameters(self, schema: types.Json) -> str | None:
         """Check that an author's schema fits the function; return the parameter that takes all arguments, if any.

@@ -44,14 +44,14 @@ async def hidden_definitions(call: Call) -> frozenset[Definition[..., Any]]:
     tables: list[dict[str, Any]] = [getattr(registry, name) for name in _TABLES[call.request.method.name]]
     named = tables[0].get(getattr(params, "name", "") or getattr(params, "uri", ""))
     answers: dict[Visible, bool] = {}
-    if named is not None and await _sees(call, named, answers):
+    if named is not None and await is_visible(call, named, answers):
         return frozenset()
     # A hidden name is answered like an unknown one: with the names that the caller sees.
     every = [definition for table in tables for definition in list(table.values())]
-    return frozenset([definition for definition in every if not await _sees(call, definition, answers)])
+    return frozenset([definition for definition in every if not await is_visible(call, definition, answers)])
 
 
-async def _sees(call: Call, definition: Definition[..., Any], answers: dict[Visible, bool]) -> bool:
+async def is_visible(call: Call, definition: Definition[..., Any], answers: dict[Visible, bool]) -> bool:
     """Tell whether the caller sees a definition; `answers` holds those of the functions that were called already."""
     visible = definition.visible
     if visible is None:

@@ -168,7 +168,7 @@ class PostService:
         context = server.server_context if exchange.server_context is None else exchange.server_context
         call = make(message, session, channel, server, context, exchange.loop)
         if call is not None:
-            call.headers = exchange.given_headers
+            call.headers, call.remote = exchange.given_headers, exchange
             if exchange.record is not None:
                 exchange.record.requests.append(call.request)
             if identity is None:

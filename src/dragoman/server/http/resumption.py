@@ -64,7 +64,7 @@ OWNER_LOST = "The process that served this request is gone; the request may have
 NOT_KEPT = "The events of this request are not kept any more; the request may have run"
 STORE_AWAY = "The events of this request cannot be read while the store is away; the request may have run"
 NOT_PASSED_ON = "The events of this request cannot be read here; the request may have run"
-_NAME = re.compile(r"([0-9A-Za-z]+)-[0-9]+(?:\.([0-9A-Za-z_-]*))?")
+_NAME = re.compile(r"([0-9A-Za-z]+)-[0-9a-f]+(?:\.([0-9A-Za-z_-]*))?")
 
 
 class StreamName(Struct, frozen=True):

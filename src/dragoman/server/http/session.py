@@ -21,7 +21,9 @@ it.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
+from functools import partial
 from http import HTTPStatus
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
@@ -54,6 +56,7 @@ from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import ELICITATION_COMPLETE, MAX_STATE_KEYS, Call, Session, SessionValues, wants_log
 from dragoman.server.request.recording import record_session
 from dragoman.stores.contract import EventLog
+from dragoman.stores.limits import Share
 from dragoman.transports.http.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -63,6 +66,8 @@ if TYPE_CHECKING:
 SESSION_ENDED = "The session has ended"
 _STOPPED = InternalError("The session was ended before the request was done; it may have run in part")
 WORKER_NAME_END = "-"
+ID_BYTES = 8
+"""The random bytes in the id of a request to the client, and in the name of a stream."""
 SessionLife = Literal["new", "used", "ended"]
 SESSION_LIFE: Transitions[SessionLife, Literal["use", "end"]] = Transitions(
     {"new": {"use": "used", "end": "ended"}, "used": {"use": "used", "end": "ended"}}
@@ -78,11 +83,12 @@ class SharedSession(Session):
     expires_at: int = 0
     """The time at which the session expires even if it is in use, in seconds since the epoch."""
 
-    def kept_values(self, server: Server) -> SessionValues | None:
+    def kept_values(self, server: Server, account: str) -> SessionValues | None:
         """Return the values of this session in the store, which expire with the session."""
         if self.id is None:
             return None
-        values = server.store.state(f"session state\0{self.id}", max_values=MAX_STATE_KEYS)
+        share = Share(f"session state\0{server.name}", account)
+        values = server.store.state(f"session state\0{self.id}", max_values=MAX_STATE_KEYS, share=share)
         return SessionValues(values, max(1.0, self.expires_at - time.time()))
 
     def set_level(self, level: types.LoggingLevel) -> None:
@@ -121,8 +127,7 @@ class HttpSession:
     def __init__(self, server: Server, data: SharedSession, *, workers: Workers, retention: Retention) -> None:
         self.state: SessionLife = "new"
         self.data = data
-        # The ids of requests to the client and the names of streams have the name of the process as their prefix.
-        self.peer = Peer(server.limits, id_prefix=f"{workers.name}{WORKER_NAME_END}")
+        self.peer = Peer(server.limits, make_id=partial(_unguessable_id, workers.name))
         self.running: dict[types.RequestId, Call] = {}
         self.last_used = 0.0
         self._began_at = time.monotonic()
@@ -409,3 +414,12 @@ class HttpSession:
         """Add a message to the standalone stream, from any thread, if the client opened it in this process."""
         if self._standalone is not None:
             call_in_loop(self.loop, self._standalone.add, message)
+
+
+def _unguessable_id(worker: str, number: int) -> str:
+    """Return the id of a request to the client, or the name of a stream, that begins with the name of the process.
+
+    Any token of the principal may answer the requests of a session and resume its streams. Only the stream of a request
+    tells these ids, so a token that lacks the scopes for the request does not know them.
+    """
+    return f"{worker}{WORKER_NAME_END}{number}{secrets.token_hex(ID_BYTES)}"

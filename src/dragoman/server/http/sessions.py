@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -34,7 +33,7 @@ from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
-from dragoman.errors import InternalError, StoreError, StoreUnavailable
+from dragoman.errors import InternalError, StoreError, StoreUnavailable, StoreUnreadable
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.tokens import SessionTokens
 from dragoman.server.http.refusal import HttpRefusal
@@ -54,6 +53,7 @@ from dragoman.server.http.workers import (
     StreamState,
     Workers,
 )
+from dragoman.server.request.call import holder_name
 from dragoman.stores.contract import State
 
 if TYPE_CHECKING:
@@ -75,8 +75,6 @@ HOLDER_SHARE = 100
 """The share of a holder is the greatest number of sessions divided by this number."""
 BUSY_SECONDS = 1.0
 """If all sessions of a holder are busy, the next search for an idle one starts after this many seconds."""
-_IPV6_NETWORK_BYTES = 8
-_IPV4_IN_IPV6 = bytes(10) + b"\xff\xff"
 
 
 class Sessions:
@@ -221,6 +219,8 @@ class Sessions:
     async def _was_ended(self, id: str) -> bool:
         try:
             return await self._ended_ids.get(id) is not None
+        except StoreUnreadable:  # a process with another secret has recorded the end of this session
+            return True
         except StoreUnavailable as error:
             self.workers.warn(error)
             return False
@@ -459,16 +459,3 @@ class Holders:
         if self._largest > self._share:
             found = next(iter(self._by_count[self._largest])).first_idle(touch, now)
         return found or self.everyone.first_idle(touch, now)
-
-
-def holder_name(principal: str | None, address: str | None) -> str:
-    """Return the name of a holder: its principal, or its address; all addresses of an IPv6 /64 have one holder."""
-    if principal is not None:
-        return f"principal {principal}"
-    try:
-        packed = socket.inet_pton(socket.AF_INET6, (address or "").partition("%")[0])
-    except OSError:
-        return f"address {address}"
-    if packed.startswith(_IPV4_IN_IPV6):
-        return f"address {socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])}"
-    return f"network {packed[:_IPV6_NETWORK_BYTES].hex()}"

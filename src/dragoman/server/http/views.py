@@ -52,9 +52,15 @@ class ViewService:
         self._service = HttpService(server, guard=guard or Guard(allowed_hosts=("*",)), can_stream=False)
 
     async def answer(
-        self, method: str, headers: Headers, body: bytes | str, context: Any = None, bound_to: str | None = None
+        self,
+        method: str,
+        headers: Headers,
+        body: bytes | str,
+        context: Any = None,
+        bound_to: str | None = None,
+        address: str | None = None,
     ) -> HttpReply:
-        """Return the response to one HTTP request."""
+        """Return the response to one HTTP request; `address` is that of the client, if known."""
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         # An HTTP header is latin-1. Other characters are replaced; no check accepts a header because of them.
         lines = [(name.lower().encode("latin-1", "replace"), text.encode("latin-1", "replace")) for name, text in pairs]
@@ -69,7 +75,8 @@ class ViewService:
 
         if self._server.lifecycle is not None:
             await self._server.lifecycle.begin_until_the_loop_ends()
-        scope = {"type": "http", "method": method.upper(), "path": "/", "headers": lines, "server": (bound_to, None)}
+        ends = {"server": (bound_to, None), "client": None if address is None else (address, None)}
+        scope = {"type": "http", "method": method.upper(), "path": "/", "headers": lines, **ends}
         exchange = AsgiExchange(scope, receive, send)
         exchange.server_context = context
         try:
@@ -101,7 +108,8 @@ class _WsgiService:
         except Exception as error:
             place = "the server_context of a WSGI application"
             return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, refusal(self._server, error, place=place))
-        reply = run_blocking(self._views.answer(request.method, request.headers, body, context, request.bound_to))
+        ends = request.bound_to, request.address
+        reply = run_blocking(self._views.answer(request.method, request.headers, body, context, *ends))
         return WsgiReply(reply.status, reply.headers, reply.body)
 
 

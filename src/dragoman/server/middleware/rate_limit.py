@@ -47,7 +47,8 @@ class RateLimit:
     raises `TooManyRequests`, and the client receives the seconds to wait as `data.retryAfter`. A request that runs as a
     task counts once.
 
-    Each process counts for itself. With `store=True` all processes count together, by the clock of the server's store.
+    Each process counts for itself. With `store=True` all processes with the same first secret count together, by the
+    clock of the server's store. After a change of the secret, the count begins anew.
     At most `max_keys` callers are remembered. In memory, the caller that is forgotten first is the one that sent no
     request for longest; a store that is full refuses new callers with `StoreFull`.
 
@@ -107,6 +108,8 @@ class RateLimit:
         server = ctx._call.server
         by = self._by if isinstance(self._by, str) else getattr(self._by, "__qualname__", "")
         name = "\0".join(["rate limit", server.name, self._text, f"{self._window:g}", by, *sorted(self._methods)])
+        # Processes with another secret count apart: they cannot read these buckets, and must not empty them.
+        name = server.key_ring.digest("rate limit", name.encode())
         buckets = HandlerState(server.store.state(name, max_values=self._max_keys), owner="user")
         try:
             await self._update(buckets, digest(key), await server.store.now())

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.errors import InvalidParams, MethodNotFound, RpcError
+from dragoman.errors import InsufficientScope, InvalidParams, MethodNotFound, RpcError
 from dragoman.protocol.extensions import entries_of
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.lines import without_newlines
@@ -48,6 +48,7 @@ INTRODUCTION_SECONDS = 5.0
 MAX_PAGES = 1000
 """The greatest number of pages of a mounted server, or of `on_list_resources`, that a joined list has."""
 _logger = logging.getLogger("dragoman.server")
+_SCHEMAS = ("inputSchema", "outputSchema")
 _SUBSCRIBING = ("resources/subscribe", "resources/unsubscribe")
 
 
@@ -80,6 +81,12 @@ def _renamed(mount: Mount, entry: Any, key: str | None) -> Any:
     return {**with_uris(entry, mount.outer_uri), key: outer}
 
 
+def _without_refs(tool: types.Json) -> types.Json:
+    from dragoman.schema.inline_refs import inline_refs
+
+    return {key: inline_refs(value) if key in _SCHEMAS else value for key, value in tool.items()}
+
+
 async def finished(value: Any) -> Any:
     """Return what a handler gives, at once or later."""
     return await value if type(value) is CoroutineType else value
@@ -104,7 +111,10 @@ class JoinedList(Joined):
             return page
         listing = server.registry.listings.get(self.method)
         size = self._place.page_size if listing is None else listing.page_size
-        page = self._page([msgspec.json.decode(one) for one in pages], self._entries(own, parts), offset, size)
+        entries = self._entries(own, parts)
+        if server.registry.inline_refs and self.method == "tools/list":
+            entries = list(map(_without_refs, entries))
+        page = self._page([msgspec.json.decode(one) for one in pages], entries, offset, size)
         if offset == 0 or (size is not None and offset % size == 0):
             self._kept[version, offset] = pages, page
         return page
@@ -271,6 +281,8 @@ class ByTask(Joined):
                     await finished(own_get(server, call))
                 else:
                     await self._pass(call, place, TASKS_GET)
+            except InsufficientScope:
+                raise  # this server has the task
             except RpcError:
                 continue
             return await self._answer(server, call, place)

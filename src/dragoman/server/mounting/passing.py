@@ -116,7 +116,8 @@ def _call(outer: Call, mount: Mount, method: str, params: Raw, channel: Channel 
     session = mount.session(outer.session)
     passing = MountedChannel(channel or outer.channel, session)
     call = Call(request, cast("Session", session), cast("Channel", passing), server, context, outer.loop)
-    call.scopes, call.claims, call.headers = outer.scopes, outer.claims, outer.headers
+    call.scopes, call.claims = outer.scopes, outer.claims
+    call.headers, call.remote = outer.headers, outer.remote
     call.task, call.handler_task, call.values = outer.task, outer.handler_task, outer.values
     call.is_notification, call.is_passed = outer.is_notification, True
     return call

@@ -7,7 +7,7 @@ call sends every message to the client except the response.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from sys import modules
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman import types
-from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError
-from dragoman.protocol import eras
+from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError, ValidationError
+from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.telemetry import API, active_recorder
@@ -42,6 +42,8 @@ LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
 MAX_STATE_KEYS = 1000
 """The number of keys that handlers may keep for a user or in a session."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+_IPV6_NETWORK_BYTES = 8
+_IPV4_IN_IPV6 = bytes(10) + b"\xff\xff"
 
 
 def wants_log(server: Server, level: types.LoggingLevel, threshold: types.LoggingLevel | None) -> bool:
@@ -86,7 +88,7 @@ class Session(Struct, eq=False, weakref=True):
     elicitations: Recent[str, None] | None = None
     """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
 
-    def kept_values(self, server: Server) -> SessionValues | None:  # noqa: ARG002
+    def kept_values(self, server: Server, account: str) -> SessionValues | None:  # noqa: ARG002
         """Return the values that handlers keep in this session; None if the client has no session."""
         return None
 
@@ -215,6 +217,32 @@ class NoChannel:
 NO_CHANNEL = NoChannel()
 
 
+class Sender(NamedTuple):
+    """The verified identity of the client of a call, as another server of this process passes it on."""
+
+    principal: str | None
+    scopes: frozenset[str]
+    claims: Mapping[str, Any]
+
+    @property
+    def key(self) -> Hashable:
+        """A value that is equal for equal identities; claims that JSON has no form for are equal to no others."""
+        try:
+            claims: Hashable = jsonrpc.encode(dict(self.claims))
+        except ValidationError:
+            claims = object()
+        return self.principal, self.scopes, claims
+
+
+class SupportsAddress(Protocol):
+    """Knows the network address from which an HTTP request came."""
+
+    @property
+    def address(self) -> str | None:
+        """The address of the client, if known."""
+        ...
+
+
 class Call(Struct, eq=False):
     """A request while the server serves it; a notification with a handler also has a `Call`."""
 
@@ -261,6 +289,8 @@ class Call(Struct, eq=False):
     """The errors of requests to the client, each with its method; `client_error` recognizes them."""
     headers: Iterable[tuple[bytes, bytes]] = ()
     """The headers of the HTTP request, as received."""
+    remote: SupportsAddress | None = None
+    """The remote end of an HTTP request; None on a duplex connection."""
     values: dict[str, Any] | None = None
     """The values that middleware sets for later middleware and for the handler."""
     rejection: RpcError | None = None
@@ -289,6 +319,16 @@ class Call(Struct, eq=False):
     def principal(self) -> str | None:
         """The verified identity of the client, if the server authenticates."""
         return self.session.principal
+
+    @property
+    def sender(self) -> Sender | None:
+        """The identity of the client; None if every tool is open to the client, as over stdio."""
+        return None if self.scopes is None else Sender(self.principal, self.scopes, self.claims)
+
+    @property
+    def holder(self) -> str:
+        """For whom the limits of callers count: a principal, or the address of a client without one."""
+        return holder_name(self.principal, None if self.remote is None else self.remote.address)
 
     async def clean_up(self) -> None:
         """Clean up the dependencies of the function that served the request."""
@@ -420,3 +460,21 @@ class Call(Struct, eq=False):
         if self.cancelled or task is None or not task.cancelling():
             return self.cancelled
         return not (isinstance(task, SelfCancelTask) and task.cancelled_itself)
+
+
+def holder_name(principal: str | None, address: str | None) -> str:
+    """Return the name of a caller: its principal, or the address of a client without one.
+
+    All addresses of an IPv6 /64 count together, because one client can use them all.
+    """
+    if principal is not None:
+        return f"principal {principal}"
+    import socket
+
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, (address or "").partition("%")[0])
+    except OSError:
+        return f"address {address}"
+    if packed.startswith(_IPV4_IN_IPV6):
+        return f"address {socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])}"
+    return f"network {packed[:_IPV6_NETWORK_BYTES].hex()}"

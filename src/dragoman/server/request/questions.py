@@ -16,7 +16,6 @@ from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, NotAccepted, UrlElicitationRequired, ValidationError
-from dragoman.schema.forms import form_content, form_schema
 from dragoman.schema.python.annotations import Codec
 from dragoman.server.wire_objects import optional_wire_object, wire_object
 
@@ -71,6 +70,8 @@ class ElicitResult(Generic[T]):
 
 def _derive_form(schema: Any) -> tuple[types.Json, Callable[[types.Json], Any]]:
     """Return the schema of a form, and the function that converts its content."""
+    from dragoman.schema.forms import form_schema
+
     codec = Codec(schema, "The schema of a form")
     if codec.schema.get("type") == "object":
         return form_schema(codec.schema, schema), codec.convert
@@ -104,6 +105,8 @@ class Elicit(Generic[T]):
     """
 
     def __init__(self, message: str, schema: type[T] | Mapping[str, Any]) -> None:
+        from dragoman.schema.forms import form_schema  # most servers ask nothing
+
         self._message = message
         if isinstance(schema, Mapping):
             from dragoman.schema.compile import InputSchema
@@ -113,6 +116,7 @@ class Elicit(Generic[T]):
             self._form = InputSchema(self._schema)
             self._read: Callable[[types.Json], Any] = self._validated
             return
+        _refuse_choices(schema)
         self._schema, self._read = _form_of(schema)
 
     def _validated(self, content: types.Json) -> types.Json:
@@ -135,6 +139,8 @@ class Elicit(Generic[T]):
         Raises:
             InvalidParams: the answer is malformed.
         """
+        from dragoman.schema.forms import form_content
+
         result = decode_answer(raw, types.ElicitResult)
         if result.action != "accept":
             return ElicitResult(result.action)
@@ -142,6 +148,15 @@ class Elicit(Generic[T]):
             return ElicitResult("accept", self._read(form_content(self._schema, result.content or {})))
         except ValidationError as error:
             raise InvalidParams(f"The answer does not fit the form: {error}") from None
+
+
+def _refuse_choices(schema: Any) -> None:
+    if isinstance(schema, list | tuple | set | frozenset):
+        choices = ", ".join(map(repr, schema))
+        raise DefinitionError(
+            f"The schema of a form cannot be a {type(schema).__name__}: pass typing.Literal[{choices}] or an Enum; for"
+            " choices that are known only at run time, pass Literal[tuple(choices)]"
+        )
 
 
 class ElicitUrl:

@@ -16,7 +16,6 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
@@ -27,6 +26,8 @@ from dragoman.schema.python.annotations import Codec
 from dragoman.schema.python.shapes import encode_hook
 from dragoman.server.request.call import MAX_STATE_KEYS, Call
 from dragoman.server.request.driving import drive
+from dragoman.stores.contract import check_ttl
+from dragoman.stores.limits import Share
 
 if TYPE_CHECKING:
     from dragoman.server.request.context import Context
@@ -153,8 +154,7 @@ class HandlerState:
         return False
 
     def _ttl(self, given: float | None) -> float | None:
-        if given is not None and not (given > 0 and isfinite(given)):
-            raise ValidationError(f"ttl must be a number of seconds above 0, or None, not {given!r}")
+        check_ttl(given)
         if given is None or self._longest is None:
             return self._longest if given is None else given
         return min(given, self._longest)
@@ -207,7 +207,7 @@ def user_state(call: Call, context: Context) -> HandlerState:
     server = call.server
     if server.state_key is not None:
         owner: Any = server.state_key(context)
-        if not isinstance(owner, str) or not owner:
+        if not isinstance(owner, str) or not owner.strip():
             raise DragomanError(f"state_key must return a text that is not empty, not {owner!r}")
         kind = "key"
     elif call.principal is not None:
@@ -218,7 +218,8 @@ def user_state(call: Call, context: Context) -> HandlerState:
             " asgi() or run('http'), or a function Server(state_key=...)"
         )
     name = f"user state\0{len(server.name)}\0{server.name}\0{kind}\0{owner}"
-    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS), owner="user")
+    share = Share(f"user state\0{server.name}", name)
+    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS, share=share), owner="user")
 
 
 def session_state(call: Call) -> HandlerState:
@@ -230,7 +231,7 @@ def session_state(call: Call) -> HandlerState:
     version = call.request.caller.version
     if version.stateless:
         raise DragomanError(f"Protocol version {version.name} has no sessions, and so no session_state: use user_state")
-    found = call.session.kept_values(call.server)
+    found = call.session.kept_values(call.server, call.holder)
     if found is None:
         raise DragomanError("The request came without a session, and so without session_state: use user_state")
     return HandlerState(found.values, found.seconds, owner="session")

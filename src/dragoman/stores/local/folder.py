@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dragoman.stores.local.transaction import Transaction
 
 Found = TypeVar("Found")
-DATABASE = "store-1.sqlite"
+DATABASE = "store-2.sqlite"
 """The number is the version of the tables, so that processes of two releases do not share a database by mistake."""
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.errors import StoreFull
-from dragoman.stores.contract import Revised
+from dragoman.stores.contract import Revised, check_ttl
+from dragoman.stores.limits import Share, StoreLimits, full, value_bytes
 from dragoman.stores.local.folder import LocalFolder
 
 if TYPE_CHECKING:
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
 class LocalState:
     """The values of one namespace."""
 
-    def __init__(self, folder: LocalFolder, namespace: str, max_values: int) -> None:
+    def __init__(self, folder: LocalFolder, namespace: str, max_values: int, share: Share, limits: StoreLimits) -> None:
         self._folder = folder
         self._namespace = namespace
         self._max_values = max_values
+        self._share = share
+        self._limits = limits
 
     async def get(self, key: str) -> Revised | None:
         """Return the value of a key; a look-up does not make a database."""
@@ -26,12 +29,14 @@ class LocalState:
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
         """Set the value of a key."""
+        check_ttl(ttl)
         return await self._folder.write(
             lambda transaction: self._set(transaction, key, value, ttl), size=len(value) + len(key)
         )
 
     async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
         """Set the value of a key if the key still has a revision."""
+        check_ttl(ttl)
 
         def work(transaction: Transaction) -> int | None:
             found = self._find(transaction, key)
@@ -61,22 +66,42 @@ class LocalState:
 
     def _set(self, transaction: Transaction, key: str, value: bytes, ttl: float | None) -> int:
         expires_at = None if ttl is None else transaction.now + ttl
-        revision = transaction.next_revision()
-        changed = transaction.execute(
-            "UPDATE state SET value = ?, revision = ?, expires_at = ? WHERE namespace = ? AND key = ?",
-            (value, revision, expires_at, self._namespace, key),
+        revision, size = transaction.next_revision(), value_bytes(value)
+        self._require_room(transaction, key, size)
+        # REPLACE would not run the triggers that count.
+        transaction.execute("DELETE FROM state WHERE namespace = ? AND key = ?", (self._namespace, key))
+        place = self._namespace, key, self._share.group, self._share.account or ""
+        transaction.execute(
+            "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*place, size, revision, expires_at, value)
         )
-        if not changed.rowcount:
-            self._require_room(transaction)
-            transaction.execute(
-                "INSERT INTO state VALUES (?, ?, ?, ?, ?)", (self._namespace, key, value, revision, expires_at)
-            )
         return revision
 
-    def _require_room(self, transaction: Transaction) -> None:
-        if transaction.count("values", self._namespace) >= self._max_values:
+    def _require_room(self, transaction: Transaction, key: str, size: int) -> None:
+        """Refuse a value that there is no room for; expired values make room.
+
+        Raises:
+            StoreFull: there is no room.
+        """
+        if self._lack(transaction, key, size) is not None:
             transaction.execute(
-                "DELETE FROM state WHERE namespace = ? AND expires_at <= ?", (self._namespace, transaction.now)
+                'DELETE FROM state WHERE (namespace = ? OR "group" = ?) AND expires_at <= ?',
+                (self._namespace, self._share.group, transaction.now),
             )
-        if transaction.count("values", self._namespace) >= self._max_values:
-            raise StoreFull(f"There are {self._max_values} values already; delete some, or give them a shorter ttl")
+            lack = self._lack(transaction, key, size)
+            if lack is not None:
+                raise lack
+
+    def _lack(self, transaction: Transaction, key: str, size: int) -> StoreFull | None:
+        row = transaction.one("SELECT size, account FROM state WHERE namespace = ? AND key = ?", self._namespace, key)
+        if row is None and transaction.count("values", self._namespace) >= self._max_values:
+            return full("values", self._max_values)
+        added, limits, share = size - (0 if row is None else row[0]), self._limits, self._share
+        if added > 0 and transaction.count("value bytes", share.group) + added > limits.state_bytes:
+            return full("bytes", limits.state_bytes)
+        if row is not None and row[1] != (share.account or ""):
+            added = size
+        if added > 0 and share.account is not None:
+            before = transaction.count("value bytes", share.group, share.account)
+            if before + added > limits.state_bytes_per_caller:
+                return full("account bytes", limits.state_bytes_per_caller)
+        return None

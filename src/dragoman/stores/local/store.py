@@ -10,7 +10,10 @@ import time
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
 from dragoman.runtime.user_files import state_folder
+from dragoman.stores.limits import ALONE, Share, StoreLimits, value_limits
 from dragoman.stores.local.bus import LocalBus
 from dragoman.stores.local.folder import LocalFolder
 from dragoman.stores.local.log import LocalLog
@@ -29,12 +32,22 @@ class Local:
 
     What was acknowledged survives the end of the process, and with `durable` the loss of power too; each write then
     waits for the disk. `folder` must be on a disk of this machine; by default it is in the state folder of the user.
-    The database has at most `max_bytes`, a quarter of which is for logs.
+    The database has at most `max_bytes`, a quarter of which is for logs. All servers of the user share it; `limits` are
+    the bytes that it keeps for each server and its callers. If `max_bytes` is below 1 GiB, the default limits are lower
+    in proportion.
     """
 
     reach: Literal["machine"] = "machine"
 
-    def __init__(self, folder: Path | str | None = None, *, durable: bool = False, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        folder: Path | str | None = None,
+        *,
+        durable: bool = False,
+        max_bytes: int = MAX_BYTES,
+        limits: StoreLimits | None = None,
+    ) -> None:
+        self.limits = limits or _limits_within(max_bytes)
         self._given = None if folder is None else Path(folder)
         self._folder = LocalFolder(self._given, durable=durable, max_bytes=max_bytes)
 
@@ -51,13 +64,15 @@ class Local:
         """Return the log of a stream."""
         return LocalLog(self._folder, stream)
 
-    def state(self, namespace: str, *, max_values: int = 100_000) -> LocalState:
+    def state(
+        self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
+    ) -> LocalState:
         """Return the values of a namespace."""
-        return LocalState(self._folder, namespace, max_values)
+        return LocalState(self._folder, namespace, max_values, *value_limits(namespace, share, limits or self.limits))
 
-    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> LocalTasks:
+    def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> LocalTasks:
         """Return the tasks of a namespace."""
-        return LocalTasks(self._folder, namespace, max_tasks, max_per_owner)
+        return LocalTasks(self._folder, namespace, limits or self.limits)
 
     async def now(self) -> float:
         """Return the time of this machine."""
@@ -66,3 +81,13 @@ class Local:
     async def close(self) -> None:
         """Close the database; a later use opens it again."""
         await self._folder.close()
+
+
+def _limits_within(max_bytes: int) -> StoreLimits:
+    """Return the default limits, which leave room for a second server in a database of any size."""
+    limits = StoreLimits()
+    lowered = {
+        name: max(1, getattr(limits, name) * max_bytes // MAX_BYTES)
+        for name in ("task_bytes", "task_bytes_per_caller", "state_bytes", "state_bytes_per_caller")
+    }
+    return replace(limits, **lowered) if max_bytes < MAX_BYTES else limits

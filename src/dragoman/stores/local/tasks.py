@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.stores.changes import Listener
+from dragoman.stores.contract import TaskSummary
+from dragoman.stores.limits import StoreLimits, TaskUsage
 from dragoman.stores.local.folder import LocalFolder
 from dragoman.stores.table import TableTasks, TaskTable
 from dragoman.stores.transitions import KeptTask
@@ -14,32 +16,38 @@ if TYPE_CHECKING:
     from dragoman.stores.local.transaction import Transaction
 
 Found = TypeVar("Found")
-_FIND = "SELECT * FROM tasks WHERE namespace = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?)"
+_TASK = (
+    "SELECT id, owner, value, revision, phase, token, created_at, expires_at, lease_until, summary, account FROM tasks"
+    " WHERE namespace = ?"
+)
+"""Selects the fields of `KeptTask`."""
+_FIND = _TASK + " AND id = ? AND (expires_at IS NULL OR expires_at > ?)"
 _LIST = (
-    "SELECT * FROM tasks WHERE namespace = ? AND owner = ? AND number > ?"
+    "SELECT id, summary, revision, phase, created_at, expires_at FROM tasks"
+    " WHERE namespace = ? AND owner = ? AND number > ?"
     " AND (expires_at IS NULL OR expires_at > ?) ORDER BY number LIMIT ?"
 )
 _PLACE = "SELECT number FROM tasks WHERE namespace = ? AND owner = ? AND id = ?"
 _LOST = (
-    "SELECT * FROM tasks WHERE namespace = ? AND phase = 'running' AND lease_until <= ?"
+    _TASK + " AND phase = 'running' AND lease_until <= ?"
     " AND (expires_at IS NULL OR expires_at > ?) ORDER BY lease_until LIMIT 1"
 )
-_READY = (
-    "SELECT * FROM tasks WHERE namespace = ? AND phase = 'ready'"
-    " AND (expires_at IS NULL OR expires_at > ?) ORDER BY number LIMIT 1"
+_READY = _TASK + " AND phase = 'ready' AND (expires_at IS NULL OR expires_at > ?) ORDER BY number LIMIT 1"
+_INSERT = (
+    "INSERT INTO tasks (namespace, id, owner, value, revision, phase, token, created_at, expires_at, lease_until,"
+    " summary, account, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_INSERT = "INSERT INTO tasks VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _UPDATE = (
-    "UPDATE tasks SET value = ?, revision = ?, phase = ?, token = ?, expires_at = ?, lease_until = ?"
-    " WHERE namespace = ? AND id = ?"
+    "UPDATE tasks SET value = ?, revision = ?, phase = ?, token = ?, expires_at = ?, lease_until = ?, summary = ?,"
+    " size = ? WHERE namespace = ? AND id = ?"
 )
 
 
 class LocalTasks(TableTasks):
     """The tasks of one namespace."""
 
-    def __init__(self, folder: LocalFolder, namespace: str, max_tasks: int, max_per_owner: int) -> None:
-        super().__init__(max_tasks, max_per_owner)
+    def __init__(self, folder: LocalFolder, namespace: str, limits: StoreLimits) -> None:
+        super().__init__(limits)
         self._folder = folder
         self._namespace = namespace
 
@@ -81,24 +89,29 @@ class _LocalTable:
         lost = self._transaction.one(_LOST, self._namespace, self.now, self.now)
         return _kept(lost or self._transaction.one(_READY, self._namespace, self.now))
 
-    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[KeptTask]:
+    def owned(self, owner: str, after: str | None, limit: int) -> Iterable[TaskSummary]:
         place = (0,) if after is None else self._transaction.one(_PLACE, self._namespace, owner, after)
         if place is None:
             return ()
         rows = self._transaction.execute(_LIST, (self._namespace, owner, *place, self.now, limit))
-        return [KeptTask(*row[2:]) for row in rows]
+        return [TaskSummary(*row) for row in rows]
 
-    def count(self, owner: str | None) -> int:
-        return self._transaction.count("tasks", self._namespace, *([] if owner is None else [owner]))
+    def usage(self, account: str) -> TaskUsage:
+        counted = [
+            f"{what} {whose}"
+            for what in ("tasks", "task bytes")
+            for whose in (self._namespace, f"{self._namespace} {account}")
+        ]
+        return TaskUsage(*self._transaction.counts(*counted))
 
     def add(self, task: KeptTask) -> None:
         self._transaction.execute("DELETE FROM tasks WHERE namespace = ? AND id = ?", (self._namespace, task.id))
-        self._transaction.execute(_INSERT, (self._namespace, *task))
+        self._transaction.execute(_INSERT, (self._namespace, *task, task.size))
         self._report(task)
 
     def keep(self, task: KeptTask) -> None:
-        changed = task.value, task.revision, task.phase, task.token, task.expires_at, task.lease_until
-        self._transaction.execute(_UPDATE, (*changed, self._namespace, task.id))
+        changed = task.value, task.revision, task.phase, task.token, task.expires_at, task.lease_until, task.summary
+        self._transaction.execute(_UPDATE, (*changed, task.size, self._namespace, task.id))
         self._report(task)
 
     def keep_lease(self, task: KeptTask) -> None:
@@ -121,5 +134,5 @@ class _LocalTable:
 
 
 def _kept(row: tuple[Any, ...] | None) -> KeptTask | None:
-    """Return the task of a row, which begins with the number and the namespace."""
-    return None if row is None else KeptTask(*row[2:])
+    """Return the task of a row."""
+    return None if row is None else KeptTask(*row)

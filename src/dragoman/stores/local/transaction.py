@@ -3,8 +3,9 @@
 A transaction runs in the thread of the database and holds the lock for writing, so a SELECT and the UPDATE that follows
 are one step. The statements are those of SQLite 3.24, which is older than RETURNING.
 
-Triggers count the values of a namespace, and the tasks of a namespace and of an owner. Counting rows would take longer
-the more there are.
+Triggers count the values of a namespace, the tasks of a namespace and of an account, and the bytes of both. Counting
+rows would take longer the more there are. A value is the last column of its table: SQLite reads the pages of a row up
+to the last column that it needs.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ CREATE INDEX IF NOT EXISTS logs_by_expiry ON logs (expires_at);
 CREATE TABLE IF NOT EXISTS events (log INTEGER NOT NULL, sequence INTEGER NOT NULL, event BLOB NOT NULL);
 CREATE UNIQUE INDEX IF NOT EXISTS events_by_sequence ON events (log, sequence);
 CREATE TABLE IF NOT EXISTS state (
-    namespace TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, revision INTEGER NOT NULL, expires_at REAL,
-    UNIQUE (namespace, key)
+    namespace TEXT NOT NULL, key TEXT NOT NULL, "group" TEXT NOT NULL, account TEXT NOT NULL, size INTEGER NOT NULL,
+    revision INTEGER NOT NULL, expires_at REAL, value BLOB NOT NULL, UNIQUE (namespace, key)
 );
 CREATE INDEX IF NOT EXISTS state_by_expiry ON state (expires_at) WHERE expires_at IS NOT NULL;
 CREATE TABLE IF NOT EXISTS tasks (
-    number INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL, owner TEXT NOT NULL, value BLOB NOT NULL,
-    revision INTEGER NOT NULL, phase TEXT NOT NULL, token INTEGER NOT NULL, created_at REAL NOT NULL, expires_at REAL,
-    lease_until REAL, UNIQUE (namespace, id)
+    number INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL, owner TEXT NOT NULL, account TEXT NOT NULL,
+    size INTEGER NOT NULL, revision INTEGER NOT NULL, phase TEXT NOT NULL, token INTEGER NOT NULL,
+    created_at REAL NOT NULL, expires_at REAL, lease_until REAL, summary BLOB NOT NULL, value BLOB NOT NULL,
+    UNIQUE (namespace, id)
 );
 CREATE INDEX IF NOT EXISTS tasks_by_owner ON tasks (namespace, owner, number);
 CREATE INDEX IF NOT EXISTS tasks_by_revision ON tasks (revision);
@@ -44,17 +46,28 @@ CREATE TABLE IF NOT EXISTS growth (zeros BLOB NOT NULL);
 
 _COUNT = """
 CREATE TRIGGER IF NOT EXISTS {name}_added AFTER INSERT ON {table} BEGIN
-    INSERT INTO counters VALUES ({new}, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1;
+    INSERT INTO counters VALUES ({new}, {added}) ON CONFLICT (name) DO UPDATE SET value = value + {added};
 END;
 CREATE TRIGGER IF NOT EXISTS {name}_removed AFTER DELETE ON {table} BEGIN
-    UPDATE counters SET value = value - 1 WHERE name = {old};
+    UPDATE counters SET value = value - {removed} WHERE name = {old};
     DELETE FROM counters WHERE name = {old} AND value = 0;
+END;
+"""
+_RESIZE = """
+CREATE TRIGGER IF NOT EXISTS {name}_resized AFTER UPDATE OF size ON {table} WHEN new.size != old.size BEGIN
+    UPDATE counters SET value = value + new.size - old.size WHERE name = {new};
 END;
 """
 
 
 def _counted(name: str, table: str, counted: str) -> str:
-    return _COUNT.format(name=name, table=table, new=counted.format("new"), old=counted.format("old"))
+    names = {"name": name, "table": table, "new": counted.format("new"), "old": counted.format("old")}
+    return _COUNT.format(**names, added=1, removed=1)
+
+
+def _measured(name: str, table: str, measured: str) -> str:
+    names = {"name": name, "table": table, "new": measured.format("new"), "old": measured.format("old")}
+    return _COUNT.format(**names, added="new.size", removed="old.size") + _RESIZE.format(**names)
 
 
 SCHEMA = (
@@ -62,7 +75,11 @@ SCHEMA = (
     + TABLES
     + _counted("values", "state", "'values ' || {0}.namespace")
     + _counted("tasks", "tasks", "'tasks ' || {0}.namespace")
-    + _counted("owned", "tasks", "'tasks ' || {0}.namespace || ' ' || {0}.owner")
+    + _counted("account_tasks", "tasks", "'tasks ' || {0}.namespace || ' ' || {0}.account")
+    + _measured("value_bytes", "state", "'value bytes ' || {0}.\"group\"")
+    + _measured("account_value_bytes", "state", "'value bytes ' || {0}.\"group\" || ' ' || {0}.account")
+    + _measured("task_bytes", "tasks", "'task bytes ' || {0}.namespace")
+    + _measured("account_task_bytes", "tasks", "'task bytes ' || {0}.namespace || ' ' || {0}.account")
     + "COMMIT;"
 )
 
@@ -85,6 +102,12 @@ class Transaction:
         """Return a counter of the triggers."""
         row = self.one("SELECT value FROM counters WHERE name = ?", " ".join(names))
         return 0 if row is None else int(row[0])
+
+    def counts(self, *names: str) -> list[int]:
+        """Return several counters of the triggers."""
+        places = ", ".join("?" * len(names))
+        values = dict(self.execute(f"SELECT name, value FROM counters WHERE name IN ({places})", names))  # noqa: S608
+        return [values.get(name, 0) for name in names]
 
     def counter(self, name: str) -> int:
         """Return a counter of the transactions, as this transaction left it."""

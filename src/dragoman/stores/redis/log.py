@@ -1,8 +1,8 @@
 """The `EventLog` of the store `Redis`: a Redis stream, whose ids are the numbers of the events.
 
 The events of one turn of the loop are written together. While they are being written, later events wait, so that they
-arrive in order whatever happens to a write. A script bounds the stream in events and bytes. It ignores an event whose
-number is not above that of the last one.
+arrive in order whatever happens to a write. A script bounds the stream in events and bytes, and the bytes of all
+streams of the database. It ignores an event whose number is not above that of the last one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS
-from dragoman.stores.redis.scripts import APPEND
+from dragoman.stores.contract import LOG_SECONDS, MAX_LOG_BYTES, MAX_LOG_EVENTS, MAX_LOGS_BYTES
+from dragoman.stores.redis.scripts import APPEND, DELETE_LOG
 
 if TYPE_CHECKING:
     from dragoman.stores.redis.link import RedisLink
+
+ALL_LOGS = "dragoman:logs:"
+"""The prefix of what the scripts know of all logs."""
 
 
 class RedisLog:
@@ -47,9 +50,8 @@ class RedisLog:
             events = [part for event in self._appended for part in event]
             self._appended.clear()
             self._bytes = 0
-            self._writing = self._link().commands.send(
-                1, self._prefix, MAX_LOG_EVENTS, MAX_LOG_BYTES, int(LOG_SECONDS), *events, script=APPEND
-            )
+            limits = MAX_LOG_EVENTS, MAX_LOG_BYTES, MAX_LOGS_BYTES, int(LOG_SECONDS)
+            self._writing = self._link().commands.send(2, self._prefix, ALL_LOGS, *limits, *events, script=APPEND)
             self._writing.add_done_callback(self._written)
 
     def _written(self, written: asyncio.Future[int]) -> None:
@@ -83,4 +85,4 @@ class RedisLog:
     async def delete(self) -> None:
         """Delete every event."""
         await self._finish_writing()
-        await self._link().commands.call("DEL", f"{self._prefix}events", f"{self._prefix}bytes")
+        await self._link().commands.call(2, self._prefix, ALL_LOGS, script=DELETE_LOG)

@@ -1,4 +1,4 @@
-"""The `State` of the store `Redis`: a key for each value, and a sorted set of the keys of a namespace by their expiry.
+"""The `State` of the store `Redis`: a key for each value, and a ledger of all values of a group of namespaces.
 
 A value is kept as its revision, a colon, and the value, so that one GET returns both.
 """
@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dragoman.errors import StoreFull
-from dragoman.stores.contract import Revised
+from dragoman.stores.contract import Revised, check_ttl
+from dragoman.stores.limits import Exceeded, Share, StoreLimits, full, value_bytes
 from dragoman.stores.redis.scripts import DELETE_VALUE, SET_VALUE
 
 if TYPE_CHECKING:
@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 class RedisState:
     """The values of one namespace."""
 
-    def __init__(self, link: Callable[[], RedisLink], prefix: str, max_values: int) -> None:
+    def __init__(
+        self, link: Callable[[], RedisLink], prefix: str, max_values: int, share: Share, limits: StoreLimits
+    ) -> None:
         self._link = link
         self._prefix = prefix
+        self._ledger = f"dragoman:{{{share.group}}}:values:"
+        self._account = share.account or ""
         self._max_values = max_values
+        self._limits = limits
 
     async def get(self, key: str) -> Revised | None:
         """Return the value of a key."""
@@ -44,20 +49,26 @@ class RedisState:
         return await self._set(key, value, str(revision), ttl)
 
     async def _set(self, key: str, value: bytes, expected: str, ttl: float | None) -> int | None:
+        limits = self._max_values, self._limits.state_bytes, self._limits.state_bytes_per_caller
+        charge = self._account, value_bytes(value), *limits
         reply = await self._link().commands.change(
-            SET_VALUE, 1, self._prefix, key, value, milliseconds(ttl), self._max_values, expected
+            SET_VALUE, 2, self._prefix, self._ledger, key, value, milliseconds(ttl), expected, *charge
         )
-        if reply == b"full":
-            raise StoreFull(
-                f"The namespace has {self._max_values} values already; delete some, or give them a shorter ttl"
-            )
+        lacks: dict[bytes, tuple[Exceeded, int]] = {
+            b"space": ("values", limits[0]),
+            b"bytes": ("bytes", limits[1]),
+            b"account bytes": ("account bytes", limits[2]),
+        }
+        if reply in lacks:
+            raise full(*lacks[reply])
         return None if reply is None else int(reply)
 
     async def delete(self, key: str) -> bool:
         """Delete the value of a key."""
-        return bool(await self._link().commands.change(DELETE_VALUE, 1, self._prefix, key))
+        return bool(await self._link().commands.change(DELETE_VALUE, 2, self._prefix, self._ledger, key))
 
 
 def milliseconds(ttl: float | None) -> str:
-    """Return a time to live as an argument of the scripts."""
+    """Return a time to live as an argument of the scripts, which cannot undo a write if Redis refuses the time."""
+    check_ttl(ttl)
     return "" if ttl is None else str(math.ceil(ttl * 1000))

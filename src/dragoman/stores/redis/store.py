@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Literal
 
 from dragoman.errors import ConfigError
+from dragoman.stores.limits import ALONE, Share, StoreLimits, value_limits
 from dragoman.stores.redis.address import RedisAddress
 from dragoman.stores.redis.bus import RedisBus
 from dragoman.stores.redis.log import RedisLog
@@ -31,7 +32,8 @@ class Redis:
 
     The URL begins with `redis://`, `rediss://` (TLS), `unix://`, `redis+sentinel://` or `rediss+sentinel://`
     (`docs/redis.md`). `timeout` is the limit in seconds for one command. `replicas` is the number of replicas that
-    must have a change of a value or a task before it counts as made.
+    must have a change of a value or a task before it counts as made. `limits` are the bytes that the store keeps for a
+    server and its callers.
 
     Raises:
         ConfigError: the URL is invalid, or the extra `redis` is not installed.
@@ -39,8 +41,11 @@ class Redis:
 
     reach: Literal["network"] = "network"
 
-    def __init__(self, url: str, *, timeout: float = LIMIT_SECONDS, replicas: int = 0) -> None:
+    def __init__(
+        self, url: str, *, timeout: float = LIMIT_SECONDS, replicas: int = 0, limits: StoreLimits | None = None
+    ) -> None:
         _require_hiredis()
+        self.limits = limits or StoreLimits()
         self._address = RedisAddress(url)
         self._timeout = timeout
         self._replicas = replicas
@@ -59,13 +64,16 @@ class Redis:
         """Return the log of a stream."""
         return RedisLog(self._link, f"dragoman:{{{stream}}}:log:")
 
-    def state(self, namespace: str, *, max_values: int = 100_000) -> RedisState:
+    def state(
+        self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
+    ) -> RedisState:
         """Return the values of a namespace."""
-        return RedisState(self._link, f"dragoman:{{{namespace}}}:state:", max_values)
+        prefix = f"dragoman:{{{namespace}}}:state:"
+        return RedisState(self._link, prefix, max_values, *value_limits(namespace, share, limits or self.limits))
 
-    def tasks(self, namespace: str, *, max_tasks: int = 100_000, max_per_owner: int = 10_000) -> RedisTasks:
+    def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> RedisTasks:
         """Return the tasks of a namespace."""
-        return RedisTasks(self._link, f"dragoman:{{{namespace}}}:tasks:", max_tasks, max_per_owner)
+        return RedisTasks(self._link, f"dragoman:{{{namespace}}}:tasks:", limits or self.limits)
 
     async def now(self) -> float:
         """Return the time of the server."""

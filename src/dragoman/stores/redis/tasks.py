@@ -10,52 +10,76 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
-from dragoman.errors import StoreError, StoreFull
-from dragoman.stores.contract import TaskPhase, TaskRecord
+from dragoman.errors import StoreError
+from dragoman.stores.contract import TaskPhase, TaskRecord, TaskSummary, check_lease
+from dragoman.stores.limits import MIN_TASK_BYTES, Exceeded, StoreLimits, full, task_bytes
 from dragoman.stores.redis.scripts import CHANGE, CLAIM, CREATE, LIST, RELEASE, RENEW, SWEEP
 from dragoman.stores.redis.state import milliseconds
 
 if TYPE_CHECKING:
+    from dragoman.stores.redis.connection import Reply
     from dragoman.stores.redis.link import RedisLink
 
-FIELDS = ("value", "revision", "phase", "token", "created", "expires")
+FIELDS = ("value", "revision", "phase", "token", "created", "expires", "summary")
 SWEPT_AT_ONCE = 1000
 
 
 class RedisTasks:
     """The tasks of one namespace."""
 
-    def __init__(self, link: Callable[[], RedisLink], prefix: str, max_tasks: int, max_per_owner: int) -> None:
+    def __init__(self, link: Callable[[], RedisLink], prefix: str, limits: StoreLimits) -> None:
         self._link = link
         self._prefix = prefix
-        self._max_tasks = max_tasks
-        self._max_per_owner = max_per_owner
+        self._limits = limits
         self._has_waited = False
 
     async def create(
-        self, id: str, value: bytes, *, owner: str, ttl: float | None = None, lease: float | None = None
+        self,
+        id: str,
+        value: bytes,
+        *,
+        owner: str,
+        account: str | None = None,
+        summary: bytes = b"",
+        ttl: float | None = None,
+        lease: float | None = None,
     ) -> TaskRecord:
         """Add a task."""
-        arguments = (owner, milliseconds(ttl), _microseconds(lease), self._max_tasks, self._max_per_owner)
-        reply = await self._link().commands.change(CREATE, 1, self._prefix, _name(id), value, *arguments)
+        whose = owner, owner if account is None else account, task_bytes(value, summary)
+        counts = self._limits.tasks, self._limits.tasks_per_caller
+        arguments = (_name(id), value, summary, *whose, milliseconds(ttl), _microseconds(lease), *counts, *self._bytes)
+        reply = await self._link().commands.change(CREATE, 1, self._prefix, *arguments)
         if reply == b"exists":
             raise StoreError(f"There is a task with the id {id} already")
-        if reply == b"tasks":
-            raise StoreFull(f"There are {self._max_tasks} tasks already; wait until some expire")
-        if reply == b"owner":
-            raise StoreFull(f"The owner has {self._max_per_owner} tasks already; wait until some expire")
+        self._require_room(reply)
         return _record(reply)
+
+    @property
+    def _bytes(self) -> tuple[int, int]:
+        return self._limits.task_bytes, self._limits.task_bytes_per_caller
+
+    def _require_room(self, reply: Reply) -> None:
+        """Raise the error of a script that refused a task for want of room."""
+        if not isinstance(reply, bytes):
+            return
+        lacks: dict[bytes, tuple[Exceeded, int]] = {
+            b"entries": ("tasks", self._limits.tasks),
+            b"space": ("account tasks", self._limits.tasks_per_caller),
+            b"bytes": ("bytes", self._limits.task_bytes),
+            b"account bytes": ("account bytes", self._limits.task_bytes_per_caller),
+        }
+        raise full(*lacks[reply])
 
     async def get(self, id: str) -> TaskRecord | None:
         """Return a task."""
         fields = await self._link().commands.call("HMGET", self._task(id), *FIELDS)
         return None if fields[0] is None else _record([_name(id), *fields])
 
-    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskRecord]:
+    async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
         """Return the tasks of an owner."""
         last = b"" if after is None else _name(after)
         found = await self._link().commands.call(1, self._prefix, owner, last, limit, script=LIST)
-        return [_record(fields) for fields in found]
+        return [_summary(fields) for fields in found]
 
     async def update(
         self,
@@ -65,30 +89,47 @@ class RedisTasks:
         revision: int,
         token: int | None = None,
         phase: TaskPhase | None = None,
+        summary: bytes | None = None,
         ttl: float | None = None,
     ) -> TaskRecord | None:
         """Change a task."""
-        return await self._change(id, value, revision, token, phase or "", ttl)
+        return await self._change(id, value, summary, revision, token, phase or "", ttl)
 
     async def finish(
-        self, id: str, value: bytes, *, revision: int | None = None, token: int | None = None
+        self,
+        id: str,
+        value: bytes,
+        *,
+        revision: int | None = None,
+        token: int | None = None,
+        summary: bytes | None = None,
     ) -> TaskRecord | None:
         """End a task."""
-        return await self._change(id, value, revision, token, "finished", None)
+        return await self._change(id, value, summary, revision, token, "finished", None)
 
     async def _change(
-        self, id: str, value: bytes, revision: int | None, token: int | None, phase: str, ttl: float | None
+        self,
+        id: str,
+        value: bytes,
+        summary: bytes | None,
+        revision: int | None,
+        token: int | None,
+        phase: str,
+        ttl: float | None,
     ) -> TaskRecord | None:
-        expected = ("" if revision is None else revision, "" if token is None else token)
+        content = value, summary or b"", int(summary is not None)
+        expected = "" if revision is None else revision, "" if token is None else token
+        limits = MIN_TASK_BYTES, *self._bytes
         reply = await self._link().commands.change(
-            CHANGE, 1, self._prefix, _name(id), value, *expected, phase, milliseconds(ttl)
+            CHANGE, 1, self._prefix, _name(id), *content, *expected, phase, milliseconds(ttl), *limits
         )
+        self._require_room(reply)
         return None if reply is None else _record(reply)
 
     async def claim(self, lease: float) -> TaskRecord | None:
         """Claim a task."""
         reply = await self._link().commands.change(CLAIM, 1, self._prefix, _microseconds(lease))
-        return None if reply is None else _record(reply[:7])._replace(was_lost=bool(reply[7]))
+        return None if reply is None else _record(reply[:8])._replace(was_lost=bool(reply[8]))
 
     async def renew(self, id: str, token: int, lease: float) -> bool:
         """Extend a lease."""
@@ -147,17 +188,31 @@ def _name(id: str) -> bytes:
 
 
 def _microseconds(lease: float | None) -> str:
+    check_lease(lease)
     return "" if lease is None else str(round(lease * 1_000_000))
 
 
 def _record(fields: list[Any]) -> TaskRecord:
-    id, value, revision, phase, token, created, expires = fields
+    id, value, revision, phase, token, created, expires, summary = fields
     return TaskRecord(
         id.decode("utf-8", "surrogatepass"),
         value,
         int(revision),
         phase.decode(),
         int(token),
+        int(created) / 1_000_000,
+        int(expires) / 1000 if expires else None,
+        summary=summary,
+    )
+
+
+def _summary(fields: list[Any]) -> TaskSummary:
+    id, summary, revision, phase, created, expires = fields
+    return TaskSummary(
+        id.decode("utf-8", "surrogatepass"),
+        summary,
+        int(revision),
+        phase.decode(),
         int(created) / 1_000_000,
         int(expires) / 1000 if expires else None,
     )

@@ -16,6 +16,7 @@ from dragoman.testing.stores.buses import BUS_CHECKS
 from dragoman.testing.stores.logs import LOG_CHECKS
 from dragoman.testing.stores.probe import Probe, fresh
 from dragoman.testing.stores.processes import check_processes
+from dragoman.testing.stores.task_limits import TASK_LIMIT_CHECKS
 from dragoman.testing.stores.tasks import TASK_CHECKS
 from dragoman.testing.stores.values import VALUE_CHECKS
 
@@ -90,7 +91,7 @@ async def _sealing(probe: Probe, contents: Callable[[], Iterable[bytes]]) -> Non
 
 
 _CHECKS: tuple[Callable[[Probe], Awaitable[None]], ...] = (
-    *(_clock, *LOG_CHECKS, *VALUE_CHECKS, *BUS_CHECKS, *TASK_CHECKS, _using_after_close),
+    *(_clock, *LOG_CHECKS, *VALUE_CHECKS, *BUS_CHECKS, *TASK_CHECKS, *TASK_LIMIT_CHECKS, _using_after_close),
 )
 
 __all__ = ["check_store"]

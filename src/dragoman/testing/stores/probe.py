@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from dragoman.errors import StoreFull
+from dragoman.errors import StoreFull, ValidationError
 from dragoman.stores.contract import State, Store
 
 Checked = TypeVar("Checked")
 LARGE = 1024 * 1024
 MAX_TTL = 10.0
+INVALID_SECONDS = (0, -1, -0.5, True, math.nan, math.inf, -math.inf, 1e308, 2**63, 10**400)
+"""Times to live and leases that an engine must refuse before it writes anything."""
 
 
 class Probe:
@@ -66,6 +69,15 @@ async def increment(state: State, key: str, times: int) -> None:
             found = await state.get(key)
             count, revision = (0, 0) if found is None else (int(found.value), found.revision)
             done = await state.compare_and_set(key, b"%d" % (count + 1), revision)
+
+
+async def is_invalid(operation: Awaitable[object]) -> bool:
+    """Tell whether an operation raises ValidationError."""
+    try:
+        await operation
+    except ValidationError:
+        return True
+    return False
 
 
 async def is_full(setting: Awaitable[object]) -> bool:

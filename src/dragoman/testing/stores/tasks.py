@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 from dragoman.errors import StoreError, StoreFull
 from dragoman.stores.contract import TaskRecord, Tasks
+from dragoman.stores.limits import StoreLimits
 from dragoman.testing.stores.probe import Probe, fresh, is_full
 
 MANY = 20
@@ -266,7 +267,8 @@ async def _task_expiry(probe: Probe) -> None:
 
 async def _task_bounds(probe: Probe) -> None:
     namespace, ttl, began = fresh("tasks"), probe.ttl, await probe.one.now()
-    one, other = (store.tasks(namespace, max_tasks=5, max_per_owner=3) for store in (probe.one, probe.other))
+    limits = StoreLimits(tasks=5, tasks_per_caller=3)
+    one, other = (store.tasks(namespace, limits=limits) for store in (probe.one, probe.other))
     for number in range(3):
         await (one, other)[number % 2].create(fresh("task"), b"", owner="ann", ttl=None if number else ttl)
     is_owner_full = await is_full(other.create(fresh("task"), b"", owner="ann"))
@@ -276,15 +278,17 @@ async def _task_bounds(probe: Probe) -> None:
     if await probe.is_late(began):
         await _task_bounds(probe.slower())
         return
-    assert is_owner_full, "create() for an owner with max_per_owner tasks must raise StoreFull"
-    assert is_namespace_full, "create() in a namespace with max_tasks tasks must raise StoreFull"
+    assert is_owner_full, "create() for an owner with limits.tasks_per_caller tasks must raise StoreFull"
+    assert is_namespace_full, "create() in a namespace with limits.tasks tasks must raise StoreFull"
 
     async def has_room() -> bool:
         return not await is_full(one.create(fresh("task"), b"", owner="ann"))
 
     await probe.until("an expired task must not count among the tasks of an owner", has_room)
-    elsewhere = probe.one.tasks(fresh("tasks"), max_tasks=5, max_per_owner=3)
-    assert not await is_full(elsewhere.create(fresh("task"), b"", owner="ann")), "max_tasks must be by namespace"
+    elsewhere = probe.one.tasks(fresh("tasks"), limits=limits)
+    assert not await is_full(elsewhere.create(fresh("task"), b"", owner="ann")), (
+        "the limit of tasks must be by namespace"
+    )
 
 
 async def _watching(probe: Probe) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.testing.stores.probe import Probe, fresh, increment, is_full
+from dragoman.stores.contract import State
+from dragoman.stores.limits import Share, StoreLimits
+from dragoman.testing.stores.probe import INVALID_SECONDS, Probe, fresh, increment, is_full, is_invalid
 
 WRITERS = 20
 INCREMENTS = 1000
@@ -99,6 +101,53 @@ async def _value_expiry(probe: Probe) -> None:
     assert after > before, f"a revision must never be used again, also after the value expired: {before}, then {after}"
 
 
+async def _value_bytes(probe: Probe) -> None:
+    group, half = fresh("group"), bytes(5000)
+    limits = StoreLimits(state_bytes=16_000, state_bytes_per_caller=8_000)
+
+    def values(account: str | None) -> State:
+        return probe.one.state(fresh("values"), share=Share(group, account), limits=limits)
+
+    ann, began = values("ann"), await probe.one.now()
+    revision = await ann.set("1", half, ttl=probe.ttl)
+    refused = await is_full(ann.set("2", half)), await is_full(values("ann").set("1", half))
+    larger = await is_full(ann.compare_and_set("1", 2 * half, revision))
+    if await probe.is_late(began):
+        await _value_bytes(probe.slower())
+        return
+    assert refused[0], "set() beyond the bytes of its account must raise StoreFull"
+    assert refused[1], "an account must have its bytes in all namespaces of a group together"
+    assert larger, "compare_and_set() beyond the bytes of its account must raise StoreFull"
+
+    async def has_room() -> bool:
+        return not await is_full(ann.set("2", half))
+
+    await probe.until("an expired value must not count among the bytes", has_room)
+    assert not await is_full(ann.set("2", half[1:])), "set() that adds no bytes must succeed"
+    ben = values("ben")
+    assert not await is_full(ben.set("1", half)), "the limits of one account must leave others alone"
+    assert not await is_full(values(None).set("1", half)), "values without an account must count for their group only"
+    assert await is_full(values("carl").set("1", half)), "set() beyond the bytes of the group must raise StoreFull"
+    assert await is_full(values(None).set("1", half)), "set() beyond the bytes of the group must raise StoreFull"
+    await ben.delete("1")
+    assert not await is_full(values("carl").set("1", half)), "a deleted value must not count among the bytes"
+    alone = probe.one.state(fresh("values"), limits=limits)
+    for key in ("1", "2", "3", "4"):
+        assert not await is_full(alone.set(key, half)), "only the number of values without a share must be limited"
+
+
+async def _invalid_ttl_of_values(probe: Probe) -> None:
+    state = probe.one.state(fresh("values"))
+    kept = await state.set("kept", b"kept")
+    for ttl in INVALID_SECONDS:
+        assert await is_invalid(state.set("new", b"x", ttl=ttl)), f"set() must refuse a ttl of {ttl!r}"
+        assert await is_invalid(state.compare_and_set("kept", b"x", kept, ttl=ttl)), (
+            f"compare_and_set() must refuse a ttl of {ttl!r}"
+        )
+    assert await state.get("new") is None, "a refused ttl must leave no value"
+    assert await state.get("kept") == (b"kept", kept), "a refused ttl must change no value"
+
+
 async def _value_bounds(probe: Probe) -> None:
     namespace = fresh("values")
     one, other = (store.state(namespace, max_values=3) for store in (probe.one, probe.other))
@@ -124,4 +173,13 @@ async def _value_bounds(probe: Probe) -> None:
     assert not await is_full(probe.one.state(fresh("values"), max_values=3).set("1", b"")), "max_values is by namespace"
 
 
-VALUE_CHECKS = (_values, _namespaces, _comparing, _counting, _value_expiry, _value_bounds)
+VALUE_CHECKS = (
+    _values,
+    _namespaces,
+    _comparing,
+    _counting,
+    _value_expiry,
+    _value_bounds,
+    _value_bytes,
+    _invalid_ttl_of_values,
+)

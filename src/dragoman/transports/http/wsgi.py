@@ -44,6 +44,8 @@ class WsgiRequest:
         self.method: str = environ["REQUEST_METHOD"]
         self.bound_to: str | None = environ.get("SERVER_NAME")
         """The address or name that the server listens on."""
+        self.address: str | None = environ.get("REMOTE_ADDR") or None
+        """The address of the client, if known."""
 
     @property
     def headers(self) -> list[tuple[str, str]]:

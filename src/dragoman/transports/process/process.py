@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import shlex
 import signal
 import weakref
@@ -34,9 +35,9 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.errors import ConnectError, ServerCrashed, TransportError
+from dragoman.errors import ConnectError, ServerCrashed, TooLarge, TransportError
 from dragoman.protocol import lines
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.transports.contract import Receive
 from dragoman.transports.process.child import KILL, Child, environment, is_exiting, spawn
 from dragoman.transports.stdio.readers import Reader, open_reader
@@ -83,7 +84,7 @@ class ProcessTransport:
         env: Mapping[str, str] | None = None,
         inherit_env: bool = True,
         cwd: str | os.PathLike[str] | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: Limits = CLIENT_LIMITS,
         grace: float = GRACE_SECONDS,
         name: str | None = None,
     ) -> None:
@@ -184,6 +185,7 @@ class ProcessTransport:
         self._tail = _StderrTail(self.name)
         self._decoder = lines.LineDecoder(self._limits.message_bytes)
         self._foreign_lines = 0
+        self._is_silent = True
         self._receiving: asyncio.Future[None] | None = None
         self._senders = 0
         self._send_turn = asyncio.Lock()
@@ -227,13 +229,14 @@ class ProcessTransport:
                 return
             if isinstance(line, lines.Oversized):
                 self._is_delivering = False
-                self._begin_end(TransportError(_TOO_LONG.format(self.name, self._limits.message_bytes)))
+                self._begin_end(TooLarge(_TOO_LONG.format(self.name, self._limits.message_bytes)))
             elif (line.startswith(b'{"') and line.endswith(b"}")) or _is_message(line):
                 self._deliver(line)
             else:
                 self._skip_foreign(line)
 
     def _deliver(self, line: bytes) -> None:
+        self._is_silent = False
         try:
             room = self._receive(line)
         except Exception:
@@ -315,6 +318,8 @@ class ProcessTransport:
 
     def _receive_stderr(self, chunk: bytes) -> None:
         self._tail.receive(chunk)
+        if self._is_silent and (announcement := _ANNOUNCEMENT.search(self._tail.text()[-_QUOTED_TAIL_CHARACTERS:])):
+            self._begin_end(ConnectError(_SERVES_HTTP.format(self.name, announcement[1])))
         if self.on_stderr is not None:
             self.on_stderr(chunk)
 
@@ -395,7 +400,7 @@ class ProcessTransport:
                 return self._not_open()
             return TransportError(f"The server {self.name!r} was closed before a message was sent whole")
         if not isinstance(cause, ServerCrashed):
-            return TransportError(*cause.args)
+            return type(cause)(*cause.args)
         code = self.exit_code
         how = f"{cause.args[0]} and did not end" if code is None else _ending_of(code)
         hint = _NO_RUN_HINT if code == 0 and self.name.endswith(".py") else ""
@@ -452,7 +457,7 @@ def _server_name(command: Sequence[str]) -> str:
     program = Path(command[0]).name
     words = [word for word in command[1:] if not word.startswith("-")]
     if words[:2] == ["dragoman", "run"]:
-        return " ".join(words[:3])
+        return f"{program} {words[2]}" if "--script" in command else " ".join(words[:3])
     first = words[0] if words else ""
     return f"{program} {first}" if first and len(first.split()) == 1 else program
 
@@ -468,6 +473,12 @@ def _is_message(line: bytes) -> bool:
 _TOO_LONG = (
     "The server {!r} sent a message of more than {} bytes, so the connection ended; let it send less at a time, "
     "or raise max_message_bytes"
+)
+_ANNOUNCEMENT = re.compile(r"^dragoman: serving .* at (https?://\S+) \(", re.MULTILINE)
+"""The line that a server of dragoman writes when it serves HTTP."""
+_SERVES_HTTP = (
+    "The server {!r} serves HTTP at {} instead of stdin and stdout; start it yourself and connect to that URL, "
+    'or let it call run() without "http"'
 )
 _NO_RUN_HINT = " If it is a server of dragoman, does the file end with server.run()?"
 

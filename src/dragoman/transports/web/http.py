@@ -24,7 +24,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from dragoman.errors import ConnectError, HttpError, ResumptionRefused, TooLarge, TransportError
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import EventDecoder
 from dragoman.protocol.urls import HTTP_SCHEMES, redacted
@@ -117,7 +117,7 @@ class HttpClient:
         await http.close()
     """
 
-    def __init__(self, url: str, network: Network | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, url: str, network: Network | None = None, limits: Limits = CLIENT_LIMITS) -> None:
         self.url = redacted(url)
         """The URL without secrets, for logs and errors."""
         self._given = url

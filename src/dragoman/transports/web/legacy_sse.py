@@ -14,8 +14,8 @@ import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
-from dragoman.errors import AuthRequired, ConnectError, HttpError, SessionExpired, TransportError
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, Limits
+from dragoman.errors import AuthRequired, ConnectError, HttpError, SessionExpired, TooLarge, TransportError
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.protocol.lines import Oversized
 from dragoman.protocol.sse import Event, EventDecoder
 from dragoman.protocol.urls import redacted
@@ -45,7 +45,7 @@ class LegacySse:
         url: str,
         headers: Callable[[], Awaitable[Mapping[str, str]]],
         network: Network | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: Limits = CLIENT_LIMITS,
         *,
         refusal: Refusal | None = None,
     ) -> None:
@@ -127,7 +127,7 @@ class LegacySse:
 
     def _receive_event(self, event: Event | Oversized, receive: Receive) -> Awaitable[None] | None:
         if isinstance(event, Oversized):
-            raise TransportError(f"An event of {self.url} has more than {self._limit} bytes; raise max_message_bytes")
+            raise TooLarge(f"An event of {self.url} has more than {self._limit} bytes; raise max_message_bytes")
         assert self._endpoint is not None
         if event.event == "endpoint" and not self._endpoint.done():
             self._endpoint.set_result(self._post_address(event.data))

@@ -1,12 +1,14 @@
 """How long a client waits: silence, progress, questions of the server, and the whole of a call."""
 
 import asyncio
+import sys
 
 import pytest
 
 from dragoman import AsyncClient, Context, Server, ServerCrashed, Timeout
 from dragoman.client.options import seconds
-from scenarios.client_peer import NEWEST, STATELESS, Script, until
+from dragoman.transports.process.process import GRACE_SECONDS
+from scenarios.client_peer import NEWEST, STATELESS, Script, children, until
 
 FORM = '{"message": "?", "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}'
 HANDSHAKE = """
@@ -123,6 +125,42 @@ async def test_the_total_time_is_also_that_of_connecting(tmp_path):
     with pytest.raises(Timeout, match="tools/call timed out"):
         await client.request("tools/call")
     await client.stop()
+
+
+STUBBORN = [sys.executable, "-S", "-E", "-c", "import time; time.sleep(600)"]
+"""A server that does not answer, and does not end when its stdin is closed."""
+
+
+async def test_connect_timeout_does_not_include_the_end_of_the_child():
+    loop, others = asyncio.get_running_loop(), children()
+    client, began = AsyncClient(STUBBORN, connect_timeout=1), loop.time()
+    with pytest.raises(Timeout, match="within 1 seconds"):
+        await client.start()
+    assert loop.time() - began < 1 + GRACE_SECONDS
+    assert children() != others, "the child ends in the background"
+    await client.stop()
+    assert children() == others
+
+
+async def test_next_attempt_waits_for_the_child_of_the_last_one(tmp_path):
+    script = Script(tmp_path, "def answer(m): time.sleep(600)")
+    client = AsyncClient(script.command, connect_timeout=1)
+    with pytest.raises(Timeout):
+        await client.start()
+    with pytest.raises(Timeout):
+        await client.start()
+    await client.stop()
+    assert len(script.pids) == 1  # the first child took longer to end than the second attempt lasted
+
+
+def test_child_of_a_timed_out_attempt_ends_with_the_loop():
+    async def connect() -> None:
+        await AsyncClient(STUBBORN, connect_timeout=1).start()
+
+    before = children()
+    with pytest.raises(Timeout):
+        asyncio.run(connect())
+    assert children() == before
 
 
 @pytest.mark.covers("CTM-05")

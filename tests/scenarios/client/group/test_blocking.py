@@ -4,6 +4,8 @@ import inspect
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -53,6 +55,22 @@ def test_the_blocking_face_does_all_of_it(notes, tmp_path):
     assert set(clients.status.values()) == {"stopped"}
     with pytest.raises(ServerCrashed, match="required"):
         Clients({"dead": DEAD}, required=["dead"]).start()
+
+
+@pytest.mark.covers("LMG-05")
+def test_threads_that_use_a_new_group_together_find_every_tool(notes):
+    clients = Clients({"notes": notes, "weather": weather()})
+    barrier = threading.Barrier(4)
+
+    def use(number: int) -> object:
+        barrier.wait(DEADLINE)
+        if number % 2:
+            return len(clients.tools())
+        return clients.call_tool("notes__search", {"text": "tea"}).text
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(use, range(4), timeout=DEADLINE)) == ["notes about tea", 6] * 2
+    clients.stop()
 
 
 FORKED = """

@@ -15,6 +15,7 @@ from dragoman import (
     RpcError,
     ServerCrashed,
     Timeout,
+    TransportError,
 )
 from scenarios.client_peer import DEADLINE, Script, Web, until
 from scenarios.group_servers import DEAD, HANGING, LATE, NOTES, closed_port, names, weather
@@ -148,7 +149,7 @@ async def test_a_server_that_wants_credentials_has_another_status_than_one_that_
         with pytest.raises(NotFound):
             await clients.tool("nothing")
         assert len(locked.received) == asked
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound, match=r"the tools of these servers are not known now: locked \(needs_auth\)$"):
             await clients.tool("locked__nothing")
         assert len(locked.received) > asked
 
@@ -226,3 +227,30 @@ async def test_a_server_that_crashed_is_back_when_tools_are_listed(notes):
             await clients.call_tool("crash")
         assert "search" in names(await clients.tools())
         assert clients.status == {"notes": "ready"}
+
+
+@pytest.mark.covers("LMG-05")
+async def test_listing_waits_for_a_server_that_restarts_after_a_crash(notes):
+    async with AsyncClients({"notes": notes, "weather": weather()}) as clients:
+        tools = names(await clients.tools())
+        with pytest.raises(ServerCrashed):
+            await clients.call_tool("crash")
+        await until(lambda: clients.status["notes"] == "connecting")
+        assert names(await clients.tools()) == tools
+        assert (await clients.call_tool("notes__search", {"text": "tea"})).text == "notes about tea"
+
+
+async def test_listings_together_wait_for_a_slow_server_once():
+    loop = asyncio.get_running_loop()
+    clients = AsyncClients({"hanging": HANGING, "weather": weather()}, connect_timeout=2)
+    began = loop.time()
+    for listing in (asyncio.gather(clients.tools(), clients.tools()), asyncio.gather(clients.tools(), clients.tools())):
+        assert [names(tools) for tools in await listing] == [["forecast", "search"]] * 2
+    assert loop.time() - began < 3.9
+    await clients.stop()
+
+
+async def test_listing_raises_if_a_required_server_stops_the_start(notes):
+    clients = AsyncClients({"notes": notes, "dead": DEAD}, required=["dead"])
+    errors = await asyncio.gather(*(clients.tools() for _ in range(4)), return_exceptions=True)
+    assert [isinstance(error, TransportError) for error in errors] == [True] * 4

@@ -1,5 +1,6 @@
 """The servers of a group: started, stopped, added, removed, restarted, and refused."""
 
+import asyncio
 import sys
 
 import pytest
@@ -16,7 +17,7 @@ from dragoman import (
     Server,
     ServerCrashed,
 )
-from scenarios.client_peer import DEADLINE, Script
+from scenarios.client_peer import DEADLINE, Script, until
 from scenarios.group_servers import DEAD, names, weather
 
 
@@ -31,6 +32,23 @@ async def test_the_first_use_starts_and_a_group_that_was_stopped_says_so(notes):
             await use
     async with clients:
         assert clients.status["notes"] == "ready"
+
+
+@pytest.mark.covers("LMG-05")
+async def test_concurrent_first_uses_find_the_tools_of_every_server(notes):
+    clients = AsyncClients({"notes": notes, "weather": weather()})
+    first = asyncio.ensure_future(clients.tools())
+    await until(lambda: clients.status["notes"] == "connecting")
+    tools, call, tool, prompts = await asyncio.gather(
+        clients.tools(),
+        clients.call_tool("notes__search", {"text": "tea"}),
+        clients.tool("notes__who"),
+        clients.prompts(),
+    )
+    expected = ["crash", "delete", "forecast", "notes__search", "weather__search", "who"]
+    assert names(await first) == names(tools) == expected
+    assert (call.text, tool.server, len(prompts)) == ("notes about tea", "notes", 2)
+    await clients.stop()
 
 
 @pytest.mark.covers("LMG-03", "LMG-04")

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from dragoman.auth import Bearer, Identity, Jwt
 from dragoman.auth.client.challenges import parse
-from dragoman.auth.server.bearer import challenge
+from dragoman.auth.server.bearer import Bearers, challenge
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import DefinitionError, InsecureUrl
 
@@ -75,6 +76,21 @@ def test_a_verifier_of_ones_own_is_given_the_resource_and_may_name_its_issuer():
 def test_empty_and_non_string_principals_are_unauthenticated(returned, caplog):
     assert admit(door(lambda token: returned), "Bearer one").status == 401
     assert "A request was refused because auth returned a" in caplog.text
+
+
+@pytest.mark.covers("BEAR-07")
+@pytest.mark.parametrize("returned", ["", Identity(""), Identity(" ", frozenset({"files:read"}))])
+@pytest.mark.parametrize("method", ["verify", "judge"])
+def test_empty_principals_of_several_issuers_are_unauthenticated(returned, method):
+    async def verify(token, audience):
+        return returned
+
+    def bearer(issuer):
+        verifier = SimpleNamespace(issuer=issuer, **{method: verify})
+        return Bearer(verifier, resource=RESOURCE)
+
+    several = Bearers([bearer("https://one.example.com"), bearer("https://two.example.com")])
+    assert admit(several, "Bearer one").status == 401
 
 
 @pytest.mark.covers("BEAR-07")

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -66,7 +67,10 @@ def test_commands_are_strings_lists_and_scripts(tmp_path):
     assert process("npx -y files /srv")._command == ["npx", "-y", "files", "/srv"]
     assert process(["npx", "a b"])._command == ["npx", "a b"]
     assert process(("npx", tmp_path))._command == ["npx", str(tmp_path)]
-    assert process(script)._command == process(str(script))._command == [sys.executable, str(script)]
+    command = [sys.executable, "-P", "-m", "dragoman", "run"]
+    assert process(script)._command == process(str(script))._command == [*command, "--script", str(script)]
+    assert process(script).name == f"{Path(sys.executable).name} {script}"
+    assert process(f"{script}:server")._command == [*command, f"{script}:server"]
     (tmp_path / "server.mjs").touch()
     assert process(tmp_path / "server.mjs")._command == ["node", str(tmp_path / "server.mjs")]
     assert process(tmp_path / "binary")._command == [str(tmp_path / "binary")]

@@ -18,6 +18,7 @@ DEFINES = "from dragoman import Server\nserver = Server('a')\n"
         "from dragoman import Server\ndef create() -> Server:\n    return Server('a')\n",
         f"{DEFINES}import subprocess\n@server.tool\ndef build() -> str:\n    subprocess.run(['ls'])\n    return ''\n",
         f"{DEFINES}def main():\n    server.run()\n",
+        f"{DEFINES}import uvicorn\nif __name__ == '__main__':\n    uvicorn.run(server.asgi(), port=8000)\n",
     ],
 )
 def test_a_file_that_only_defines_a_server_needs_the_command(tmp_path, source):

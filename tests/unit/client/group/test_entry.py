@@ -78,10 +78,11 @@ def test_a_command_may_be_a_list():
     assert (found.target["command"], found.target["args"]) == ("npx", ["-y", "files"])
 
 
-def test_a_url_comes_before_a_command_unless_the_transport_says_otherwise():
-    both = {"command": "run", "url": "https://example.com"}
-    assert "command" not in usable(both).target
-    assert usable({**both, "type": "stdio"}).target["command"] == "run"
+@pytest.mark.parametrize("kind", [{}, {"type": "stdio"}, {"type": "http"}])
+@pytest.mark.parametrize("key", ["url", "serverUrl", "httpUrl"])
+def test_entry_with_command_and_url_is_refused(key, kind):
+    error = error_of({"command": "run", key: "https://example.com", **kind})
+    assert (error.message, error.field) == ("the entry has a command and a URL; remove one of them", key)
 
 
 def test_a_transport_of_ones_own_is_given_the_whole_entry(monkeypatch):

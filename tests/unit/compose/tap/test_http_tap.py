@@ -14,6 +14,7 @@ from dragoman import AsyncClient, Context, Server
 from dragoman.compose.session_file import SessionFile, SessionWriter
 from dragoman.compose.tap.faults import Faults
 from dragoman.compose.tap.http_tap import HttpTap
+from dragoman.errors import DefinitionError
 from scenarios.raw_http import serving
 
 DEADLINE = 60
@@ -59,6 +60,71 @@ async def test_a_client_uses_a_server_through_the_tap_and_its_messages_are_recor
     heads = {r.kind: r.head for r in records if r.exchange == call.exchange and r.kind in ("request", "response")}
     assert heads["request"]["method"] == "POST"
     assert heads["response"]["status"] == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "rebound.example.com"}, 421),
+        ({"Host": "rebound.example.com:80"}, 421),
+        ({"Host": "a host"}, 400),
+        ({"Origin": "https://evil.example.com"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Host": "localhost"}, 200),
+    ],
+)
+async def test_requests_for_other_hosts_and_from_other_origins_do_not_reach_the_target(path, headers, status):
+    seen = []
+
+    async def answer(request):
+        seen.append(request.headers.get("Authorization"))
+        return web.Response(text="from the target")
+
+    async with (
+        target(answer) as url,
+        HttpTap(url, SessionWriter(path), authorization=Ticket()) as tap,
+        aiohttp.ClientSession() as client,
+        client.post(tap.url, data=b"{}", headers=headers) as response,
+    ):
+        assert response.status == status
+        text = await response.text()
+    assert seen == (["Bearer mine"] if status == 200 else [])
+    assert ("from the target" in text) is (status == 200)
+
+
+async def test_an_allowed_host_reaches_the_target(path, monkeypatch):
+    monkeypatch.setenv("DRAGOMAN_ALLOWED_HOSTS", "tap.example.com")
+
+    async def answer(_request):
+        return web.Response(text="from the target")
+
+    async with (
+        target(answer) as url,
+        HttpTap(url, SessionWriter(path)) as tap,
+        aiohttp.ClientSession() as client,
+        client.get(tap.url, headers={"Host": "tap.example.com"}) as response,
+    ):
+        assert response.status == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_a_tap_that_logs_in_does_not_listen_to_other_machines(path, host):
+    with pytest.raises(DefinitionError, match="whoever reaches it uses the login"):
+        HttpTap("https://api.example.com/mcp", SessionWriter(path), host=host, authorization=Ticket())
+
+
+class Ticket:
+    """An authorization with a token that is known already."""
+
+    async def headers(self, method, url):
+        return {"Authorization": "Bearer mine"}
+
+    async def challenged(self, status, headers, method, url):
+        return False
+
+    async def close(self):
+        pass
 
 
 async def test_bodies_pass_byte_for_byte_as_they_come(path):

@@ -139,11 +139,10 @@ ROWS = [
     Row(
         tuples,
         {
-            "pair": {"type": "array", "items": False, "minItems": 2, "maxItems": 2, "prefixItems": [INTEGER, STRING]},
-            "empty": {"type": "array", "items": False, "minItems": 0, "maxItems": 0},
+            "pair": {"type": "array", "minItems": 2, "maxItems": 2, "prefixItems": [INTEGER, STRING]},
+            "empty": {"type": "array", "minItems": 0, "maxItems": 0},
             "paths": {
                 "type": "array",
-                "items": False,
                 "minItems": 2,
                 "maxItems": 2,
                 "prefixItems": [{"type": "string", "format": "path"}, INTEGER],

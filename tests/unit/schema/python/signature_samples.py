@@ -359,7 +359,7 @@ def recursive_alias(value: Json):
     return locals()
 
 
-def type_variables(a: T, b: K, c: N):
+def type_variables(b: K, c: N):
     return locals()
 
 

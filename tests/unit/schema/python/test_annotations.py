@@ -134,14 +134,13 @@ ANY_OF_TWO = {"anyOf": [INTEGER, {"type": "string"}]}
 @pytest.mark.parametrize(
     ("annotation", "schema", "plain", "value"),
     [
-        (T, {}, 1, 1),
         (Bound, INTEGER, 1, 1),
         (Constrained, ANY_OF_TWO, "a", "a"),
         (Iterable[int], {"type": "array", "items": INTEGER}, [1], [1]),
         (set[int], {"type": "array", "items": INTEGER, "uniqueItems": True}, [1], {1}),
         (tuple, {"type": "array"}, [1], (1,)),
         (tuple[Path, ...], {"type": "array", "items": {"type": "string", "format": "path"}}, ["p"], (Path("p"),)),
-        (tuple[()], {"type": "array", "items": False, "minItems": 0, "maxItems": 0}, [], ()),
+        (tuple[()], {"type": "array", "minItems": 0, "maxItems": 0}, [], ()),
         (dict[str, int], {"type": "object", "additionalProperties": INTEGER}, {"a": 1}, {"a": 1}),
         (
             dict[int, Any],
@@ -188,8 +187,12 @@ def test_annotations_have_schemas_and_values(annotation, schema, plain, value):
         (Literal[b"x"], "its values must be"),
         (Annotated[str, Meta(ge=1)], "ge does not apply"),
         (Annotated[Plain, pydantic.AfterValidator(str)], "pydantic says"),
-        (list["Nowhere"], "not known at run time"),  # noqa: F821
-        (Hopeless, "name 'Nowhere' is not defined; import it"),
+        (list["Nowhere"], "there is no such name; define it above the function, or import it outside"),  # noqa: F821
+        (T, "a type variable stands for no type"),
+        (dict[str, list[T]], "a type variable stands for no type"),
+        (any, "did you mean typing.Any"),
+        (list[any], "did you mean typing.Any"),
+        (Hopeless, "it names Nowhere: there is no such name; "),
         (Plain, "make it a dataclass"),
     ],
 )
@@ -214,7 +217,7 @@ def test_what_does_not_fit_is_listed():
 
 
 def test_an_annotation_without_a_json_form_names_its_subject():
-    with pytest.raises(DefinitionError, match=r"^the answer: complex cannot be read from JSON: "):
+    with pytest.raises(DefinitionError, match=r"^the answer: complex has no JSON form: "):
         codec(complex)
 
 

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta
 
 from dragoman.schema.python.annotations import AnnotationReader, UnsupportedAnnotation
 from dragoman.schema.python.constraints import is_for_pydantic, is_pydantic_field, read_metadata
+from dragoman.schema.python.defaults import DefaultFactory
 
 
 @dataclass
@@ -48,7 +49,7 @@ def test_documentation_objects_are_descriptions():
 def test_fields_give_defaults_and_aliases():
     facts = read_metadata([pydantic.Field(5, alias="other", gt=1, json_schema_extra={"x": 1})])
     assert (facts.default, facts.alias, facts.limits, facts.documentation) == (5, "other", {"gt": 1}, {"x": 1})
-    assert read_metadata([pydantic.Field(default_factory=list)]).default == []
+    assert read_metadata([pydantic.Field(default_factory=list)]).default == DefaultFactory(list)
     assert read_metadata([pydantic.Field(...)]).default is UNSET
     assert read_metadata([pydantic.Field(validation_alias=pydantic.AliasPath("a", 0))]).alias is None
 

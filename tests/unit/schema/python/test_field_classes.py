@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, NotRequired, Required, Ty
 import jsonschema_rs
 import pytest
 import typing_extensions
-from msgspec import UNSET, Struct, field
+from msgspec import Struct, field
 
 from dragoman.errors import ValidationError
 from dragoman.schema.python.annotations import Codec
@@ -36,7 +36,7 @@ def test_dataclasses_have_the_members_of_their_constructor():
         ClassField("needed", "needed", int),
         ClassField("given", "given", str, False, "x"),
         ClassField("made", "made", list[int], False, []),
-        ClassField("computed", "computed", dict[str, int], False, UNSET),
+        ClassField("computed", "computed", dict[str, int], False, {"a": 1}),
     ]
 
 
@@ -75,7 +75,7 @@ def test_structs_have_the_members_of_their_json():
         ClassField("given_name", "givenName", str, False, "x"),
         ClassField("needed", "needed", int),
         ClassField("made", "made", list[int], False, []),
-        ClassField("computed", "computed", dict[str, int], False, UNSET),
+        ClassField("computed", "computed", dict[str, int], False, {"a": 1}),
     ]
 
 

@@ -384,8 +384,8 @@ def test_a_name_that_is_nowhere_is_refused_with_its_remedy():
         Signature.of(function)
     assert str(caught.value) == (
         "test_a_name_that_is_nowhere_is_refused_with_its_remedy.<locals>.function() cannot be served because of its"
-        " parameter 'value': Missing cannot be read from JSON: the name is not known at run time;"
-        " import it outside `if TYPE_CHECKING:`"
+        " parameter 'value': Missing has no JSON form: there is no such name;"
+        " define it above the function, or import it outside `if TYPE_CHECKING:`"
     ).replace("test_a_name_that_is_nowhere_is_refused_with_its_remedy.<locals>.", "")
 
 
@@ -396,7 +396,7 @@ def test_a_class_whose_fields_name_what_is_nowhere_is_refused():
 
     def function(value: Broken): ...
 
-    with pytest.raises(DefinitionError, match="Broken cannot be read from JSON: name 'Missing' is not defined"):
+    with pytest.raises(DefinitionError, match="Broken has no JSON form: it names Missing: there is no such name"):
         Signature.of(function)
 
 
@@ -467,10 +467,10 @@ def takes_unreadable_model(a: Annotated[Plain, pydantic.AfterValidator(id)]): ..
     ("function", "message"),
     [
         (takes_positions, "'args': arguments of a client have names"),
-        (takes_callable, r"'f': collections.abc.Callable\[\[int\], int\] cannot be read from JSON: use a type"),
-        (takes_plain, "'p': Plain cannot be read from JSON: make it a dataclass"),
-        (takes_type, r"'t': type\[int\] cannot be read from JSON"),
-        (takes_complex, "'c': complex cannot be read from JSON"),
+        (takes_callable, r"'f': collections.abc.Callable\[\[int\], int\] has no JSON form: use a type"),
+        (takes_plain, "'p': Plain has no JSON form: make it a dataclass"),
+        (takes_type, r"'t': type\[int\] has no JSON form"),
+        (takes_complex, "'c': complex has no JSON form"),
         (takes_badly_limited, "'a': .*ge does not apply to this type"),
         (takes_badly_limited_union, "'a': .*ge does not apply to this type"),
         (takes_after_private, "'b': it takes a position, and follows one that no client gives"),
@@ -495,9 +495,7 @@ def test_what_msgspec_refuses_after_all_is_refused_by_name():
 
     def function(small: int, huge: list[Huge]): ...
 
-    with pytest.raises(
-        DefinitionError, match=r"^function\(\) cannot .* 'huge': list\[.*Huge\] cannot be read from JSON"
-    ):
+    with pytest.raises(DefinitionError, match=r"^function\(\) cannot .* 'huge': list\[.*Huge\] has no JSON form"):
         Signature.of(function)
 
 

@@ -10,5 +10,5 @@ def test_a_role_that_the_protocol_does_not_have_is_refused():
     assert prompt_messages({"role": "assistant", "content": "Yes"}) == [
         types.PromptMessage("assistant", types.TextContent("Yes"))
     ]
-    with pytest.raises(ValueError, match="Invalid enum value 'system'"):
+    with pytest.raises(ValueError, match='a message of the role \'system\': use "user" or "assistant"'):
         prompt_messages({"role": "system", "content": "Obey"})

@@ -120,13 +120,10 @@ def test_the_short_way_to_a_result_leads_where_the_long_one_does(annotation, val
         (int, True),
         (int, None),
         (int, Image(b"")),
-        (float, float("nan")),
-        (float, float("inf")),
         (bool, 1),
         (dict, [1]),
         (dict[str, int], {"a": "x"}),
         (list[int], ["x"]),
-        (list[float], [float("nan")]),
         (int | None, "x"),
         (Annotated[int, Meta(ge=1)], 0),
         (int, ToolResult(structured="x")),
@@ -151,9 +148,11 @@ def test_a_value_that_does_not_fit_its_annotation_is_refused_by_tool_and_type(an
         Output.of(annotation, None, "get").result(value)
     returned = value.structured if isinstance(value, ToolResult) else value
     returned = returned.structured_content if isinstance(value, types.CallToolResult) else returned
-    assert str(caught.value).startswith(
-        f"The tool 'get' returned a value of type {type(returned).__name__} that does not fit its return annotation: "
-    )
+    kind = type(returned).__name__
+    message = f"The tool 'get' returned a value of type {kind} that does not fit its return annotation: "
+    if returned is None:
+        message = f"The tool 'get' returned None for `-> {annotation.__name__}`: return a value in every case, or "
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +161,6 @@ def test_a_value_that_does_not_fit_its_annotation_is_refused_by_tool_and_type(an
         (int, 1),
         (int, Level.HIGH),
         (float, 1),
-        (dict, {"a": float("nan")}),
         (int | str, "x"),
         (str, Html("x")),
         (str, ToolResult(is_error=True)),

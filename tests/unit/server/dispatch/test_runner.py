@@ -65,7 +65,7 @@ def refuse_by_code():
     ("function", "failure", "refusal"),
     [
         (lambda: "sunny", None, None),
-        (lambda: float("inf"), None, None),
+        (lambda: float("inf"), "internal_error", None),
         (lambda: "\ud800", "internal_error", None),
         (crash, "internal_error", None),
         (refuse_so, "tool_error", None),

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dragoman import AsyncClient, Client, Context, DefinitionError, Resource, RpcError, Server, Tool
+from dragoman import AsyncClient, Client, Context, DefinitionError, NotFound, Resource, RpcError, Server, Tool
 from dragoman.auth import Identity
 from dragoman.stores import Memory
 from dragoman.testing import WirePeer
@@ -249,25 +249,29 @@ async def test_nobody_is_notified_of_a_resource_that_is_hidden_from_them(method)
         assert {await heard.get(), await heard.get()} == {"r://open", "r://unknown"}
 
 
-async def test_a_task_is_made_only_of_a_visible_tool_and_is_not_asked_again():
-    asked = []
+async def test_requests_about_a_task_ask_whether_its_tool_is_visible_and_its_run_does_not():
+    asked, is_shown = [], True
 
-    def once(ctx: Context) -> bool:
+    def visible(ctx: Context) -> bool:
         asked.append(ctx.method)
-        return len(asked) == 1
+        return is_shown
 
     server = Server(store=Memory())
 
-    @server.tool(task=True, visible=once)
+    @server.tool(task=True, visible=visible)
     async def render() -> str:
         return "rendered"
 
     async with AsyncClient(server, tasks=True, protocol_version="2026-07-28") as client:
         task = await client.start_tool("render")
         assert (await task.result()).text == "rendered"
+        assert asked.count("tools/call") == 1
+        is_shown = False
         with pytest.raises(RpcError, match="Unknown tool: render"):
             await client.start_tool("render")
-        assert asked == ["tools/call", "tools/call"]
+        with pytest.raises(NotFound, match="it may have expired"):
+            await client.task(task.id)
+        assert asked[-1] == "tasks/get"
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])

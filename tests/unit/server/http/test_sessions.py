@@ -11,7 +11,8 @@ from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.http import sessions as module
 from dragoman.server.http.refusal import HttpRefusal
 from dragoman.server.http.session import HttpSession, SharedSession
-from dragoman.server.http.sessions import BUSY_SECONDS, Sessions, holder_name
+from dragoman.server.http.sessions import BUSY_SECONDS, Sessions
+from dragoman.server.request.call import holder_name
 from dragoman.types import Implementation
 from scenarios.http_peer import SECRET, scenario
 

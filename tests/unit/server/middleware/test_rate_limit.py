@@ -8,9 +8,10 @@ from dragoman import AsyncClient, RpcError, Server
 from dragoman.auth import Identity
 from dragoman.errors import TooManyRequests
 from dragoman.server.middleware import RateLimit
-from dragoman.stores import Memory, Redis
+from dragoman.stores import Local, Memory, Redis
 from dragoman.testing import WirePeer
 from redis_server import RedisServer
+from redis_store import fresh
 from scenarios.http_crew import RUN, Client, crew
 from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
 from scenarios.task_peer import SECOND, task_peer
@@ -32,7 +33,7 @@ def clock():
 
 
 def limited(*limits, **options):
-    server = Server("shop", secret="a secret of sixteen", **options)
+    server = Server(**{"name": "shop", "secret": "a secret of sixteen"} | options)
 
     @server.tool
     def add(a: int) -> str:
@@ -184,6 +185,21 @@ async def test_servers_with_one_store_share_buckets_by_its_clock(clock):
         assert [wait_of(await peer.request(*ADD)) for peer in (other, one)] == [None, 30]
         clock.now -= 10_000  # a clock that is set back keeps nobody out for long
         assert wait_of(await one.request(*ADD)) == 30
+
+
+@pytest.mark.parametrize("engine", ["memory", "local", "redis"])
+async def test_new_secret_begins_a_new_count_and_leaves_the_old_one_alone(engine, tmp_path, redis_server):
+    stores = {"memory": Memory, "local": lambda: Local(tmp_path), "redis": lambda: Redis(redis_server.url)}
+    store, name = stores[engine](), fresh()
+    old, new = (
+        limited(RateLimit(2, seconds=3600, store=True), name=name, store=store, secret=secret)
+        for secret in ("a secret of sixteen", "a new secret of sixteen")
+    )
+    async with WirePeer(old) as one, WirePeer(new) as other:
+        assert [wait_of(await one.request(*ADD)) is None for _ in range(3)] == [True, True, False]
+        assert [wait_of(await other.request(*ADD)) is None for _ in range(3)] == [True, True, False]
+        assert wait_of(await one.request(*ADD)) is not None
+    await store.close()
 
 
 async def test_a_long_key_and_two_limits_are_kept_apart_in_the_store(clock):

@@ -62,7 +62,7 @@ async def test_the_answer_of_the_store_is_kept_for_a_while(monkeypatch, kept, ti
     counted = []
 
     class Counting(Memory):
-        def state(self, namespace: str, *, max_values: int = 100_000) -> Any:
+        def state(self, namespace: str, **options: Any) -> Any:
             counted.append(namespace)
             raise OSError("away")
 

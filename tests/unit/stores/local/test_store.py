@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.stores import Local
+from dragoman.errors import DefinitionError
+from dragoman.stores import Local, StoreLimits
 from dragoman.testing import check_store
 
 
@@ -21,7 +22,7 @@ async def test_the_store_of_one_machine_passes_the_check(tmp_path):
     make_store = functools.partial(Local, folder)
     await check_store(make_store, contents=lambda: contents(folder))
     files = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
-    assert files["store-1.sqlite"] == 0o600
+    assert files["store-2.sqlite"] == 0o600
     assert files["bells"] == 0o700
     assert not list((folder / "bells").iterdir())
 
@@ -30,7 +31,7 @@ async def test_the_folder_may_be_given_as_text(tmp_path):
     store = Local(f"{tmp_path}/store")
     await store.state("values").set("key", b"value")
     await store.close()
-    assert (tmp_path / "store" / "store-1.sqlite").exists()
+    assert (tmp_path / "store" / "store-2.sqlite").exists()
     assert (await Local(tmp_path / "store").state("values").get("key")).value == b"value"
 
 
@@ -38,9 +39,9 @@ async def test_files_that_belong_to_the_database_are_private_while_it_is_open(tm
     store = Local(tmp_path / "store")
     await store.state("namespace").set("key", b"value")
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "store").iterdir()}
-    assert modes == {"store-1.sqlite": 0o600, "store-1.sqlite-wal": 0o600, "store-1.sqlite-shm": 0o600}
+    assert modes == {"store-2.sqlite": 0o600, "store-2.sqlite-wal": 0o600, "store-2.sqlite-shm": 0o600}
     await store.close()
-    assert [path.name for path in (tmp_path / "store").iterdir()] == ["store-1.sqlite"]
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["store-2.sqlite"]
 
 
 async def test_a_durable_store_waits_for_the_disk(tmp_path):
@@ -71,6 +72,22 @@ async def test_a_store_without_a_folder_is_in_the_state_folder(tmp_path, monkeyp
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     store = Local()
     await store.state("namespace").set("key", b"value")
-    assert (tmp_path / "dragoman" / "store" / "store-1.sqlite").is_file()
+    assert (tmp_path / "dragoman" / "store" / "store-2.sqlite").is_file()
     assert repr(store) == f"<Local store in {tmp_path / 'dragoman'}>"
     await store.close()
+
+
+def test_default_limits_shrink_with_the_database(tmp_path):
+    mib = 1024 * 1024
+    assert Local(tmp_path).limits == StoreLimits() == Local(tmp_path, max_bytes=2048 * mib).limits
+    small = Local(tmp_path, max_bytes=64 * mib).limits
+    assert (small.task_bytes, small.task_bytes_per_caller) == (16 * mib, 4 * mib)
+    assert (small.state_bytes, small.state_bytes_per_caller, small.tasks) == (4 * mib, mib // 2, 100_000)
+    given = StoreLimits(task_bytes=7)
+    assert Local(tmp_path, max_bytes=64 * mib, limits=given).limits is given
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, None])
+def test_limits_are_positive_integers(limit):
+    with pytest.raises(DefinitionError, match="task_bytes must be an integer of at least 1"):
+        StoreLimits(task_bytes=limit)

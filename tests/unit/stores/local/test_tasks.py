@@ -8,7 +8,7 @@ import time
 import pytest
 
 from dragoman.errors import StoreFull
-from dragoman.stores import Local
+from dragoman.stores import Local, StoreLimits
 
 
 @pytest.fixture
@@ -52,12 +52,12 @@ async def test_a_lost_task_is_claimed_before_one_that_is_ready(folder):
     await store.close()
 
 
-async def test_tasks_are_counted_by_namespace_and_owner(folder):
+async def test_tasks_are_counted_by_namespace_and_account(folder):
     store = Local(folder)
-    tasks = store.tasks("namespace", max_tasks=3, max_per_owner=2)
+    tasks = store.tasks("namespace", limits=StoreLimits(tasks=3, tasks_per_caller=2))
     for id in ("one", "two"):
         await tasks.create(id, b"", owner="ann")
-    with pytest.raises(StoreFull, match="The owner has 2 tasks already"):
+    with pytest.raises(StoreFull, match="The caller has 2 tasks already"):
         await tasks.create("three", b"", owner="ann")
     await tasks.create("three", b"", owner="ben")
     with pytest.raises(StoreFull, match="There are 3 tasks already"):
@@ -123,14 +123,14 @@ async def test_a_new_time_to_live_and_the_same_one_are_kept(folder):
 
 
 async def test_an_expired_task_makes_room_for_one_with_its_id(folder):
-    tasks = Local(folder).tasks("namespace", max_tasks=2)
+    tasks = Local(folder).tasks("namespace", limits=StoreLimits(tasks=2))
     await tasks.create("id", b"old", owner="first", ttl=0.001)
     async with asyncio.timeout(60):
         while await tasks.get("id") is not None:  # noqa: ASYNC110
             await asyncio.sleep(0)
     made = await tasks.create("id", b"new", owner="second", ttl=100)
     assert await tasks.get("id") == made
-    assert [task.value for task in await tasks.list("second")] == [b"new"]
+    assert [task.revision for task in await tasks.list("second")] == [made.revision]
     assert await tasks.list("first") == []
     await tasks.create("other", b"", owner="second")
     with pytest.raises(StoreFull):

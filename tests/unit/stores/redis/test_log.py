@@ -6,11 +6,12 @@ import pytest
 
 import redis_store
 from dragoman.errors import StoreUnavailable
-from dragoman.stores import Redis
+from dragoman.stores import Redis, Share
 from dragoman.stores.contract import LOG_SECONDS
 from dragoman.stores.redis import log as logs
 from ports import free_port
 from redis_proxy import proxied
+from redis_server import RedisServer
 from redis_store import fresh
 
 
@@ -69,7 +70,7 @@ async def test_a_log_expires_after_its_last_event(redis_server):
     log.append(1, b"event")
     await log.flush()
     keys = redis_store.call(redis_server, "KEYS", f"dragoman:{{{stream}}}:*")
-    assert len(keys) == 2
+    assert len(keys) == 1
     for key in keys:
         assert LOG_SECONDS - 5 <= redis_store.call(redis_server, "TTL", key) <= LOG_SECONDS
     await log.delete()
@@ -122,3 +123,42 @@ async def test_events_of_a_server_that_is_away_do_not_pile_up(monkeypatch):
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
         await log.flush()
     await store.close()
+
+
+async def test_all_logs_together_are_limited_and_the_idle_ones_are_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "MAX_LOGS_BYTES", 10_000)
+    with RedisServer(tmp_path) as server:
+        store = Redis(server.url)
+        streams = [store.log(f"stream{number}") for number in range(6)]
+        for log in streams:
+            log.append(1, bytes(3000))
+            await log.flush()
+            streams[0].append(len(await streams[0].after(0)) + 10, b"busy")
+            await streams[0].flush()
+        assert [bool(await log.after(0)) for log in streams] == [True, False, False, False, True, True]
+        assert int(redis_store.call(server, "GET", "dragoman:logs:bytes")) <= 10_000
+        for log in streams:
+            await log.delete()
+        assert redis_store.call(server, "GET", "dragoman:logs:bytes") == b"0"
+        assert redis_store.call(server, "KEYS", "*:log:*") == []
+        large = store.log("large")
+        large.append(1, bytes(20_000))
+        assert len(await large.after(0)) == 1, "the newest event of a stream must be kept"
+        await store.close()
+
+
+async def test_full_server_lets_logs_and_values_be_deleted(tmp_path):
+    with RedisServer(tmp_path) as server:
+        store = Redis(server.url)
+        log, state = store.log("stream"), store.state("names", share=Share("group", "ann"))
+        log.append(1, b"event")
+        await log.flush()
+        await state.set("key", b"value")
+        redis_store.call(server, "CONFIG", "SET", "maxmemory", 1)
+        await log.delete()
+        assert await state.delete("key")
+        redis_store.call(server, "CONFIG", "SET", "maxmemory", 0)
+        assert await log.after(0) == []
+        assert redis_store.call(server, "KEYS", "*group*") == []
+        assert redis_store.call(server, "GET", "dragoman:logs:bytes") == b"0"
+        await store.close()

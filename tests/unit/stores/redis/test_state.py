@@ -19,7 +19,10 @@ async def test_nothing_of_a_namespace_stays_when_its_values_have_expired(redis_s
     (counter,) = redis_store.call(redis_server, "KEYS", pattern)
     assert redis_store.call(redis_server, "TTL", counter) > 0
     await state.set("kept", b"value")
-    assert redis_store.call(redis_server, "TTL", f"dragoman:{{{namespace}}}:state:keys") == -1
+    for book in ("entries", "bills", "tallies"):
+        assert redis_store.call(redis_server, "TTL", f"dragoman:{{{namespace}}}:values:{book}") == -1
+    await state.delete("kept")
+    assert redis_store.call(redis_server, "KEYS", f"dragoman:{{{namespace}}}:values:*") == []
     await store.close()
 
 

@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from dragoman.errors import ConnectError, ServerCrashed, TransportError
-from dragoman.protocol.jsonrpc import Limits
+from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.transports.process import child as children
 from dragoman.transports.process.process import TAIL_BYTES, ProcessTransport
 from scenarios.client_peer import open_files
@@ -313,18 +313,18 @@ async def test_a_line_that_is_too_long_ends_the_connection():
 
 @pytest.mark.covers("CST-02")
 @in_each_loop
-async def test_a_line_may_be_four_mebibytes_and_not_more():
+async def test_line_over_the_limit_ends_the_connection():
     code = """
 size = int(input())
 print('{"' + 'x' * (size - 4) + '"}', flush=True)
 input()
 """
     async with opened(code) as (process, heard):
-        await process.send(b"%d" % (4 * 1024 * 1024))
-        assert len(await heard.message()) == 4 * 1024 * 1024
+        await process.send(b"%d" % CLIENT_LIMITS.message_bytes)
+        assert len(await heard.message()) == CLIENT_LIMITS.message_bytes
     async with opened(code) as (process, heard):
-        await process.send(b"%d" % (4 * 1024 * 1024 + 1))
-        assert "4194304" in str(await heard.end())
+        await process.send(b"%d" % (CLIENT_LIMITS.message_bytes + 1))
+        assert f"more than {CLIENT_LIMITS.message_bytes} bytes" in str(await heard.end())
         assert heard.messages == []
 
 

@@ -14,7 +14,7 @@ from dragoman.client.extensions.contract import ExtensionClient
 from dragoman.client.extensions.installed import Extensions
 from dragoman.client.extensions.tasks.extension import ClientTasks
 from dragoman.client.extensions.tasks.followed import FollowedTask, TaskState, generation_of
-from dragoman.client.options import CallOptions, RequestOptions
+from dragoman.client.options import CallOptions, RequestOptions, tool_name
 from dragoman.client.results import CallResult, FurtherResult, read
 from dragoman.errors import CapabilityNotAvailable, DragomanError, PaginationLimit, Timeout, ToolError
 from dragoman.protocol.jsonrpc import encode
@@ -248,7 +248,7 @@ class AsyncServerTasks:
         A call that the server answers without a task is returned as a task that has ended.
         """
         own, quiet = self.own, {**options, "raise_on_error": False}
-        name = tool if isinstance(tool, str) else str(tool.name)
+        name = tool_name(tool)
         outcome = await self._client.call_tool_unfinished(name, arguments, **cast("CallOptions", quiet))
         if isinstance(outcome, FurtherResult):
             return AsyncTask(self, own.follow(own.client, outcome.fields), name)

@@ -41,15 +41,19 @@ class TaskBook:
             self._ahead = await self._store.now() - time.time()
         return time.time() + self._ahead
 
-    async def create(self, task: StoredTask, *, owner: str, lease: float | None) -> TaskEntry:
+    async def create(self, task: StoredTask, *, owner: str, account: str, lease: float | None) -> TaskEntry:
         """Add a task; it is claimed by the caller for `lease` seconds, or by the first process that has room.
 
+        The owner can list the task. The account is the one whose limits it counts for.
+
         Raises:
-            InternalError: there are too many tasks.
+            InternalError: there are too many tasks, or they have too many bytes.
         """
         id = secrets.token_hex(20)
         try:
-            record = await self.tasks.create(id, encoded(task), owner=owner, ttl=task.ttl, lease=lease)
+            record = await self.tasks.create(
+                *(id, encoded(task)), owner=owner, account=account, summary=task.summary, ttl=task.ttl, lease=lease
+            )
         except StoreFull as error:
             raise InternalError(f"No further task can be made now. {error}") from None
         self._ahead = record.created_at - time.time()
@@ -72,23 +76,36 @@ class TaskBook:
 
         Raises:
             InvalidParams: the task has expired meanwhile.
+            InternalError: the store has no room for the change.
         """
         for _ in range(MAX_ATTEMPTS):
             phase = None if entry.task.is_terminal else edit(entry.task)
             if phase is None:
                 return entry
             entry.task.updated_at = await self.now()
-            record = await self._write(entry, phase)
+            try:
+                record = await self.write(entry.id, entry.task, phase, revision=entry.record.revision)
+            except StoreFull as error:
+                raise InternalError(f"The task cannot be changed now. {error}") from None
             if record is not None:
                 return TaskEntry(record, entry.task)
             entry = await self.find(entry.id, entry.task.principal)
         raise InternalError("Too many processes change the task; send the request again")
 
-    async def _write(self, entry: TaskEntry, phase: TaskPhase) -> TaskRecord | None:
-        value, revision = encoded(entry.task), entry.record.revision
-        if phase == "finished":
-            return await self.tasks.finish(entry.id, value, revision=revision)
-        return await self.tasks.update(entry.id, value, revision=revision, phase=phase)
+    async def write(
+        self, id: str, task: StoredTask, phase: TaskPhase | None, *, revision: int, token: int | None = None
+    ) -> TaskRecord | None:
+        """Write a task; the holder of a task ends it whatever its revision is.
+
+        Raises:
+            StoreFull: the task is too large, or the store has no room for it.
+        """
+        value, summary = encoded(task), task.summary
+        if phase != "finished":
+            return await self.tasks.update(*(id, value), revision=revision, token=token, phase=phase, summary=summary)
+        return await self.tasks.finish(
+            *(id, value), revision=revision if token is None else None, token=token, summary=summary
+        )
 
     async def expiry(self, record: TaskRecord) -> float | None:
         """Return when a task expires, by the clock of this loop; None: never. No store reports that to all watchers."""

@@ -20,7 +20,14 @@ import msgspec
 from msgspec import Struct
 
 from dragoman import types
-from dragoman.errors import DefinitionError, InvalidParams, MethodNotFound, MissingCapability, RpcError
+from dragoman.errors import (
+    DefinitionError,
+    InsufficientScope,
+    InvalidParams,
+    MethodNotFound,
+    MissingCapability,
+    RpcError,
+)
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.official.tasks import (
     CANCEL,
@@ -54,6 +61,7 @@ from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
 from dragoman.server.request.context import Context
 from dragoman.server.request.detached import DetachedCall, OnProgress
 from dragoman.server.request.tool_task import OfferedTask
+from dragoman.stores.contract import MAX_SECONDS
 from dragoman.types.tasks import CreateTaskResult, TaskMetadata
 
 if TYPE_CHECKING:
@@ -64,6 +72,8 @@ RUN_TASKS = "DRAGOMAN_RUN_TASKS"
 """The environment variable that says whether a process runs tasks: not if it is "0"."""
 MAX_SUBSCRIBED = 1000
 """To how many tasks one `subscriptions/listen` subscribes."""
+MAX_TTL_MS = 2**53 - 1
+"""The largest integer that every JSON parser reads exactly."""
 _sorted = msgspec.json.Encoder(order="sorted")
 
 
@@ -204,19 +214,21 @@ class TasksExtension(ServerExtension):
         """Make a task of a call, and return the result that answers the call; the task runs at once."""
         runner = await self._runner_here()
         runnable = _runnable(tool, options)
-        generation = generation_of(ctx) or 2
+        call, generation = ctx._call, generation_of(ctx) or 2
         task = StoredTask(
             generation=generation,
             tool=tool.name,
             signature=runnable.signature,
             principal=ctx.principal,
+            scopes=sorted(tool.scopes),
+            has_visibility=tool.visible is not None,
             ttl=_granted_ttl(options, wanted),
             poll=options.poll,
             call=DetachedCall.of(ctx),
-            progress_token=ctx._call.request.progress_token if generation == 1 else None,
+            progress_token=call.request.progress_token if generation == 1 else None,
         )
         lease = None if runner is None else options.lease
-        entry = await self._book.create(task, owner=owner_of(ctx), lease=lease)
+        entry = await self._book.create(task, owner=owner_of(ctx), account=call.holder, lease=lease)
         answer: Outcome = CreateTaskResult(entry.plain()) if generation == 1 else entry.created()
         if generation == 1:
             self._follow(ctx, entry)
@@ -225,13 +237,13 @@ class TasksExtension(ServerExtension):
         return answer
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002
-        """Honour the ids of tasks that the caller has, and watch these tasks."""
+        """Honour the ids of tasks that the caller may use, and watch these tasks."""
         feed = self._feeds.get(asyncio.get_running_loop())
         if isinstance(wanted, bool) or feed is None:
             return None
         found = []
         for id in dict.fromkeys(wanted[:MAX_SUBSCRIBED]):
-            with suppress(InvalidParams):
+            with suppress(InvalidParams, InsufficientScope):
                 found.append((await self._requests.find(ctx, id)).id)
         return feed.watch(found)
 
@@ -244,10 +256,16 @@ def _needs_task(name: str, generation: Generation | None) -> RpcError:
 
 
 def _granted_ttl(options: TaskOptions, wanted: TaskMetadata | None) -> float | None:
-    """Return the seconds that a task lives: as many as its client wants, and not more than its tool allows."""
-    if wanted is None or wanted.ttl is None or wanted.ttl <= 0:
+    """Return the seconds that a task lives: as many as its client wants, and not more than its tool allows.
+
+    Raises:
+        InvalidParams: the client wants a number that JSON cannot carry exactly, or that is not above 0.
+    """
+    if wanted is None or wanted.ttl is None:
         return options.ttl
-    return min(wanted.ttl / 1000, options.ttl or wanted.ttl / 1000)
+    if not 0 < wanted.ttl <= MAX_TTL_MS:
+        raise InvalidParams(f"`task.ttl` must be an integer of milliseconds from 1 to {MAX_TTL_MS}")
+    return min(wanted.ttl / 1000, options.ttl or MAX_SECONDS)
 
 
 def _runnable(tool: Tool[..., Any], options: TaskOptions) -> RunnableTool:

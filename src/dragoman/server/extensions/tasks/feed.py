@@ -6,7 +6,8 @@ before the client subscribed. The watch ends with the task.
 A client of 2025-11-25 is notified of the status and the progress of the tasks of its session, without being asked. The
 watch begins with the task, with `tasks/result`, and with each answer. It ends when the task ends or waits for an
 answer, so that a waiting task costs nothing. The questions of a task are not sent here: they belong to `tasks/result`,
-which a client calls when the status is `input_required`.
+which a client calls when the status is `input_required`. If the tool has `scopes` or `visible`, the notifications are
+sent only on the stream of the request that began the watch, because its caller was checked.
 
 The feed watches the task in the store, whichever process changes it.
 
@@ -117,7 +118,9 @@ class _SessionNotifier:
     def notify(self, entry: TaskEntry) -> bool:
         """Send what is new, and tell whether nothing is to come before the next answer."""
         task = entry.task
-        send = self._ctx._call.channel.notify_session
+        channel = self._ctx._call.channel
+        # Any token of the principal may open the standalone stream, so only the stream of the request carries this.
+        send = channel.notify if task.scopes or task.has_visibility else channel.notify_session
         if task.progress is not None and task.progress_token is not None and task.progress != self._progress:
             self._progress = now = task.progress
             # MUST (2025-11-25): a message that belongs to a task names it; its status notification does so by itself.

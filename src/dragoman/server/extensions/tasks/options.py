@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from dragoman.errors import DefinitionError
+from dragoman.stores.contract import MAX_SECONDS
 
 TTL = 3600.0
 POLL = 1.0
@@ -47,7 +47,9 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if not _is_duration(value, shortest) and (value is not None or name == "lease"):
                 unlimited = "" if name == "lease" else ", or None"
-                raise DefinitionError(f"{name} of a task must be seconds, at least {shortest:g}{unlimited}: {value!r}")
+                raise DefinitionError(
+                    f"{name} of a task must be seconds, {shortest:g} to {MAX_SECONDS:.0f}{unlimited}: {value!r}"
+                )
         if str(self.begin) not in ("now", "later"):
             raise DefinitionError(f'begin of a task must be "now" or "later", not {self.begin!r}')
         if self.retry is not None and not _is_number(self.retry):
@@ -82,4 +84,4 @@ def _is_number(value: Any) -> bool:
 
 def _is_duration(value: Any, shortest: float) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and isfinite(value) and value >= shortest
+    return is_number and shortest <= value <= MAX_SECONDS

@@ -1,7 +1,9 @@
 """`TaskRequests`: answers the requests of clients about their tasks, in both generations.
 
 Every answer comes from the store, so any process answers. A task belongs to the principal that made it. A request of
-another principal gets the same error as a request for a task that does not exist.
+another principal gets the same error as a request for a task that does not exist. So does a request of the same
+principal that could not call the tool of the task, because the tool is hidden from it or not served to it. A request
+whose token lacks a scope of the tool is refused as a call of the tool is (`TaskGate`).
 
 In 2025-11-25 a client reads the result of a task by `tasks/result`, which waits for the end of the task. The questions
 of the task are requests to the client, sent while such a `tasks/result` waits.
@@ -18,15 +20,17 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, InvalidParams, RpcError, TransportError
+from dragoman.errors import InsufficientScope, InternalError, InvalidParams, RpcError, TransportError
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.official.tasks import FIRST_OF_SERVERS, SECOND, Generation, related
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import cancel_and_wait
+from dragoman.server.define.definition import Visible
+from dragoman.server.dispatch.visibility import is_visible
 from dragoman.server.extensions.contract import Outcome
 from dragoman.server.extensions.tasks.book import UNKNOWN, TaskBook
-from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
+from dragoman.server.extensions.tasks.stored import ListedTask, StoredTask, TaskEntry, TaskOverview
 from dragoman.server.request.context import Context
 from dragoman.stores.contract import TaskPhase
 from dragoman.types.tasks import ListTasksResult, TaskRequestParams, UpdateTaskRequestParams
@@ -35,6 +39,35 @@ PAGE = 100
 QUESTION_SECONDS = 600.0
 Follow = Callable[[Context, TaskEntry], object]
 ANONYMOUS, LOCAL = "anonymous", "local"
+
+
+class TaskGate:
+    """Decides which tasks a request may use: those of tools that its caller sees and has the scopes for."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._call = ctx._call
+        self._answers: dict[Visible, bool] = {}
+
+    async def shows(self, task: TaskOverview) -> bool:
+        """Tell whether the caller sees the tool of a task; nobody sees a removed tool that had `visible`."""
+        registry = self._call.server.registry
+        tool = registry.tools.get(task.tool)
+        if tool is None:
+            return task.tool not in registry.disabled["tools"] and not task.has_visibility
+        return await is_visible(self._call, tool, self._answers)
+
+    def required_scopes(self, task: TaskOverview) -> frozenset[str]:
+        """Return the scopes that a task requires: those that its tool has now, and had when the task was created."""
+        tool = self._call.server.registry.tools.get(task.tool)
+        return frozenset(task.scopes).union(() if tool is None else tool.scopes)
+
+    def has_scopes(self, task: TaskOverview) -> bool:
+        """Tell whether the caller has the scopes that a task requires."""
+        return self._call.scopes is None or self._call.scopes.issuperset(self.required_scopes(task))
+
+    async def admits(self, task: TaskOverview) -> bool:
+        """Tell whether the caller may use a task."""
+        return self.has_scopes(task) and await self.shows(task)
 
 
 class TaskRequests:
@@ -55,12 +88,18 @@ class TaskRequests:
         return self._find_book()
 
     async def find(self, ctx: Context, id: str) -> TaskEntry:
-        """Return a task of the caller.
+        """Return a task that the caller may use.
 
         Raises:
-            InvalidParams: the caller has no such task.
+            InvalidParams: the caller has no such task, or does not see its tool.
+            InsufficientScope: the caller lacks a scope of the tool.
         """
-        return await self._book.find(id, ctx.principal)
+        entry, gate = await self._book.find(id, ctx.principal), TaskGate(ctx)
+        if not await gate.shows(entry.task):
+            raise InvalidParams(UNKNOWN)
+        if not gate.has_scopes(entry.task):
+            raise InsufficientScope(gate.required_scopes(entry.task))
+        return entry
 
     async def get(self, ctx: Context, params: TaskRequestParams) -> Outcome:
         """Answer `tasks/get`."""
@@ -105,12 +144,12 @@ class TaskRequests:
         owner = owner_of(ctx)
         if owner == ANONYMOUS:  # the tasks of other clients are among them
             return ListTasksResult([])
-        if params.cursor is not None:
-            await self.find(ctx, params.cursor)
         records = await self._book.tasks.list(owner, after=params.cursor, limit=PAGE + 1)
-        entries = [entry for record in records[:PAGE] if (entry := TaskEntry.read(record)) is not None]
-        cursor = records[PAGE - 1].id if len(records) > PAGE else None
-        return ListTasksResult([entry.plain() for entry in entries], next_cursor=cursor)
+        if params.cursor is not None and not records:
+            await self._book.find(params.cursor, ctx.principal)
+        listed = [entry for record in records[:PAGE] if (entry := ListedTask.read(record)) is not None]
+        cursor, gate = records[PAGE - 1].id if len(records) > PAGE else None, TaskGate(ctx)
+        return ListTasksResult([entry.plain() for entry in listed if await gate.admits(entry.task)], next_cursor=cursor)
 
     async def result(self, ctx: Context, params: TaskRequestParams) -> Outcome:
         """Answer `tasks/result` (2025-11-25): wait until the task has ended, and ask its questions meanwhile.
@@ -126,7 +165,7 @@ class TaskRequests:
         try:
             async with aclosing(self._book.watch(entry.id)) as changes, expiry:
                 async for _ in changes:
-                    entry = await self.find(ctx, entry.id)
+                    entry = await self._book.find(entry.id, ctx.principal)
                     if entry.task.is_terminal:
                         break
                     questions |= {asyncio.create_task(self._ask(ctx, entry, key)) for key in self._unasked(ctx, entry)}

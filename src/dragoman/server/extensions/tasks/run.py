@@ -32,7 +32,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InternalError, RpcError, StoreError, StoreUnavailable, ValidationError
+from dragoman.errors import InternalError, RpcError, StoreError, StoreFull, StoreUnavailable, ValidationError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.official.tasks import related
 from dragoman.runtime.tasks import call_in_loop, cancel_and_wait
@@ -165,7 +165,7 @@ class TaskRun:
             if not isinstance(error, StoreError | ValidationError):
                 _logger.exception("The outcome of the task %s could not be stored", self.id)
             reason = f" {error}" if isinstance(error, StoreError | ValidationError) else ""
-            task.result = msgspec.UNSET
+            task.result, task.progress = msgspec.UNSET, None
             task.fail(InternalError(f"The outcome of the task could not be stored.{reason}"))
             await self._write("finished")
 
@@ -185,14 +185,9 @@ class TaskRun:
             return await self._book.insist(partial(self._try_to_write, phase))
 
     async def _try_to_write(self, phase: TaskPhase | None) -> bool:
-        tasks, token = self._book.tasks, self._record.token
         self._task.updated_at = await self._book.now()
-        value = encoded(self._task)
-        if phase == "finished":
-            record = await tasks.finish(self.id, value, token=token)
-        else:
-            revision = self._record.revision
-            record = await tasks.update(self.id, value, revision=revision, token=token, phase=phase)
+        revision, token = self._record.revision, self._record.token
+        record = await self._book.write(self.id, self._task, phase, revision=revision, token=token)
         if record is None:
             return await self._find_again(phase)
         self._record = record
@@ -241,7 +236,11 @@ class TaskRun:
         while True:
             if self._has_news and self._handling is not None:
                 self._has_news = False
-                await self._write()
+                try:
+                    await self._write()
+                except StoreFull as error:
+                    self._task.message = self._task.progress = None  # the result may need the room
+                    _logger.warning("The status of the task %s could not be stored: %s", self.id, error)
             await asyncio.sleep(STATUS_SECONDS)
 
     async def _renew_once(self) -> bool:

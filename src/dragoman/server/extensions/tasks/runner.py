@@ -17,10 +17,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from dragoman.errors import InternalError, InvalidParams, StoreError, StoreUnavailable
+from dragoman.errors import InternalError, InvalidParams, StoreError, StoreFull, StoreUnavailable
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.tasks import cancel_and_wait
-from dragoman.server.extensions.tasks.book import WAY_BACK, TaskBook, encoded
+from dragoman.server.extensions.tasks.book import WAY_BACK, TaskBook
 from dragoman.server.extensions.tasks.options import LEASE
 from dragoman.server.extensions.tasks.run import MAY_HAVE_RUN, RunTool, TaskRun
 from dragoman.server.extensions.tasks.stored import StoredTask, TaskEntry
@@ -186,9 +186,13 @@ class TaskRunner:
         return True
 
     async def _fail(self, entry: TaskEntry, problem: str) -> None:
-        with suppress(InvalidParams):  # the task has expired
+        try:
             found = await self._book.find(entry.id, entry.task.principal)
             await self._book.change(found, partial(_fail, problem))
+        except InvalidParams:
+            return  # the task has expired
+        except InternalError as error:
+            _logger.warning("The task %s could not be ended: %s", entry.id, error)
 
     async def _take(self, entry: TaskEntry) -> None:
         """Run a claimed task, unless it has ended; a loss of its process is written before the tool runs again."""
@@ -199,9 +203,11 @@ class TaskRunner:
         if record.was_lost:
             task.message = "The process that ran the task was lost; the tool runs again"
             task.updated_at = await self._book.now()
-            written = await self._book.tasks.update(
-                record.id, encoded(task), revision=record.revision, token=record.token
-            )
+            try:
+                written = await self._book.write(record.id, task, None, revision=record.revision, token=record.token)
+            except StoreFull as error:
+                await self._fail(entry, str(error))
+                return
             # A refused change may be our own, if the store made it and its answer was lost.
             found = written or await self._book.tasks.get(record.id)
             if found is None or found.token != record.token or found.phase != "running":

@@ -23,8 +23,11 @@ from dragoman import types
 from dragoman.errors import RpcError
 from dragoman.protocol.official.tasks import TERMINAL, Generation
 from dragoman.server.request.detached import DetachedCall
-from dragoman.stores.contract import TaskRecord
+from dragoman.stores.contract import TaskRecord, TaskSummary
 from dragoman.types.tasks import CreatedTask, DetailedTask, Task, TaskStatus
+
+MAX_LISTED_MESSAGE = 1000
+"""The characters of a status message that `tasks/list` shows; whole messages would make a list of any size."""
 
 
 class AskedInput(Struct):
@@ -43,26 +46,35 @@ class StoredProgress(Struct, array_like=True):
     message: str | None
 
 
-class StoredTask(Struct, kw_only=True, omit_defaults=True):
+class TaskOverview(Struct, kw_only=True, omit_defaults=True):
+    """The part of a task that `tasks/list` needs; the store keeps it apart from the rest, which may be large."""
+
+    tool: str
+    scopes: list[str] = field(default_factory=list)
+    """The scopes of the tool when the task was created."""
+    has_visibility: bool = False
+    """Whether only some callers saw the tool when the task was created."""
+    ttl: float | None = None
+    poll: float | None = None
+    status: TaskStatus = "working"
+    message: str | None = None
+    updated_at: float | None = None
+    """The time of the last change; None before the first."""
+
+
+class StoredTask(TaskOverview, kw_only=True, omit_defaults=True):
     """A task as the store keeps it; JSON encodes and decodes it."""
 
     generation: Generation
-    tool: str
     signature: str
     """A digest of the tool's parameters; a task runs only if the tool has the same ones."""
     principal: str | None = None
-    ttl: float | None = None
-    poll: float | None = None
     call: DetachedCall | None = None
     """The call that the task runs; None once the task has ended."""
-    status: TaskStatus = "working"
-    message: str | None = None
     progress_token: types.ProgressToken | None = None
     """The token of the call of 2025-11-25; it is valid until the task has ended."""
     progress: StoredProgress | None = None
     """The newest progress, if the call has a token."""
-    updated_at: float | None = None
-    """The time of the last change; None before the first."""
     asked: dict[str, AskedInput] = field(default_factory=dict)
     """The questions that wait for an answer, by key."""
     used_keys: list[str] = field(default_factory=list)
@@ -72,6 +84,13 @@ class StoredTask(Struct, kw_only=True, omit_defaults=True):
     """How often the process that ran the task was lost."""
     result: Raw | UnsetType = UNSET
     error: types.Json | None = None
+
+    @property
+    def summary(self) -> bytes:
+        """The summary that the store keeps of the task."""
+        fields = {name: getattr(self, name) for name in TaskOverview.__struct_fields__}
+        message = None if self.message is None else self.message[:MAX_LISTED_MESSAGE]
+        return msgspec.json.encode(TaskOverview(**fields | {"message": message}))
 
     @property
     def is_terminal(self) -> bool:
@@ -129,6 +148,7 @@ class StoredTask(Struct, kw_only=True, omit_defaults=True):
 
 
 _decoder = msgspec.json.Decoder(StoredTask)
+_overview_decoder = msgspec.json.Decoder(TaskOverview)
 
 
 class TaskEntry(NamedTuple):
@@ -162,22 +182,48 @@ class TaskEntry(NamedTuple):
 
     def plain(self) -> Task:
         """Return the task as 2025-11-25 has it."""
-        common = self._common
-        ttl, poll_interval = common.pop("ttl_ms"), common.pop("poll_interval_ms")
-        return Task(**common, ttl=ttl, poll_interval=poll_interval)
+        return _plain(self.record, self.task)
 
     @property
     def _common(self) -> types.Json:
-        record, task = self
-        return {
-            "task_id": record.id,
-            "status": task.status,
-            "status_message": task.message,
-            "created_at": _timestamp(record.created_at),
-            "last_updated_at": _timestamp(max(task.updated_at or 0, record.created_at)),
-            "ttl_ms": _milliseconds(task.ttl),
-            "poll_interval_ms": _milliseconds(task.poll),
-        }
+        return _common(self.record, self.task)
+
+
+class ListedTask(NamedTuple):
+    """A task of a list, and the summary that the store keeps of it."""
+
+    record: TaskSummary
+    task: TaskOverview
+
+    @classmethod
+    def read(cls, record: TaskSummary) -> ListedTask | None:
+        """Return the task of a summary; None if another release of the server wrote it in another form."""
+        try:
+            return cls(record, _overview_decoder.decode(record.summary))
+        except msgspec.DecodeError:
+            return None
+
+    def plain(self) -> Task:
+        """Return the task as 2025-11-25 has it."""
+        return _plain(self.record, self.task)
+
+
+def _plain(record: TaskRecord | TaskSummary, task: TaskOverview) -> Task:
+    common = _common(record, task)
+    ttl, poll_interval = common.pop("ttl_ms"), common.pop("poll_interval_ms")
+    return Task(**common, ttl=ttl, poll_interval=poll_interval)
+
+
+def _common(record: TaskRecord | TaskSummary, task: TaskOverview) -> types.Json:
+    return {
+        "task_id": record.id,
+        "status": task.status,
+        "status_message": task.message,
+        "created_at": _timestamp(record.created_at),
+        "last_updated_at": _timestamp(max(task.updated_at or 0, record.created_at)),
+        "ttl_ms": _milliseconds(task.ttl),
+        "poll_interval_ms": _milliseconds(task.poll),
+    }
 
 
 def _milliseconds(seconds: float | None) -> int | None:
