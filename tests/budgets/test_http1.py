@@ -10,8 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from budgets.test_calls import CALLS
@@ -20,9 +18,6 @@ from dragoman import Server
 from dragoman.transports.http import http1
 from dragoman.transports.http.http1 import Http1Connection
 
-MEASURED = {"stateless": 63, "handshake": 63}
-MOUNTED = 40
-OF_THE_SERVER = ("BaseEventLoop.", "TimerHandle.", "Handle.", "Event.", "FlowControl.", "HttpToolsProtocol.")
 DEADLINE = 60
 HEADERS = {
     "stateless": "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: add\r\n",
@@ -124,31 +119,6 @@ def test_call_needs_one_task_and_one_write_with_and_without_routes(era, has_rout
         return len(tasks)
 
     assert asyncio.run(measure()) == 1
-
-
-class MountedCaller(Caller):
-    """A client of an application on uvicorn."""
-
-    def connect(self, app: Any) -> Any:
-        config = uvicorn.Config(app, ws="none", lifespan="off", proxy_headers=False, log_config=None)
-        connection = HttpToolsProtocol(config, self.state, {})
-        connection.access_log = False
-        return connection
-
-    def end(self) -> None:
-        self.connection.timeout_keep_alive_task.cancel()
-        super().end()
-
-
-@pytest.mark.parametrize("era", ["stateless", "handshake"])
-def test_a_call_of_an_application_on_uvicorn_is_one_write(era):
-    async def call() -> None:
-        caller = MountedCaller(era)
-        await caller.begin()
-        await caller.call()
-        caller.end()
-
-    asyncio.run(call())
 
 
 @pytest.mark.parametrize("era", ["stateless", "handshake"])

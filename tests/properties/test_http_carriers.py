@@ -1,17 +1,11 @@
-"""Every carrier of HTTP answers like the plain one: ASGI over `receive` and `send`.
-
-The others are what `server.run("http")` serves with, with httptools and without, and the request object of uvicorn with
-httptools, which an application finds behind `receive` and `send`. Functions around these hide it.
-"""
+"""`server.run("http")`, with httptools and without, answers like the same application on uvicorn."""
 
 import asyncio
 import contextlib
 import json
 import re
-import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial, wraps
+from collections.abc import AsyncIterator, Iterator
 from http.client import HTTPResponse
 from io import BytesIO
 from itertools import product
@@ -19,8 +13,6 @@ from typing import Any
 
 import pytest
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import ServerState
 
 from dragoman import Context, Server, ToolError
 from dragoman.stores import Memory
@@ -139,60 +131,11 @@ def requests() -> Iterator[bytes]:
     yield http("POST", json_only, b'{"jsonrpc":"2.0","id":1,"method":"ping"}', path="/%6dcp")
 
 
-def kept(request: bytes) -> bytes:
-    """Return a request after which the connection stays open."""
-    return request.replace(b"Connection: close\r\n", b"", 1)
-
-
-def adding(*headers: str, a: int = 1, padding: int = 0) -> bytes:
-    message = {
-        "jsonrpc": "2.0",
-        "id": a,
-        "method": "tools/call",
-        "params": {"_meta": STATELESS, **call("add", a=a, b=2)},
-    }
-    return http("POST", (*CALLING, "Mcp-Name: add", *headers), json.dumps(message).encode() + b" " * padding)
-
-
-def conversations() -> Iterator[bytes]:
-    """Return what is sent on one connection: many requests before a last one, and requests that are served apart."""
-    last = http("GET", (ACCEPT,), b"", path="/no")
-    for request in requests():
-        yield kept(request) + last
-    yield b"".join(kept(adding(a=number)) for number in range(10)) + last
-    yield b"".join(map(kept, requests())) + last
-    for size in (100, 8_000, 8_050, 8_100, 8_150, 16_000, 17_000):  # the text is in the answer once or twice
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"_meta": STATELESS}}
-        message["params"] |= call("text", size=size)  # type: ignore[operator]
-        yield kept(http("POST", (*CALLING, "Mcp-Name: text"), json.dumps(message).encode())) + last
-    for padding in (60_000, 70_000, 300_000):
-        yield kept(adding(padding=padding)) + last
-    yield kept(adding("Expect: 100-continue")) + last
-    yield kept(adding("Expect: 100-continue", "Origin: https://evil.example")) + last
-    yield adding()
-    yield adding().replace(b"HTTP/1.1", b"HTTP/1.0")
-    yield kept(adding("Connection: keep-alive")).replace(b"HTTP/1.1", b"HTTP/1.0")
-    yield kept(adding("Connection: Upgrade", "Upgrade: h2c")) + last
-
-
-Carried = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
-
-
-def behind_functions(app: Any) -> Carried:
-    """Return an application whose `receive` and `send` are not those of uvicorn."""
-
-    async def serve(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-        await app(scope, partial(receive), partial(send))
-
-    return serve
-
-
 @contextlib.asynccontextmanager
-async def listening(protocol: Any, around: Callable[[Any], Any] | None = None, **options: Any) -> AsyncIterator[int]:
+async def listening(protocol: Any) -> AsyncIterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        app: Any = served().asgi()
-        options = {"log_level": "critical", "lifespan": "off", "proxy_headers": False} | options
-        config = uvicorn.Config(around(app) if around else app, http=protocol, ws="none", **options)
+        options: Any = {"log_level": "critical", "lifespan": "off", "proxy_headers": False, "ws": "none"}
+        config = uvicorn.Config(served().asgi(), http=protocol, **options)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server._serve([bound]))
         try:
@@ -234,19 +177,11 @@ async def answer(port: int, request: bytes) -> tuple[int, list[tuple[str, str]],
     return response.status, [pair if pair[0] != "mcp-session-id" else (pair[0], "") for pair in headers], body
 
 
-async def conversation(port: int, sent: bytes) -> bytes:
-    """Return what a connection brings until the server closes it; what differs each time is left out."""
-    data = await received(port, sent)
-    if b"transfer-encoding: chunked" in data:  # how many events share a chunk depends on the time between them
-        data = re.sub(rb"(\r\n)+", b"\r\n", re.sub(rb"(?m)^[0-9a-f]+\r\n", b"", data))
-    return re.sub(rb"(?m)^(date|mcp-session-id|id): .*$", rb"\1:", data)
-
-
 async def compare_answers() -> list[int]:
     statuses = []
     async with (
         listening(GracefulHttp1Connection) as ours,
-        listening("httptools", behind_functions) as asgi,
+        listening("httptools") as asgi,
         listening(GracefulH11Connection) as plain,
     ):
         for request in requests():
@@ -257,18 +192,6 @@ async def compare_answers() -> list[int]:
     return statuses
 
 
-async def compare_bytes(**options: Any) -> int:
-    count = 0
-    async with (
-        listening("httptools", behind_functions, **options) as asgi,
-        listening("httptools", **options) as mounted,
-    ):
-        for sent in conversations():
-            assert await conversation(mounted, sent) == await conversation(asgi, sent), sent
-            count += 1
-    return count
-
-
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_every_carrier_of_http_answers_alike(loop):
     factory = asyncio.new_event_loop if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
@@ -276,150 +199,3 @@ def test_every_carrier_of_http_answers_alike(loop):
         statuses = runner.run(compare_answers())
         assert len(statuses) > 400
         assert {200, 202, 400, 403, 404, 405, 406, 415} <= set(statuses)
-        assert runner.run(compare_bytes()) > 400
-
-
-class Transport(asyncio.Transport):
-    """Keeps each write by itself."""
-
-    def __init__(self) -> None:
-        super().__init__({"sockname": ("127.0.0.1", 8000), "peername": ("127.0.0.1", 50000)})
-        self.writes: list[bytes] = []
-        self.is_closed = False
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def write(self, data: Any) -> None:
-        self.writes.append(bytes(data))
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    abort = close
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-
-class Ending:
-    """The server of uvicorn once it was told to end, as its signal handler shows it."""
-
-    should_exit = True
-
-    def handle_exit(self, number: int, frame: Any) -> None: ...
-
-
-class Served:
-    """One request on a connection of uvicorn that a test changes before the application begins."""
-
-    def __init__(self, app: Any, request: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> None:
-        config = uvicorn.Config(app, ws="none", lifespan="off", proxy_headers=False, log_config=None)
-        self.state, self.transport = ServerState(), Transport()
-        self.state.default_headers = list(headers)
-        self.connection = HttpToolsProtocol(config, self.state, {})
-        self.connection.access_log = False
-        self.connection.connection_made(self.transport)
-        self.connection.data_received(request)
-        self.request = self.connection.cycle
-
-    async def outcome(self) -> dict[str, Any]:
-        """Return what the client and uvicorn see in the end."""
-        async with asyncio.timeout(DEADLINE):
-            while self.state.tasks:  # noqa: ASYNC110 - uvicorn drops a task when it is done
-                await asyncio.sleep(0)
-        if self.connection.timeout_keep_alive_task is not None:
-            self.connection.timeout_keep_alive_task.cancel()
-        plain = (bool, int, bytearray, type(None))
-        request = {name: value for name, value in vars(self.request).items() if isinstance(value, plain)}
-        return {
-            **request,
-            "written": b"".join(self.transport.writes),
-            "is closed": self.transport.is_closed,
-            "is told": self.request.message_event.is_set(),
-            "is timed": self.connection.timeout_keep_alive_task is not None,
-            "served": self.state.total_requests,
-        }
-
-
-def lose(served: Served) -> None:
-    served.connection.connection_lost(None)
-
-
-def pause(served: Served) -> None:
-    served.connection.pause_writing()
-    asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(served.connection.resume_writing))
-
-
-def log(served: Served) -> None:
-    served.request.access_log = True
-
-
-def end(_: Served) -> None:
-    signal.signal(signal.SIGTERM, Ending().handle_exit)
-
-
-def pipeline(served: Served) -> None:
-    served.connection.data_received(kept(adding(a=2)))
-
-
-OURS = ((b"server", b"uvicorn"), (b"X-Own", b"yes"))
-CHANGES: dict[str, tuple[Callable[[Served], None], bytes, tuple[tuple[bytes, bytes], ...], int]] = {
-    "nothing": (lambda _: None, kept(adding()), OURS, 1),
-    "no default headers": (lambda _: None, kept(adding()), (), 1),
-    "another request behind it": (pipeline, kept(adding()), OURS, 2),
-    "a client that is gone": (lose, kept(adding()), OURS, 0),
-    "a client that does not read": (pause, kept(adding()), OURS, 2),
-    "a connection that is shut down": (lambda served: served.connection.shutdown(), kept(adding()), OURS, 2),
-    "a server that is told to end": (end, kept(adding()), OURS, 2),
-    "an access log": (log, kept(adding()), OURS, 2),
-    "a client that waits to continue": (lambda _: None, kept(adding("Expect: 100-continue")), OURS, 2),
-    "a refused head": (lambda _: None, kept(adding("Expect: 100-continue", "Origin: https://evil.example")), OURS, 1),
-    "HEAD": (lambda _: None, kept(http("HEAD", (ACCEPT,), b"")), OURS, 1),
-    "a header that closes": (lambda _: None, kept(adding()), ((b"Connection", b"close"),), 2),
-    "a header that frames": (lambda _: None, kept(adding()), ((b"Transfer-Encoding", b"chunked"),), 2),
-    "a header that is refused": (lambda _: None, kept(adding()), ((b"X-Own", b"a\r\nb"),), 0),
-}
-CLOSING = ("a connection that is shut down", "a server that is told to end", "a header that closes")
-
-
-@pytest.mark.parametrize("case", CHANGES)
-def test_a_request_of_uvicorn_is_left_as_receive_and_send_leave_it(case, caplog):
-    change, request, headers, writes = CHANGES[case]
-    before = signal.getsignal(signal.SIGTERM)
-
-    async def outcome(around: Callable[[Any], Any]) -> tuple[dict[str, Any], list[str], int]:
-        server = served()
-        caplog.clear()
-        with caplog.at_level("INFO", "uvicorn.access"):
-            one = Served(around(server.asgi()), request, headers)
-            change(one)
-            return await one.outcome(), caplog.messages.copy(), len(one.transport.writes)
-
-    try:
-        short, lines, count = asyncio.run(outcome(lambda app: app))
-        plain, plain_lines, _ = asyncio.run(outcome(behind_functions))
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert (short, lines) == (plain, plain_lines)
-    assert count == writes
-    assert sum("POST /mcp" in line for line in lines) == (case == "an access log")
-    assert (b"connection: close" in short["written"]) == (case in CLOSING)
-
-
-@pytest.mark.parametrize("name", ["receive", "send"])
-def test_a_method_of_uvicorn_that_was_replaced_is_called(name, monkeypatch):
-    original, calls = getattr(RequestResponseCycle, name), []
-
-    @wraps(original)
-    async def replaced(*given: Any) -> Any:
-        calls.append(name)
-        return await original(*given)
-
-    async def outcome() -> dict[str, Any]:
-        return await Served(served().asgi(), kept(adding()), OURS).outcome()
-
-    monkeypatch.setattr(RequestResponseCycle, name, replaced)
-    assert b'"text":"3"' in asyncio.run(outcome())["written"]
-    assert calls == (["receive"] if name == "receive" else ["send", "send"])
