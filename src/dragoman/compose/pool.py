@@ -8,10 +8,13 @@ Connections are shared unless that would mix what must stay apart:
       sessions that can be asked        one connection for each session, and for each client on a duplex connection
       stateless calls that can be asked one connection for each call at a time; free ones are used again
 
-`isolate`, forwarded credentials and the proxies that a call has passed through divide all of these again. There are at
-most `max_connections`; beyond that the connection that was idle longest is closed. If none is idle, the call that has
-been parked longest is ended, and the new call waits until a connection is idle. A connection of a session ends with the
-session.
+`isolate`, forwarded credentials and the proxies that a call has passed through divide all of these again. A connection
+of a session ends with the session.
+
+There are at most `max_connections`, and a principal opens at most `max_connections_per_principal` of them. Beyond
+either limit a call makes room only at the cost of its own principal: it closes the connection of this principal that
+was idle longest, or ends the call of this principal that has been parked longest, or waits. A call that waits because
+all principals together have too many connections also closes a connection that nobody has used for `UNUSED_SECONDS`.
 
 Rejected: a connection for each client. A process is started for each connection to a command.
 """
@@ -19,9 +22,10 @@ Rejected: a connection for each client. A process is started for each connection
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from itertools import count
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary, finalize
 
@@ -43,8 +47,11 @@ if TYPE_CHECKING:
 
 Isolation = Literal["principal", "session"]
 WAIT_SECONDS = 60.0
+UNUSED_SECONDS = 300.0
+"""A connection without calls and sessions for this long may be closed for a call of another principal."""
 MAX_LISTS = 1000
 NONE_DECLARED = encode(types.ClientCapabilities())
+_logger = logging.getLogger("dragoman.compose")
 
 
 class Pool:
@@ -62,6 +69,7 @@ class Pool:
         *,
         isolate: Isolation | None,
         max_connections: int,
+        max_connections_per_principal: int,
     ) -> None:
         self.parked = ParkedCalls(server)
         self.lists: Recent[Hashable, tuple[Raw, Version, float]] = Recent(MAX_LISTS)
@@ -70,6 +78,7 @@ class Pool:
         self._origin = origin
         self._isolate = isolate
         self._max_connections = max_connections
+        self._quota = max_connections_per_principal
         self._upstreams: dict[Hashable, list[Upstream]] = {}
         self._tokens: WeakKeyDictionary[Session, object] = WeakKeyDictionary()
         self._found: WeakKeyDictionary[Session, tuple[Hashable, Upstream]] = WeakKeyDictionary()
@@ -78,7 +87,6 @@ class Pool:
         self._freed = asyncio.Event()
         self._are_waiting = 0
         """How many calls wait for a connection."""
-        self._uses = count()
         self._stopping: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -92,6 +100,8 @@ class Pool:
         """Return what stands for a session; its connections are closed when the session is gone."""
         if session not in self._tokens:
             self._tokens[session] = token = object()
+            session.on_end(partial(call_in_loop, self._loop, self._drop, token))
+            # A stateless request over HTTP has a session of its own, which nobody ends.
             finalize(session, call_in_loop, self._loop, self._drop, token).atexit = False
         return self._tokens[session]
 
@@ -107,7 +117,7 @@ class Pool:
         connection = None if upstream is None else upstream.current
         if upstream is None or connection is None or (version.stateless and not connection.version.stateless):
             return None
-        upstream.calls[call] = None
+        upstream.take(call)
         return upstream
 
     async def upstream(self, call: Call, caller: Caller) -> Upstream:
@@ -135,7 +145,7 @@ class Pool:
         if version.stateless:
             if not self._needs_handshake or declared == NONE_DECLARED:
                 shared = await self._one((owner,), call, None)
-                shared.calls[call] = None  # an idle connection may be closed
+                shared.take(call)  # an idle connection may be closed
                 try:
                     is_stateless = (await shared.connection()).version.stateless
                 finally:
@@ -157,9 +167,9 @@ class Pool:
 
     async def _one(self, key: Hashable, call: Call, caller: Caller | None) -> Upstream:
         if not self._upstreams.get(key):
-            await self._make_room()
+            await self._make_room(call.principal)
         if not self._upstreams.get(key):
-            self._upstreams[key] = [self._make(call, caller, self._lost)]
+            self._open(key, call, caller)
         return self._upstreams[key][0]
 
     async def _exclusive(
@@ -167,25 +177,59 @@ class Pool:
     ) -> Upstream:
         for upstream in filter(is_fit, self._upstreams.get(key, ())):
             return upstream
-        await self._make_room()
+        await self._make_room(call.principal)
+        return self._open(key, call, caller)
+
+    def _open(self, key: Hashable, call: Call, caller: Caller | None) -> Upstream:
         upstream = self._make(call, caller, self._lost)
+        upstream.principal, upstream.used_at = call.principal, self._loop.time()
         self._upstreams.setdefault(key, []).append(upstream)
         return upstream
 
-    async def _make_room(self) -> None:
-        """Close the connection that was idle longest if there are too many, or end a parked call and wait."""
+    async def _make_room(self, principal: str | None) -> None:
+        """Wait until a principal may open another connection; close or end something of this principal if it must.
+
+        Raises:
+            RpcError: there was no room in time.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
-                while sum(map(len, self._upstreams.values())) >= self._max_connections:
-                    idle = [one for several in self._upstreams.values() for one in several if not one.calls]
-                    idle.sort(key=lambda one: (one.has_sessions, one.used_at))
-                    if idle:
-                        self._close(idle[0])
+                while (reason := self._shortage(principal)) is not None:
+                    idle = self._closable(principal)
+                    if idle is not None:
+                        if idle.has_sessions:
+                            _logger.warning("A session lost its connection to the target: %s", reason)
+                        self._close(idle)
                     else:
-                        self.parked.give_way()
+                        self.parked.give_way(principal)
                         await self._wait_until_freed()
                 return
-        raise RpcError(UNREACHABLE, f"All {self._max_connections} connections of the proxy are in use; try again later")
+        raise RpcError(UNREACHABLE, f"{reason}, and none became free in time; try again later")
+
+    def _shortage(self, principal: str | None) -> str | None:
+        """Return why a principal may not open another connection now; None if it may.
+
+        Callers without a principal cannot be told apart, so only the limit of the proxy holds for them.
+        """
+        if self._is_full:
+            return f"All {self._max_connections} connections of the proxy are in use"
+        own = [one for several in self._upstreams.values() for one in several if one.principal == principal]
+        if principal is None or len(own) < self._quota:
+            return None
+        return f"All {self._quota} connections that the proxy opens for one principal are in use"
+
+    @property
+    def _is_full(self) -> bool:
+        return sum(map(len, self._upstreams.values())) >= self._max_connections
+
+    def _closable(self, principal: str | None) -> Upstream | None:
+        """Return the idle connection to close for a new connection of a principal: its own, or an unused connection."""
+        idle = [upstream for several in self._upstreams.values() for upstream in several if not upstream.calls]
+        own = [upstream for upstream in idle if upstream.principal == principal and not upstream.is_shared]
+        if not own and self._is_full:
+            unused_since = self._loop.time() - UNUSED_SECONDS
+            own = [upstream for upstream in idle if not upstream.has_sessions and upstream.used_at <= unused_since]
+        return min(own, key=lambda upstream: (upstream.has_sessions, upstream.used_at), default=None)
 
     async def _wait_until_freed(self) -> None:
         self._freed.clear()
@@ -198,7 +242,7 @@ class Pool:
     def release(self, upstream: Upstream, call: Call) -> None:
         """Let other calls use a connection that a call has taken."""
         upstream.calls.pop(call, None)
-        upstream.used_at = next(self._uses)
+        upstream.used_at = self._loop.time()
         if self._are_waiting and not upstream.calls:
             self._freed.set()
 
@@ -220,6 +264,7 @@ class Pool:
                 if not several:
                     del self._upstreams[key]
         upstream.is_retired = True
+        self._freed.set()
         keep_until_done(self._loop.create_task(upstream.stop()), self._stopping)
 
     async def stop(self) -> None:

@@ -91,6 +91,8 @@ HOPS_HEADER, HOPS_VARIABLE = "dragoman-proxies", "DRAGOMAN_PROXIES"
 MAX_HOPS = 8
 """A request passes through at most so many proxies."""
 MAX_CONNECTIONS = 100
+PRINCIPAL_SHARE = 4
+"""A principal may open this fraction of the connections, unless `max_connections_per_principal` is given."""
 MAX_LISTENS = 10_000
 LIST_WAIT = 1.0
 """The seconds that a list waits for a target that is away, if the last list is known."""
@@ -122,6 +124,7 @@ class ProxyServer(Server):
         cwd: str | None = None,
         connect_timeout: float = CONNECT_SECONDS,
         max_connections: int = MAX_CONNECTIONS,
+        max_connections_per_principal: int | None = None,
         **options: Any,
     ) -> None:
         super().__init__(name or "proxy", capabilities=_EVERYTHING, **options)
@@ -133,6 +136,10 @@ class ProxyServer(Server):
             raise DefinitionError(f'isolate must be "principal", "session" or None, not {isolate!r}')
         if max_connections < 1:
             raise DefinitionError(f"max_connections must be a whole number of at least 1, not {max_connections!r}")
+        quota = max_connections_per_principal
+        quota = max(1, max_connections // PRINCIPAL_SHARE) if quota is None else quota
+        if not 1 <= quota <= max_connections:
+            raise DefinitionError(f"max_connections_per_principal must be from 1 to max_connections, not {quota!r}")
         self._credentials = partial(Credentials.of, auth=auth)
         self._headers = dict(headers or {})
         self._forward_credentials = forward_credentials
@@ -140,7 +147,11 @@ class ProxyServer(Server):
         self._env, self._cwd, self._connect_timeout = env, cwd, connect_timeout
         self._id = uuid4().hex[:12]
         self._hops = [hop for hop in os.environ.get(HOPS_VARIABLE, "").split(",") if hop]
-        self._pool = {"isolate": isolate, "max_connections": max_connections}
+        self._pool = {
+            "isolate": isolate,
+            "max_connections": max_connections,
+            "max_connections_per_principal": quota,
+        }
         endpoint = self._endpoint(self._headers, self._hops)
         if forward_credentials is not False and not endpoint.is_http:
             raise DefinitionError("forward_credentials needs a target with a URL: a process gets no HTTP headers")

@@ -146,8 +146,12 @@ class Upstream:
         self.plans: dict[str, HeaderPlan] = {}
         self.task_principals: Mapping[str, str | None] = {}
         """The principals of tasks, by the ids of the tasks; what the target says of a task is for its principal."""
-        self.used_at = 0
-        """When the connection was used last, as a count of uses of the pool."""
+        self.used_at = 0.0
+        """When the connection was used last, by the clock of the loop."""
+        self.principal: str | None = None
+        """The principal whose call opened the connection, and in whose quota it counts."""
+        self.is_shared = False
+        """Whether other principals have used the connection too."""
         self.is_retired = False
         """Whether the pool has closed the connection."""
         self._capabilities = types.ClientCapabilities() if caller is None else caller.capabilities
@@ -163,6 +167,7 @@ class Upstream:
     def take(self, call: Call) -> None:
         """Let a call use the connection."""
         self.calls[call] = None
+        self.is_shared = self.is_shared or call.principal != self.principal
         if call.channel.carrier == "stdio":
             self._reader = ref(cast("DuplexConnection", call.channel))
 
