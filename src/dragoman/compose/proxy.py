@@ -66,6 +66,7 @@ from dragoman.errors import (
     InsufficientScope,
     InvalidParams,
     InvalidRequest,
+    PaginationLimit,
     RpcError,
     TransportError,
 )
@@ -78,6 +79,7 @@ from dragoman.protocol.subscriptions import ACKNOWLEDGED, RESOURCE_UPDATED, Subs
 from dragoman.protocol.versions import Version, version_names
 from dragoman.runtime.callables import invoke
 from dragoman.server.duplex import ServerForSender
+from dragoman.server.listing import PageCursors
 from dragoman.server.request.asking import TIMEOUT
 from dragoman.server.server import Server
 
@@ -286,7 +288,7 @@ class ProxyServer(Server):
                 is_parked = True
                 return await self._park(pool, upstream, call, params, meta)
             raw, version = await self._pass(upstream, call, params, meta, failures)
-        except TransportError as error:
+        except (TransportError, PaginationLimit) as error:
             return self._last_list(pool, key, call, error)
         finally:
             if not is_parked:
@@ -393,14 +395,14 @@ class ProxyServer(Server):
             is_listed = method != "tools/call" or upstream.plans or mirrored_by(call)
             if not isinstance(error, HeaderMismatch) or is_listed:
                 raise self._refusal(error) from error
-            await self._read_plans(upstream, call, meta)
+            await self._read_plan(upstream, call, meta)
             raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
         if call.principal is not None or method == LIST_TASKS:
             raw = await self._task_owners.passed(call, raw)
         if on_progress is not None and ids and is_begun_task(call.request, raw):
             upstream.keep_progress(ids[-1], on_progress)
         if method == "tools/list" and version.mirrors_headers:
-            upstream.plans |= listed_plans(raw)
+            upstream.add_plans(listed_plans(raw)[0])
         return raw, version
 
     def _refusal(self, error: RpcError) -> RpcError:
@@ -408,15 +410,20 @@ class ProxyServer(Server):
         scopes = error.data.get("requiredScopes") if isinstance(error.data, dict) else None
         return InsufficientScope(scopes) if scopes and self.passes_to is not None else error
 
-    async def _read_plans(self, upstream: Upstream, call: Call, meta: RawObject) -> None:
-        params: RawObject = {}
+    async def _read_plan(self, upstream: Upstream, call: Call, meta: RawObject) -> None:
+        """Find the tool of a call in the list of tools, and keep which of its arguments headers repeat.
+
+        Raises:
+            PaginationLimit: the list has too many pages.
+        """
+        cursors, params = PageCursors("tools/list"), cast("RawObject", {})
         while True:
             raw, _ = await upstream.request(call, "tools/list", params, meta=meta)
-            upstream.plans |= listed_plans(raw)
-            cursor = msgspec.json.decode(raw, type=RawObject).get("nextCursor")
-            if cursor is None or cursor == params.get("cursor"):
+            plans, cursor = listed_plans(raw)
+            upstream.add_plans(plans)
+            if call.request.params.name in plans or not cursors.continues(cursor):
                 return
-            params = {"cursor": cursor}
+            params = {"cursor": Raw(encode(cursor))}
 
     async def _park(self, pool: Pool, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> Raw:
         """Pass a call of a stateless client to a target that may ask it over the connection."""
@@ -439,7 +446,7 @@ class ProxyServer(Server):
         async def work() -> Raw:
             try:
                 raw, version = await self._send(upstream, call, params, meta, progressed)
-            except TransportError as error:
+            except (TransportError, PaginationLimit) as error:
                 raise refusal_of(error, self.name) from error
             return self._translated(raw, version, call, upstream)
 

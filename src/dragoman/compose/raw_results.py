@@ -52,8 +52,9 @@ class _ListedTool(Struct, rename="camel"):
     input_schema: dict[str, Any] = field(default_factory=dict)
 
 
-class _ListedTools(Struct):
+class _ListedTools(Struct, rename="camel"):
     tools: list[Raw] = []
+    next_cursor: str | None = None
 
 
 def split_meta(params: Raw) -> tuple[RawObject, RawObject]:
@@ -160,13 +161,17 @@ def is_begun_task(request: McpRequest, raw: Raw) -> bool:
     return is_asked and b'"task"' in bytes(memoryview(raw)[:TASK_BYTES]) and "task" in raw_object(raw)
 
 
-def listed_plans(raw: Raw) -> dict[str, HeaderPlan]:
-    """Return which arguments of each listed tool are repeated in headers of HTTP."""
-    plans = {}
-    for one in msgspec.json.decode(raw, type=_ListedTools).tools:
+def listed_plans(raw: Raw) -> tuple[dict[str, HeaderPlan], str | None]:
+    """Return which arguments of each listed tool are repeated in headers of HTTP, and the cursor of the next page."""
+    plans: dict[str, HeaderPlan] = {}
+    try:
+        page = msgspec.json.decode(raw, type=_ListedTools)
+    except (msgspec.DecodeError, RecursionError):
+        return plans, None
+    for one in page.tools:
         try:
             tool = msgspec.json.decode(one, type=_ListedTool)
             plans[tool.name] = HeaderPlan.of(tool.input_schema)
         except (DragomanError, ValueError, RecursionError):
             continue
-    return plans
+    return plans, page.next_cursor

@@ -60,6 +60,7 @@ from dragoman.protocol.versions import VERSIONS, Version
 from dragoman.runtime.tasks import cancel_and_wait, keep_until_done
 from dragoman.server.request.asking import TIMEOUT
 from dragoman.server.request.call import LEVELS, Call, ConnectedClient, Session
+from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     from dragoman.server.duplex import DuplexConnection
@@ -73,7 +74,9 @@ STATELESS_META = (types.PROTOCOL_VERSION, types.CLIENT_CAPABILITIES, types.CLIEN
 LIST_CHANGES = {TOOLS_CHANGED: "tools", PROMPTS_CHANGED: "prompts", RESOURCES_CHANGED: "resources"}
 LOG = "notifications/message"
 MAX_TASKS = 1000
-"""Of so many tasks on a connection the progress is passed after the call was answered."""
+"""At most this many tasks on a connection keep forwarding progress after their call was answered."""
+MAX_PLANS = 10_000
+"""At most this many tools of a connection are remembered."""
 _TABLE = ProtocolTable.of([SECOND])
 _object = msgspec.json.Decoder(RawObject)
 _logger = logging.getLogger("dragoman.compose")
@@ -143,7 +146,8 @@ class Upstream:
         self._kept: deque[AbstractContextManager[None]] = deque()
         """The progress of tasks that is still passed, oldest first."""
         self._background: set[asyncio.Task[Any]] = set()
-        self.plans: dict[str, HeaderPlan] = {}
+        self.plans: Recent[str, HeaderPlan] = Recent(MAX_PLANS)
+        """Which arguments of the tools that were listed last are repeated in headers."""
         self.task_principals: Mapping[str, str | None] = {}
         """The principals of tasks, by the ids of the tasks; what the target says of a task is for its principal."""
         self.used_at = 0.0
@@ -273,6 +277,11 @@ class Upstream:
         """
         is_repeatable = method in self.table.repeatable
         return await self._connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable)
+
+    def add_plans(self, plans: Mapping[str, HeaderPlan]) -> None:
+        """Keep which arguments of listed tools are repeated in headers."""
+        for name, plan in plans.items():
+            self.plans[name] = plan
 
     def keep_progress(self, token: types.ProgressToken, on_progress: OnProgress) -> None:
         """Go on to pass progress with a token after its request was answered, because a task goes on."""
@@ -581,10 +590,12 @@ def refusal_of(error: DragomanError, name: str) -> RpcError:
 
     The details of other errors are logged. They may name addresses and credentials, which clients must not see.
     """
-    from dragoman.errors import AuthError, ConnectError, Timeout
+    from dragoman.errors import AuthError, ConnectError, PaginationLimit, Timeout
 
     if isinstance(error, RpcError):
         return error
+    if isinstance(error, PaginationLimit):
+        return RpcError(UNREACHABLE, f"The list of the server behind the proxy {name!r} does not end: {error}")
     _logger.warning("The target of the proxy %r failed: %s", name, error)
     if isinstance(error, AuthError):
         why = "refuses the credentials of the proxy; its log says more"
