@@ -37,12 +37,13 @@ from dragoman.compose.open_tables import EveryMethod, Forwarding
 from dragoman.compose.passthrough import LIMITS
 from dragoman.compose.pool import Isolation, Pool
 from dragoman.compose.raw_results import (
+    check_mirrored,
     declaration,
     fits,
     input_requests,
     is_begun_task,
     listed_plans,
-    split_meta,
+    params_of,
     translated,
     with_age,
     with_subscription,
@@ -274,16 +275,16 @@ class ProxyServer(Server):
     async def _answer(self, call: Call, failures: Failures | None = None) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
         pool, method = self._pool_of(call), call.request.method.name
+        params, meta = params_of(call.request)
         if call.request.method.input_required and pool.parked.waits_for(call):
             return await pool.parked.resume(call)
-        key = self._list_key(pool, call) if method in LISTS else None
+        key = self._list_key(pool, call, params) if method in LISTS else None
         try:
             upstream = pool.ready(call) or await self._taken(pool, call, key)
         except DragomanError as error:
             return self._last_list(pool, key, call, error)
         is_parked = False
         try:
-            params, meta = split_meta(call.request.raw_params)
             if self._may_be_parked(call) and not (await upstream.connection()).version.asks_in_results:
                 is_parked = True
                 return await self._park(pool, upstream, call, params, meta)
@@ -318,8 +319,8 @@ class ProxyServer(Server):
         except TimeoutError as error:
             raise error if isinstance(error, TransportError) else TransportError("The target is away") from None
 
-    def _list_key(self, pool: Pool, call: Call) -> Hashable:
-        caller, (params, _) = call.request.caller, split_meta(call.request.raw_params)
+    def _list_key(self, pool: Pool, call: Call, params: RawObject) -> Hashable:
+        caller = call.request.caller
         return (
             pool.owner(call),
             call.request.method.name,
@@ -381,8 +382,9 @@ class ProxyServer(Server):
         failures: Failures | None = None,
     ) -> tuple[Raw, Version]:
         method, token = call.request.method.name, call.request.progress_token
-        if method == "tools/call" and upstream.plans and (sent := mirrored_by(call)) is not None:
-            upstream.check_mirrored(params, sent)
+        plan = upstream.plans.get(call.request.params.name) if method == "tools/call" else None
+        if plan is not None and (sent := mirrored_by(call)) is not None:
+            check_mirrored(plan, params.get("arguments", b"{}"), sent)
         if token is not None and on_progress is None:
             on_progress = partial(report_progress, call, token)
         ids: list[types.RequestId] = []
@@ -456,7 +458,7 @@ class ProxyServer(Server):
     async def _notify(self, call: Call) -> None:
         """Pass a notification of a client."""
         pool = self._pool_of(call)
-        params, meta = split_meta(call.request.raw_params)
+        params, meta = params_of(call.request)
         await self._task_owners.require(call, params)
         upstream = await pool.upstream(call, call.request.caller)
         try:
@@ -510,7 +512,7 @@ class ProxyServer(Server):
             try:
                 connection = await upstream.connection()
                 if connection.version.stateless:
-                    params, meta = split_meta(call.request.raw_params)
+                    params, meta = params_of(call.request)
                     if not meta:
                         meta = cast("RawObject", connection.with_envelope({})["_meta"])
                     raw, version = await upstream.request(call, "server/discover", params, meta=meta)
@@ -547,7 +549,7 @@ class ProxyServer(Server):
 
     async def _listen_there(self, upstream: Upstream, call: Call) -> Any:
         ids: list[types.RequestId] = []
-        params, meta = split_meta(call.request.raw_params)
+        params, meta = params_of(call.request)
         params = await self._task_owners.heard(call, params)
 
         def begun(id: types.RequestId) -> None:

@@ -43,10 +43,10 @@ from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.connect.link import Posts, SendsAtOnce
 from dragoman.client.connect.reconnect import Failures
 from dragoman.compose.pool import Pool
-from dragoman.compose.raw_results import is_begun_task, with_progress_token
+from dragoman.compose.raw_results import is_begun_task, require_unambiguous, with_progress_token
 from dragoman.compose.task_owners import ABOUT_TASKS
 from dragoman.compose.upstream import PROXIED, Upstream, refusal_of
-from dragoman.errors import DragomanError, HeaderMismatch, TransportError
+from dragoman.errors import DragomanError, HeaderMismatch, InvalidParams, TransportError
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.fields import trim
 from dragoman.protocol.official.tasks import LIST as LIST_TASKS
@@ -105,6 +105,10 @@ class UnchangedCalls:
             or call.session.principal is not None
             or (API in modules and observes(call))
         ):
+            return False
+        try:
+            require_unambiguous(request)
+        except InvalidParams:  # the plain way refuses the request
             return False
         version = request.caller.version
         if way is None or way.version is not version or way.upstream.is_retired or way.connection.state != "alive":

@@ -319,17 +319,6 @@ class Upstream:
         elif given is None and plan is not None and "arguments" in sent:
             sent["arguments"], options.mirrored = msgspec.json.decode(sent["arguments"]), plan
 
-    def check_mirrored(self, params: RawObject, headers: Mapping[str, str]) -> None:
-        """Compare the `Mcp-Param-*` headers of a client with the arguments, as the listed tool says.
-
-        Raises:
-            HeaderMismatch: a header is missing, superfluous, malformed or different.
-        """
-        plan = self.plans.get(msgspec.json.decode(params.get("name", b'""')))
-        if plan is not None:
-            arguments = msgspec.json.decode(params.get("arguments", b"{}"))
-            plan.check(arguments if isinstance(arguments, dict) else {}, headers)
-
     async def notify(self, method: str, params: RawObject) -> None:
         """Pass a notification of a client."""
         await (await self.connection()).notify(method, params)

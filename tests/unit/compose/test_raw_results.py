@@ -1,6 +1,7 @@
 """What a proxy changes in results between the eras, and what it reads of them."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.compose.raw_results import (
+    check_mirrored,
     fits,
     input_requests,
     is_begun_task,
@@ -19,7 +21,9 @@ from dragoman.compose.raw_results import (
     with_progress_token,
     with_versions,
 )
+from dragoman.errors import HeaderMismatch
 from dragoman.protocol.eras import Caller, McpRequest
+from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import V2024_11_05, V2025_11_25, V2026_07_28
 
@@ -170,3 +174,13 @@ def test_a_token_that_is_replaced_in_place_is_the_one_that_is_encoded(params, me
 )
 def test_parameters_are_encoded_again_if_another_reader_might_find_another_token(token, given, expected):
     assert bytes(with_progress_token(Raw(given), token, 5)) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [({"region": "eu"}, False), ({"region": "eu", "Region": "us"}, True), ({"region": "eu", "Other": 1}, False)],
+)
+def test_an_argument_that_a_header_repeats_has_one_spelling(arguments, refused):
+    plan = HeaderPlan.of({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}})
+    with pytest.raises(HeaderMismatch, match="another spelling") if refused else nullcontext():
+        check_mirrored(plan, json.dumps(arguments).encode(), {"region": "eu"})
