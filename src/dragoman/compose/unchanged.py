@@ -42,10 +42,11 @@ from dragoman.client.connect.clocks import Clock
 from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.connect.link import Posts, SendsAtOnce
 from dragoman.client.connect.reconnect import Failures
+from dragoman.compose.known_targets import refusal_of
 from dragoman.compose.pool import Pool
 from dragoman.compose.raw_results import is_begun_task, require_unambiguous, with_progress_token
 from dragoman.compose.task_owners import ABOUT_TASKS
-from dragoman.compose.upstream import PROXIED, Upstream, refusal_of
+from dragoman.compose.upstream import PROXIED, Upstream
 from dragoman.errors import DragomanError, HeaderMismatch, InvalidParams, TransportError
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.fields import trim

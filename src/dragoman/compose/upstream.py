@@ -156,6 +156,8 @@ class Upstream:
         """The principal whose call opened the connection, and in whose quota it counts."""
         self.is_shared = False
         """Whether other principals have used the connection too."""
+        self.on_back: Callable[[], None] | None = None
+        """Called when the target can be reached again."""
         self.is_retired = False
         """Whether the pool has closed the connection."""
         self._capabilities = types.ClientCapabilities() if caller is None else caller.capabilities
@@ -223,7 +225,14 @@ class Upstream:
                     await connection.request(method, params, RequestOptions(timeout=TIMEOUT_SECONDS))
                 except RpcError as error:
                     _logger.warning("The target of the proxy refused %s: %s", method, error)
-        for method, kind in LIST_CHANGES.items() if is_reconnected else ():
+        if is_reconnected:
+            self.announce_lists(connection)
+
+    def announce_lists(self, connection: ServerConnection) -> None:
+        """Tell the clients that every list may have changed: the target is back."""
+        if self.on_back is not None:
+            self.on_back()  # before a client asks for the lists
+        for method, kind in LIST_CHANGES.items():
             if connection.offers(kind, "list_changed"):
                 self._announce(method, {})
 
@@ -572,30 +581,3 @@ def _wants(method: str, params: RawObject, session: Session, call: Call | None) 
 
 def _raw(value: Any) -> Raw:
     return Raw(jsonrpc.encode(value))
-
-
-def refusal_of(error: DragomanError, name: str) -> RpcError:
-    """Return the error that a client of the proxy gets; an error of the target passes as it is.
-
-    The details of other errors are logged. They may name addresses and credentials, which clients must not see.
-    """
-    from dragoman.errors import AuthError, ConnectError, PaginationLimit, Timeout
-
-    if isinstance(error, RpcError):
-        return error
-    if isinstance(error, PaginationLimit):
-        return RpcError(UNREACHABLE, f"The list of the server behind the proxy {name!r} does not end: {error}")
-    _logger.warning("The target of the proxy %r failed: %s", name, error)
-    if isinstance(error, AuthError):
-        why = "refuses the credentials of the proxy; its log says more"
-    elif isinstance(error, Timeout):
-        why = "did not answer in time; try again later"
-    elif isinstance(error, ConnectError):
-        why = "cannot be reached; try again later"
-    else:
-        why = "was lost during the request, which may have been served"
-    return RpcError(UNREACHABLE, f"The server behind the proxy {name!r} {why}")
-
-
-UNREACHABLE = -32000
-"""The code of the error that a client gets if the target cannot be reached."""

@@ -9,7 +9,7 @@ It derives them again after each change.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from threading import Lock
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from dragoman.server.dispatch.tags import Tags
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions
+    from dragoman.server.request.context import CredentialExchange
     from dragoman.server.request.http_request import Auth
     from dragoman.server.request.state import StateKey
     from dragoman.server.serving import Http, HttpOptions
@@ -213,7 +214,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         *,
         name: str | None = None,
         isolate: Literal["principal", "session"] | None = None,
-        forward_credentials: bool | Callable[[str], str | Awaitable[str]] = False,
+        forward_credentials: bool | CredentialExchange = False,
         headers: Mapping[str, str] | None = None,
         auth: object = None,
         env: Mapping[str, str] | None = None,
@@ -232,8 +233,8 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         `target` is a URL, a command, an entry of a configuration file, or a Server. `name` replaces the target's name.
         Clients share connections to the target; `isolate` gives each principal or session its own. A principal opens at
         most `max_connections_per_principal` (a quarter of `max_connections`). `forward_credentials=True` sends the
-        caller's `Authorization` header to the target; a function takes that header and returns the one to send.
-        `headers`, `auth`, `env` and `cwd` are those of a client.
+        caller's `Authorization` header to the target; a function takes that header and the context, and returns the
+        one to send. `headers`, `auth`, `env` and `cwd` are those of a client.
 
         Raises:
             DefinitionError: the target or an option cannot be used; the message says why.

@@ -9,6 +9,7 @@ import pytest
 
 from dragoman import AsyncClient, RpcError, Server
 from dragoman.compose import pool
+from dragoman.compose.known_targets import CONNECT_WAIT
 from scenarios.plain_target import COMMAND, is_running
 from scenarios.proxied_http import HttpFront, serving_itself
 
@@ -112,6 +113,19 @@ async def test_a_principal_without_a_free_connection_is_told_so(monkeypatch):
         with pytest.raises(RpcError, match="All 2 connections that the proxy opens for one principal are in use"):
             await pid_of(clients.client("eve"))
         await cancel(calls)
+
+
+async def test_a_principal_without_a_free_connection_does_not_make_the_target_seem_away():
+    async with front(max_connections=8) as clients:
+        bob = clients.client("bob")
+        assert "pid" in [tool.name for tool in (await bob.list_tools()).tools]
+        calls = await hang(clients.client("eve", "stateless"), count=2, reached=2)
+        own = asyncio.create_task(clients.client("eve", "stateless").list_tools())
+        _, pending = await asyncio.wait([own], timeout=2 * CONNECT_WAIT)
+        assert pending, "the list waits for a connection as calls do"
+        assert "dragoman/age" not in ((await bob.list_tools()).meta or {})
+        await cancel(calls)
+        assert "dragoman/age" not in ((await own).meta or {})
 
 
 async def test_a_full_pool_closes_a_connection_of_another_principal_only_if_nobody_uses_it(monkeypatch):

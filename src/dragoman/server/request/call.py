@@ -89,6 +89,7 @@ class Session(Struct, eq=False, weakref=True):
     """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
     end_callbacks: list[Callable[[], None]] | None = None
     """The functions to call when the session ends."""
+    has_ended: bool = False
 
     def kept_values(self, server: Server, account: str) -> SessionValues | None:  # noqa: ARG002
         """Return the values that handlers keep in this session; None if the client has no session."""
@@ -104,6 +105,7 @@ class Session(Struct, eq=False, weakref=True):
 
     def end(self) -> None:
         """Call the functions of `on_end`."""
+        self.has_ended = True
         callbacks, self.end_callbacks = self.end_callbacks or (), None
         for callback in callbacks:
             callback()
