@@ -147,7 +147,7 @@ def test_a_function_decides_by_the_arguments(town):
 def test_a_rule_that_fails_denies_and_the_conversation_goes_on(town, caplog):
     result = talk(town, policy=Policy(allow=lambda tool, arguments: 1 / 0))
     assert result.text == "Error: This tool may not be called"
-    assert "A rule about tool calls failed" in caplog.text
+    assert "A rule of the policy failed" in caplog.text
 
 
 def test_a_client_that_has_its_own_approval_is_asked_too(town):
