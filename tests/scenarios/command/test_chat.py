@@ -96,6 +96,25 @@ def test_a_conversation_asks_before_it_destroys_and_knows_its_commands(tmp_path,
     assert told(provider.asked[3])[-1] == "the spade is gone"
 
 
+@pytest.mark.covers("CMD-24")
+def test_approvals_are_asked_in_the_order_of_the_calls(tmp_path, shed):
+    names = ("a.tmp", "b.tmp", "thesis.doc")
+    calls = [(str(number), "burn", json.dumps({"what": name})) for number, name in enumerate(names)]
+    with (
+        Provider(Say(calls=calls), Say("Done.")) as provider,
+        AtTerminal("chat", "openai:test", shed, *options(provider), home=tmp_path) as at,
+    ):
+        at.answer("> ", "Clean up.\n")
+        for name, answer in zip(names, "yyn", strict=True):
+            at.until(f'"what": "{name}"')
+            at.answer("Call burn? [y/N] ", f"{answer}\n")
+        at.until("Done.")
+        at.quit()
+    results = told(provider.asked[1])
+    assert results[:2] == ["a.tmp is gone", "b.tmp is gone"]
+    assert "cancelled" in results[2]
+
+
 @pytest.mark.covers("CMD-23")
 def test_a_model_that_fails_ends_the_answer_and_not_the_conversation(tmp_path):
     with (

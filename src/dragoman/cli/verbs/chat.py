@@ -24,7 +24,7 @@ from dragoman.cli.targets import (
     with_remedy,
 )
 from dragoman.cli.terminal import Terminal
-from dragoman.errors import AuthRequired, DragomanError
+from dragoman.errors import AuthRequired, Cancelled, DragomanError
 from dragoman.runtime.terminal import is_terminal, printable_json, printable_line
 
 if TYPE_CHECKING:
@@ -141,8 +141,13 @@ class TerminalApproval:
     async def decide(self, approval: Approval) -> bool:
         """Ask the user whether the chat may make a call."""
         if not self._terminal.can_ask:
-            approval.deny("nobody is there to approve of it")
+            approval.deny("there is no terminal to approve it at")
             return False
+        with suppress(Cancelled):
+            return await self._ask(approval)
+        return False
+
+    async def _ask(self, approval: Approval) -> bool:
         name = printable_line(approval.tool.name if approval.tool is not None else approval.name)
         server = printable_line(approval.server or "the server")
         async with self._terminal.dialog() as dialog:

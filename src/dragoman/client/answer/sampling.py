@@ -121,13 +121,14 @@ class Sampling:
         client = Client(target, on_sampling=sampling)
 
     `complete(request)` returns the text of the answer, a `types.CreateMessageResult` or a dict of one, or content
-    blocks; it raises `Rejected` to refuse. `guard(request)` returns True to allow the request; every other value rejects
-    it. For a guard, `request.message` also has the system prompt. `preferred_model` is the name of a model, or a function from the server's preferences to
-    a name. `allow_models` are names or patterns such as `gpt-*`, and the chosen model must match one of them; without
-    `preferred_model`, the server's hints choose an allowed model, else the first allowed name is chosen. `tools` and
-    `context` declare that `complete` uses the request's `tools` and `include_context`. After `timeout` seconds the
-    request is rejected. At most `max_concurrent` requests (8) are served at a time, for all clients together; further
-    ones wait. Functions may be plain or async, or objects that can be called or have an `execute` method.
+    blocks; it raises `Rejected` to refuse. `guard(request)` returns True to allow the request; every other value
+    rejects it. For a guard, `request.message` also has the system prompt. `preferred_model` is the name of a model, or
+    a function from the server's preferences to a name. `allow_models` are names or patterns such as `gpt-*`, and the
+    chosen model must match one of them; without `preferred_model`, the server's hints choose an allowed model, else the
+    first allowed name is chosen. `tools` and `context` declare that `complete` uses the request's `tools` and
+    `include_context`. After `timeout` seconds the request is rejected. At most `max_concurrent` requests (8) are served
+    at a time, for all clients together; further ones wait. Functions may be plain or async, or objects that can be
+    called or have an `execute` method.
 
     Raises:
         TypeError: `complete`, `guard` or `preferred_model` cannot be called, or `max_concurrent` is not an integer.
