@@ -119,8 +119,12 @@ class ToolCallDelta(Struct, frozen=True):
     arguments: str = ""
 
 
+StopReason = Literal["endTurn", "maxTokens", "stopSequence", "toolUse", "refusal", "other"]
+"""Why a model ended an answer, whatever its provider calls it."""
+
+
 class Delta(Struct, frozen=True):
-    """A piece of an answer."""
+    """A piece of an answer; the last one has the reason for its end, as the provider names it."""
 
     text: str = ""
     tool_calls: tuple[ToolCallDelta, ...] = ()
