@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any, ClassVar, Literal, Protocol
@@ -236,21 +236,34 @@ class Elicitation:
         except ValidationError as error:
             raise InvalidParams(f"The elicitation is malformed: {error}") from None
 
-    async def answer(self, request: ElicitationRequest) -> types.ElicitResult:
-        """Return the user's answer; a handler that fails or takes too long cancels the request."""
+    async def answer(
+        self, request: ElicitationRequest, report: Callable[[str], None] | None = None
+    ) -> types.ElicitResult:
+        """Return the user's answer; a handler that fails or takes too long cancels the request.
+
+        `report` is called with the mistake of a handler that raised an exception, or whose answer does not fit.
+        """
+
+        def warn(mistake: str) -> None:
+            _warn(mistake)
+            if report is not None:
+                report(mistake)
+
         interrupts = INTERRUPTS.count
         try:
             async with asyncio.timeout(self.timeout) as clock, self._slots.acquire() as slot:
                 INTERRUPTS.require_none_since(interrupts)
-                return result_of(request, await self._call(slot, request))
+                return result_of(request, await self._call(slot, request), warn)
         except Cancelled as error:
             LOGGER.warning("An elicitation was cancelled: %s", error)
             return types.ElicitResult("cancel")
-        except Exception:
+        except Exception as error:
             if clock.expired():
-                LOGGER.warning("An elicitation was cancelled: no answer within %g seconds", self.timeout)
+                warn(f"no answer within {self.timeout:g} seconds")
             else:
                 LOGGER.exception("An elicitation was cancelled: its handler failed")
+                if report is not None:
+                    report(f"the handler raised {type(error).__name__}")  # its text may not be meant for others
             return types.ElicitResult("cancel")
 
     async def _call(self, slot: HandlerSlot, request: ElicitationRequest) -> Any:
@@ -261,8 +274,12 @@ class Elicitation:
         return await ask_person(slot.call, self._ask, request)
 
 
-def result_of(request: ElicitationRequest, answer: Any) -> types.ElicitResult:
-    """Return the result for a handler's return value; an unsupported value cancels, with a warning."""
+def _warn(mistake: str) -> None:
+    LOGGER.warning("An elicitation was cancelled: %s", mistake)
+
+
+def result_of(request: ElicitationRequest, answer: Any, report: Callable[[str], None] = _warn) -> types.ElicitResult:
+    """Return the result for a handler's return value; a value that does not fit cancels, and is reported."""
     if answer is None or answer is Cancel or isinstance(answer, Cancel):
         return types.ElicitResult("cancel")
     if answer is False or answer is Decline or isinstance(answer, Decline):
@@ -274,7 +291,7 @@ def result_of(request: ElicitationRequest, answer: Any) -> types.ElicitResult:
     try:
         return types.ElicitResult("accept", _accepted(request, answer))
     except ValidationError as error:
-        LOGGER.warning("An elicitation was cancelled: %s", error)
+        report(str(error))
         return types.ElicitResult("cancel")
 
 
@@ -310,7 +327,8 @@ def _content(filled: Any) -> types.Json:
     try:
         plain = msgspec.to_builtins(dict(filled) if isinstance(filled, Mapping) else filled, str_keys=True)
     except TypeError as error:
-        raise ValidationError(f"the answer cannot be JSON: {error}") from None
+        remedy = "; await the coroutine" if "coroutine" in str(error) else ""
+        raise ValidationError(f"the answer cannot be JSON: {error}{remedy}") from None
     if not isinstance(plain, dict):
         raise ValidationError("the answer must be an object with the fields of the form")
     return {name: value for name, value in plain.items() if value is not None}
