@@ -382,9 +382,9 @@ def test_error_names_the_mistake_of_an_elicitation_handler(booking, mode, handle
 
 
 def test_error_names_no_mistake_if_the_user_cancelled(booking):
-    with Client(booking, on_elicitation=lambda request: None) as client:
-        with pytest.raises(ToolError, match=r"^The user did not accept: cancel$"):
-            client.call_tool("book")
+    cancelled = pytest.raises(ToolError, match=r"^The user did not accept: cancel$")
+    with Client(booking, on_elicitation=lambda request: None) as client, cancelled:
+        client.call_tool("book")
 
 
 def test_other_failures_do_not_name_an_earlier_mistake(booking):
