@@ -5,6 +5,7 @@ import sys
 
 from dragoman import AsyncChat, AsyncClient, Chat, Client, Context, Server
 from dragoman.chat import Policy, ToolCall
+from dragoman.client import Sampling
 from dragoman.testing import ScriptedModel
 
 NAMES = ("a.tmp", "b.tmp", "thesis.doc")
@@ -21,6 +22,11 @@ def delete(name: str) -> str:
 async def survey(ctx: Context) -> str:
     answers = await asyncio.gather(*(ctx.elicit(f"Survey {number}", FORM) for number in (1, 2)))
     return f"survey: {[answer.content for answer in answers]}"
+
+
+@server.tool
+async def poem(ctx: Context) -> str:
+    return f"poem: {(await ctx.sample('Write', max_tokens=5)).text}"
 
 
 def approve(call):
@@ -71,6 +77,19 @@ def chat_and_survey(mode):
     wanted = [ToolCall("0", "survey", {}), *calls()[:1]]
     with Client(server, mode=mode, on_elicitation=fill) as client:
         show(Chat(**options(wanted, "Done.")).with_tools(client).ask("Clean up").tool_results)
+
+
+def chat_and_guard(mode):
+    wanted = [ToolCall("0", "poem", {}), *calls()[:1]]
+    sampling = Sampling(lambda request: "Waves.", guard=lambda request: input("Sample? ") == "yes")
+    with Client(server, mode=mode, on_sampling=sampling) as client:
+        show(Chat(**options(wanted, "Done.")).with_tools(client).ask("Clean up").tool_results)
+
+
+def started_call(mode):
+    with Client(server, mode=mode, on_approval=approve) as client:
+        started = [client.start_call("delete", {"name": name}) for name in NAMES]
+        show([call.result() for call in started])
 
 
 def client_approval(mode):

@@ -263,6 +263,9 @@ def _wait_interruptibly(started: Future[T]) -> T:
         except TimeoutError:
             if started.done():
                 return started.result()
+        except KeyboardInterrupt:
+            INTERRUPTS.notify()
+            raise
 
 
 async def _contained(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:

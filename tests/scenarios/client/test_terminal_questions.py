@@ -51,9 +51,20 @@ def test_elicitations_of_a_client_are_asked_one_at_a_time(mode):
         assert at.end()[0] == 0
 
 
-@pytest.mark.parametrize("part", ["chat_and_survey", "async_client"])
-def test_approvals_and_elicitations_take_turns(part, mode):
-    answers = {"survey ? ": "yes", "delete a.tmp? ": "yes", "Survey 1: ": "first", "Survey 2: ": "second"}
+SURVEY = {"survey ? ": "yes", "delete a.tmp? ": "yes", "Survey 1: ": "first", "Survey 2: ": "second"}
+SURVEYED = "[survey: [{'line': 'first'}, {'line': 'second'}]]"
+POEM = {"poem ? ": "yes", "delete a.tmp? ": "yes", "Sample? ": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("part", "answers", "result"),
+    [
+        ("chat_and_survey", SURVEY, SURVEYED),
+        ("async_client", SURVEY, SURVEYED),
+        ("chat_and_guard", POEM, "[poem: Waves.]"),
+    ],
+)
+def test_approvals_elicitations_and_guards_take_turns(part, answers, result, mode):
     with asking(part, mode) as at:
         questions = list(answers)
         while questions:
@@ -61,7 +72,7 @@ def test_approvals_and_elicitations_take_turns(part, mode):
             questions.remove(question)
             assert not any(other in at.screen.rpartition(question)[2] for other in questions)
             at.type(f"{answers[question]}\n")
-        at.until("[survey: [{'line': 'first'}, {'line': 'second'}]]")
+        at.until(result)
         at.until("[a.tmp is gone]")
         assert at.end()[0] == 0
 
@@ -74,6 +85,7 @@ def test_approvals_and_elicitations_take_turns(part, mode):
         ("chat_stream", "delete a.tmp? "),
         ("async_chat", "delete a.tmp? "),
         ("client_approval", "delete b.tmp? "),
+        ("started_call", "delete a.tmp? "),
         ("client_elicitation", "Survey 1: "),
         ("async_client", "survey ? "),
     ],

@@ -26,7 +26,7 @@ from dragoman.client.answer.callbacks import (
     as_function,
     function_name,
 )
-from dragoman.errors import InternalError, InvalidParams, Rejected, RpcError, ValidationError
+from dragoman.errors import Cancelled, InternalError, InvalidParams, Rejected, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.schema.naming import matches
 
@@ -210,7 +210,7 @@ class Sampling:
 
     async def _answer(self, request: SamplingRequest, slot: HandlerSlot) -> types.CreateMessageResult:
         if self._guard is not None:
-            _require_true(await slot.call(self._guard, _GuardedRequest(**msgspec.structs.asdict(request))))
+            await _require_consent(self._guard, request, slot)
         chosen = msgspec.structs.replace(request, model=await self._choose_model(request, slot))
         completion = await slot.call(self._complete, chosen)
         if completion is False:
@@ -246,8 +246,14 @@ class Sampling:
         return model
 
 
-def _require_true(verdict: Any) -> None:
-    """Raise Rejected unless a guard returned True; the reason in a text is logged, and not sent to the server."""
+async def _require_consent(guard: Handler, request: SamplingRequest, slot: HandlerSlot) -> None:
+    """Raise Rejected unless a guard returns True; the reason in a text is logged, and not sent to the server."""
+    from dragoman.client.answer.terminal_questions import ask_person
+
+    try:
+        verdict = await ask_person(slot.call, guard, _GuardedRequest(**msgspec.structs.asdict(request)))
+    except Cancelled:  # the question of the guard was withdrawn
+        raise Rejected from None
     if verdict is True:
         return
     if verdict is not False:
