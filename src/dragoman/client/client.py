@@ -291,8 +291,7 @@ class AsyncClient(ClientProperties):
 
     async def _denial(self, handler: ApprovalHandler, name: str, params: dict[str, Any], *, raises: bool) -> Any:
         """Ask the approval handler about a call; return the result of a denied call, or None."""
-        listed = self._session.catalog.tools.get(name)
-        tool = None if listed is None else listed.tool
+        tool = getattr(self._session.catalog.tools.get(name), "tool", None)
         approval = Approval(name, params["arguments"], tool=tool, server=self.server_name)
         params["arguments"] = approval.arguments
         return await self._approvals.denial(handler, approval, self._approval_timeout, raise_on_error=raises)
