@@ -94,13 +94,13 @@ def dragoman(*arguments, home="/nonexistent", input="", cwd=None, **more):
 
 
 class AtTerminal:
-    """The command with its stdin and stderr at a terminal, its stdout too unless it is piped."""
+    """The command, or a script, with its stdin and stderr at a terminal, its stdout too unless it is piped."""
 
-    def __init__(self, *arguments, home="/nonexistent", is_piped=False, cwd=None, **more):
+    def __init__(self, *arguments, home="/nonexistent", is_piped=False, cwd=None, script=None, **more):
         self._own, theirs = pty.openpty()
         piped, output = os.pipe() if is_piped else (None, os.dup(theirs))
         self.child = forked.Forked(
-            words(*arguments)[1:],
+            words(*arguments)[1:] if script is None else [str(script), *arguments],
             stdin=theirs,
             stdout=output,
             stderr=theirs,

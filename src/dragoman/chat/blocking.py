@@ -23,7 +23,7 @@ from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTe
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.runtime.callables import blocking
 from dragoman.runtime.offload import offload
-from dragoman.runtime.portal import existing_portal, outcome, portal
+from dragoman.runtime.portal import INTERRUPTS, existing_portal, outcome, portal
 
 if TYPE_CHECKING:
     from dragoman.chat.content import Attachments
@@ -394,6 +394,9 @@ class _StreamReader:
                 return self._queue.get(timeout=SLICE_SECONDS)
             except Empty:
                 continue
+            except KeyboardInterrupt:
+                INTERRUPTS.notify()
+                raise
 
     async def _read(self) -> None:
         self._task = asyncio.current_task()

@@ -21,7 +21,7 @@ import msgspec
 
 from dragoman import types
 from dragoman.chat.content import Attachments, attachment, prompt_messages, resource_message, separated
-from dragoman.chat.messages import Message, Model, ModelOptions, Part, Text, ToolCall, Usage
+from dragoman.chat.messages import Message, Model, ModelOptions, Part, StopReason, Text, ToolCall, Usage
 from dragoman.chat.models.answers import ModelAnswer, closing
 from dragoman.chat.models.selection import ChatModels
 from dragoman.chat.options import ChatOptions, check
@@ -81,6 +81,7 @@ class AsyncChat:
         self._fetches: list[Fetch] = []
         self._pending: list[PendingCall] = []
         self._turn_messages: list[Message] = []
+        self._stop_reason: StopReason | None = None
         self._observers = Observers()
 
     def __repr__(self) -> str:
@@ -216,7 +217,8 @@ class AsyncChat:
             async for chunk in chunks:
                 results += chunk.tool_results
         used = Usage(self.usage.input_tokens - spent.input_tokens, self.usage.output_tokens - spent.output_tokens)
-        return Reply(self._turn_messages[-1].text if self._turn_messages else "", self._turn_messages, results, used)
+        text = self._turn_messages[-1].text if self._turn_messages else ""
+        return Reply(text, self._turn_messages, results, used, self._stop_reason)
 
     async def ask_prompt(self, prompt: AsyncBoundPrompt, arguments: Mapping[str, Any] | None = None) -> Reply:
         """Add the messages of a prompt, and let the model answer.
@@ -258,9 +260,10 @@ class AsyncChat:
             async with aclosing(self._answer()) as chunks:
                 async for chunk in chunks:
                     yield chunk
+            if self._pending or self._stop_reason is not None:
+                yield Chunk(tool_calls=[pending.call for pending in self._pending], stop_reason=self._stop_reason)
             if not self._pending:
                 return
-            yield Chunk(tool_calls=[pending.call for pending in self._pending])
             async with aclosing(self._call_all(asks=True)) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -295,7 +298,8 @@ class AsyncChat:
             async with aclosing(self._answer()) as chunks:
                 async for _ in chunks:
                     pass
-            return Step("answer", self._turn_messages[-1], pending=list(self._pending))
+            message, pending = self._turn_messages[-1], list(self._pending)
+            return Step("answer", message, pending=pending, stop_reason=self._stop_reason)
 
     async def _step_calls(self) -> Step:
         await self._judge()
@@ -383,6 +387,7 @@ class AsyncChat:
         finally:
             self.usage += answer.usage
         calls = answer.calls({known.id for message in self.messages for known in message.tool_calls})
+        self._stop_reason = answer.stop_reason
         self._add(Message.assistant(answer.text, calls))
         self._pending = [PendingCall(call, self._tools.get(call.name)) for call in calls]
         await self._judge()

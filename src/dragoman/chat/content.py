@@ -16,6 +16,7 @@ from dragoman.client.results import CallResult, repeated_texts
 
 MAX_RESULT_CHARACTERS = 50_000
 _BLOCKS = (*get_args(types.ContentBlock), types.UnknownContent)
+_WRAPPERS = frozenset({"result", "content"})
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml")
 
 
@@ -81,14 +82,22 @@ def result_parts(result: CallResult, max_characters: int | None = MAX_RESULT_CHA
 
 
 def _repeats(blocks: list[Any], structured: Any) -> bool:
-    """Tell whether the texts repeat the structured content: as its JSON, as the value itself, or item by item.
+    """Tell whether the content repeats the structured content: as its JSON, as the value itself, or item by item.
 
     Servers wrap values that are not objects as `{"result": ...}`, in the text, in the structured content, or in both.
+    Some repeat the text, or the content blocks themselves, as `{"content": ...}`.
     """
     if structured is None or structured in ({}, []):
         return bool(blocks)
-    bare = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
-    return bool(repeated_texts(blocks, bare))
+    is_wrapped = isinstance(structured, dict) and len(structured) == 1 and not _WRAPPERS.isdisjoint(structured)
+    bare = next(iter(structured.values())) if is_wrapped else structured
+    return bool(repeated_texts(blocks, bare)) or (is_wrapped and _are_blocks(bare, blocks))
+
+
+def _are_blocks(value: Any, blocks: list[Any]) -> bool:
+    """Tell whether a value is the JSON of all content blocks, or of the only one."""
+    plain = msgspec.json.decode(msgspec.json.encode(blocks))
+    return value in (plain, *plain[: len(plain) == 1])
 
 
 def _cut_parts(parts: list[Part], max_characters: int) -> list[Part]:

@@ -82,8 +82,14 @@ class Message(Struct):
 
     @property
     def text(self) -> str:
-        """The text of all parts."""
-        return "".join(part.text for part in self.content if isinstance(part, Text))
+        """The text of all parts; texts before and after media are on separate lines."""
+        text, is_after_media = "", False
+        for part in self.content:
+            if isinstance(part, Text):
+                is_new_line = text.endswith("\n") or part.text.startswith("\n") or not text
+                text += part.text if is_new_line or not is_after_media else f"\n{part.text}"
+            is_after_media = isinstance(part, Media)
+        return text
 
     def __str__(self) -> str:
         return self.text
@@ -113,8 +119,12 @@ class ToolCallDelta(Struct, frozen=True):
     arguments: str = ""
 
 
+StopReason = Literal["endTurn", "maxTokens", "stopSequence", "toolUse", "refusal", "other"]
+"""Why a model ended an answer, whatever its provider calls it."""
+
+
 class Delta(Struct, frozen=True):
-    """A piece of an answer."""
+    """A piece of an answer; the last one has the reason for its end, as the provider names it."""
 
     text: str = ""
     tool_calls: tuple[ToolCallDelta, ...] = ()

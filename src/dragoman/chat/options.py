@@ -33,7 +33,10 @@ class ChatOptions(TypedDict, total=False):
     """Decides the calls for which the policy requires approval: a function of an `Approval`, plain or async. Without it
     these calls are denied."""
     approval_timeout: float | None
-    """Seconds after which an undecided call is denied."""
+    """Seconds after which an undecided call is denied, from the moment in which `on_approval` is called."""
+    parallel_approvals: bool
+    """Call `on_approval` for several calls at a time, instead of one after the other in the order of the calls
+    (False)."""
     max_rounds: int
     """The number of answers that the model may give in one turn (25)."""
     max_result_characters: int | None
@@ -76,6 +79,8 @@ def _check_value(name: str, value: Any) -> None:
         as_function(value, name)
     elif name.startswith("on_") and not callable(value):
         raise TypeError(f"{name} must be a function, not {value!r}")
+    if name == "parallel_approvals" and not isinstance(value, bool):
+        raise TypeError(f"parallel_approvals must be True or False, not {value!r}")
     if name == "resource_links" and value not in get_args(LinkMode):
         raise ValueError(f'resource_links must be "offer", "follow" or "name", not {value!r}')
     if name in ("max_rounds", "max_result_characters") and (isinstance(value, bool) or not isinstance(value, int)):

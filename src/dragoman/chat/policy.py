@@ -25,9 +25,11 @@ class Policy:
         Policy(deny=["*delete*"], ask=["shell__*"], allow=["*"])
 
     A rule is a pattern for the tool's name, or for `server__tool`; or a function of the tool and its arguments, plain
-    or async, that returns whether the rule applies. `default` decides calls to which no rule applies. With
-    `annotations`, a tool of a trusted server is allowed if its annotations say read-only, and needs approval if they
-    say destructive. A rule that fails denies the call.
+    or async, that returns whether the rule applies. `default` decides calls to which no rule applies. Without it, they
+    are denied if `allow` is given, even if it is empty, and allowed otherwise. With `annotations`, a tool of a trusted
+    server is allowed if its annotations say read-only, and needs approval if they say destructive; rules precede
+    annotations, and annotations precede the default. A rule that fails, or does not return True or False, denies the
+    call.
 
     Raises:
         TypeError: a rule is neither a pattern nor a function.
@@ -37,20 +39,20 @@ class Policy:
     def __init__(
         self,
         *,
-        allow: Rule | Iterable[Rule] = (),
+        allow: Rule | Iterable[Rule] | None = None,
         ask: Rule | Iterable[Rule] = (),
         deny: Rule | Iterable[Rule] = (),
-        default: Verdict = "allow",
+        default: Verdict | None = None,
         annotations: bool = False,
     ) -> None:
-        if default not in ("allow", "ask", "deny"):
+        if default not in (None, "allow", "ask", "deny"):
             raise ValueError(f'default must be "allow", "ask" or "deny", not {default!r}')
         self._rules: list[tuple[Verdict, list[Rule]]] = [
             ("deny", _rules(deny)),
             ("ask", _rules(ask)),
-            ("allow", _rules(allow)),
+            ("allow", _rules(() if allow is None else allow)),
         ]
-        self._default = default
+        self._default: Verdict = default or ("allow" if allow is None else "deny")
         self._annotations = annotations
 
     def __repr__(self) -> str:
@@ -67,7 +69,7 @@ class Policy:
                 try:
                     applies = await _applies(rule, known, tool, arguments)
                 except Exception:
-                    _logger.exception("A rule about tool calls failed, which denies the call of %s", known[0])
+                    _logger.exception("A rule of the policy failed; the call of %s is denied", known[0])
                     return "deny"
                 if applies:
                     return verdict
@@ -79,8 +81,8 @@ class Policy:
         return "ask" if hints.destructive_hint else self._default
 
 
-def _rules(given: Rule | Iterable[Rule]) -> list[Rule]:
-    rules = [given] if isinstance(given, str) or callable(given) else list(given)
+def _rules(source: Rule | Iterable[Rule]) -> list[Rule]:
+    rules = [source] if isinstance(source, str) or callable(source) else list(source)
     for rule in rules:
         if not isinstance(rule, str) and not callable(rule):
             raise TypeError(
@@ -92,4 +94,7 @@ def _rules(given: Rule | Iterable[Rule]) -> list[Rule]:
 async def _applies(rule: Rule, names: list[str], tool: AsyncBoundTool, arguments: types.Json) -> bool:
     if isinstance(rule, str):
         return matches([rule], *names)
-    return bool(await call_handler(rule, tool, copy.deepcopy(arguments)))
+    applies = await call_handler(rule, tool, copy.deepcopy(arguments))
+    if not isinstance(applies, bool):
+        raise TypeError(f"A rule must return True or False, not {type(applies).__name__}")
+    return applies

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from dragoman.chat.messages import Message, ToolCall, Usage
+from dragoman.chat.messages import Message, StopReason, ToolCall, Usage
 from dragoman.chat.tools import ChatTool
 from dragoman.client.answer.approval import Approval
 from dragoman.client.results import CallResult
@@ -47,6 +47,8 @@ class Chunk(Struct, frozen=True):
     tool_results: list[ChatToolResult] = field(default_factory=list)
     tool_progress: list[ChatToolProgress] = field(default_factory=list)
     """The latest progress of the calls that have reported since the last chunk."""
+    stop_reason: StopReason | None = None
+    """Why the model ended its answer; only the last chunk of an answer has it, together with its tool calls."""
 
 
 class Reply(Struct, frozen=True):
@@ -62,6 +64,8 @@ class Reply(Struct, frozen=True):
     """The messages of this turn, including the question."""
     tool_results: list[ChatToolResult]
     usage: Usage
+    stop_reason: StopReason | None = None
+    """Why the model ended its last answer; None if it did not say."""
 
     @property
     def tool_calls(self) -> list[ToolCall]:
@@ -115,6 +119,8 @@ class Step(Struct, frozen=True):
     message: Message | None = None
     tool_results: list[ChatToolResult] = field(default_factory=list)
     pending: list[PendingCall] = field(default_factory=list)
+    stop_reason: StopReason | None = None
+    """Why the model ended its answer, if the step was an answer and the model said why."""
 
     @property
     def is_last(self) -> bool:

@@ -14,8 +14,6 @@ from dragoman.chat.models.answers import ModelAnswer, closing
 from dragoman.client.answer.sampling import SamplingRequest
 from dragoman.schema.naming import safe_name, tool_names
 
-_STOP_REASONS = {"length": "maxTokens", "max_tokens": "maxTokens", "stop_sequence": "stopSequence"}
-
 
 async def sample(
     request: SamplingRequest, model: Model, options: ModelOptions, spend: Callable[[Usage], None]
@@ -68,6 +66,6 @@ def _result(answer: ModelAnswer, model: str, tools: Mapping[str, types.Tool]) ->
         )
         for call in answer.calls()
     ]
-    reason = "toolUse" if uses else _STOP_REASONS.get(answer.finish_reason or "", "endTurn")
+    reason = "toolUse" if uses else "endTurn" if answer.stop_reason in (None, "other") else answer.stop_reason
     content: Any = [*([text] if answer.text else []), *uses] if uses else text
     return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason=reason)

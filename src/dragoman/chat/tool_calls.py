@@ -17,7 +17,7 @@ from dragoman.chat.policy import Policy
 from dragoman.chat.replies import ChatToolProgress, ChatToolResult, PendingCall
 from dragoman.chat.tools import ChatTool, ResourceLinks
 from dragoman.client.answer.approval import CANCELLED, Approval, decide
-from dragoman.client.answer.callbacks import call_handler
+from dragoman.client.answer.callbacks import HandlerSlots, call_handler
 from dragoman.client.options import OnProgress
 from dragoman.errors import DragomanError, ToolError
 
@@ -33,6 +33,7 @@ class ToolCalls:
         self._policy = options.get("policy") or Policy()
         self._on_approval = options.get("on_approval")
         self._approval_timeout = options.get("approval_timeout")
+        self._approval_turns = None if options.get("parallel_approvals") else HandlerSlots(1)
         self._max_characters = options.get("max_result_characters", MAX_RESULT_CHARACTERS)
         self._timeout = options.get("tool_timeout")
         self.links = ResourceLinks(options.get("resource_links") or "offer")
@@ -95,8 +96,8 @@ class ToolCalls:
             approval.approve()
         elif asks and not approval.decided:
             if self._on_approval is not None:
-                await decide(self._on_approval, approval, self._approval_timeout)
-            approval.deny("nobody is there to approve of it")
+                await decide(self._on_approval, approval, self._approval_timeout, self._approval_turns)
+            approval.deny("no approval handler is configured")
         if not approval.approved:
             raise ToolError(f"{CANCELLED}: {approval.reason}" if approval.reason else CANCELLED)
         return approval

@@ -15,8 +15,10 @@ import msgspec
 from dragoman import types
 from dragoman.cli.terminal import Terminal
 from dragoman.client.results import CallResult, repeated_texts
+from dragoman.runtime.terminal import printable_line
 
 MAX_NAMES = 10_000
+KILOBYTE = 1_000
 _SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "image/webp": ".webp"}
 
 
@@ -92,6 +94,13 @@ class Display:
 def _suffix(mime_type: str | None) -> str:
     plain = (mime_type or "").partition(";")[0].strip().lower()
     return _SUFFIXES.get(plain) or mimetypes.guess_extension(plain) or ".bin"
+
+
+def media_label(data: str, mime_type: str) -> str:
+    """Return a label for media in base64, such as `[image/png, 12 kB]`."""
+    size = len(data.rstrip("=")) * 3 // 4
+    shown = f"{size:,} bytes" if size < KILOBYTE else f"{size / KILOBYTE:,.0f} kB"
+    return printable_line(f"[{mime_type}, {shown}]")
 
 
 def call_json(result: CallResult) -> types.Json:

@@ -6,12 +6,13 @@ Without a terminal an elicitation is declined.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from dragoman.cli.command import quoted
 from dragoman.cli.terminal import YES, Terminal, TerminalDialog
-from dragoman.client.answer.elicitation import Accept, Decline, ElicitationRequest
-from dragoman.errors import ValidationError
+from dragoman.client.answer.elicitation import Accept, Cancel, Decline, ElicitationRequest
+from dragoman.errors import Cancelled, ValidationError
 from dragoman.runtime.offload import offload
 from dragoman.runtime.terminal import printable_line, printable_url, url_warnings
 from dragoman.types import Json
@@ -41,15 +42,17 @@ class TerminalElicitation:
                 f"{asker} asks (declined, because there is no terminal to answer at):\n{quoted(request.message)}"
             )
             return Decline()
-        async with terminal.dialog() as dialog:
-            self._before_asking()
-            dialog.write(f"{asker} asks:", "bold")
-            try:
-                await _show(dialog, quoted(request.message))
-                return await (_visit(dialog, request) if request.mode == "url" else _fill(dialog, request))
-            except _DeclinedError:
-                dialog.write("Declined.")
-                return Decline()
+        with suppress(Cancelled):
+            async with terminal.dialog() as dialog:
+                self._before_asking()
+                dialog.write(f"{asker} asks:", "bold")
+                try:
+                    await _show(dialog, quoted(request.message))
+                    return await (_visit(dialog, request) if request.mode == "url" else _fill(dialog, request))
+                except _DeclinedError:
+                    dialog.write("Declined.")
+                    return Decline()
+        return Cancel()
 
 
 async def _show(dialog: TerminalDialog, text: str) -> None:

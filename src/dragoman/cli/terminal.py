@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.cli.settings import CommandSettings
+from dragoman.errors import Cancelled
+from dragoman.runtime.portal import INTERRUPTS, WITHDRAWN
+from dragoman.runtime.tasks import is_being_cancelled
 from dragoman.runtime.terminal import discard_input, is_terminal, printable, printable_json, read_line
 
 if TYPE_CHECKING:
@@ -128,19 +131,29 @@ class Terminal:
 
     @asynccontextmanager
     async def dialog(self) -> AsyncIterator[TerminalDialog]:
-        """Wait until no other dialog is open, and open a dialog for the block."""
-        async with self._dialog_lock:
-            # Another thread may read the prompt of a chat; it releases the lock when a line is typed.
-            while not self.keyboard_lock.acquire(blocking=False):  # noqa: ASYNC110
-                await asyncio.sleep(TURN_SECONDS)
-            self.is_asking = True
-            try:
-                yield TerminalDialog(self)
-            finally:
-                self.is_asking = False
-                self.keyboard_lock.release()
-                while self._deferred:
-                    self.write_error(*self._deferred.popleft())
+        """Wait until no other dialog is open, and open a dialog for the block.
+
+        Raises:
+            Cancelled: the person interrupted the program, before the block or when the block asks.
+        """
+        dialog = TerminalDialog(self)
+        INTERRUPTS.callbacks.add(dialog.withdraw)
+        try:
+            async with self._dialog_lock:
+                # Another thread may read the prompt of a chat; it releases the lock when a line is typed.
+                while not self.keyboard_lock.acquire(blocking=False):  # noqa: ASYNC110
+                    await asyncio.sleep(TURN_SECONDS)
+                self.is_asking = True
+                try:
+                    dialog.require_open()
+                    yield dialog
+                finally:
+                    self.is_asking = False
+                    self.keyboard_lock.release()
+                    while self._deferred:
+                        self.write_error(*self._deferred.popleft())
+        finally:
+            INTERRUPTS.callbacks.discard(dialog.withdraw)
 
 
 class TerminalDialog:
@@ -148,17 +161,53 @@ class TerminalDialog:
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
+        self._loop = asyncio.get_running_loop()
+        self._reading: asyncio.Task[str] | None = None
+        self._is_withdrawn = False
+
+    def withdraw(self) -> None:
+        """Ask nothing any more, and end the wait for a line; may be called from any thread."""
+        self._is_withdrawn = True
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._stop_reading)
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def require_open(self) -> None:
+        """Check that the dialog was not withdrawn.
+
+        Raises:
+            Cancelled: the dialog was withdrawn.
+        """
+        if self._is_withdrawn:
+            raise Cancelled(WITHDRAWN)
+
+    async def _read_line(self) -> str:
+        self.require_open()
+        self._reading = asyncio.create_task(read_line())
+        try:
+            return await self._reading
+        except asyncio.CancelledError:
+            if not is_being_cancelled():
+                self.require_open()
+            raise
 
     def write(self, text: str, style: str | None = None) -> None:
         """Write a line that belongs to the question."""
         self._terminal.write_error(text, style)
 
     async def ask(self, question: str) -> str | None:
-        """Ask a question, and return the line that the person types; None at the end of the input."""
+        """Ask a question, and return the line that the person types; None at the end of the input.
+
+        Raises:
+            Cancelled: the person interrupted the program.
+        """
         discard_input()
         sys.stderr.write(printable(question))
         sys.stderr.flush()
-        line = await read_line()
+        line = await self._read_line()
         if not line:
             sys.stderr.write("\n")
             return None

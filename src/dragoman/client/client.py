@@ -77,7 +77,7 @@ class AsyncClient(ClientProperties):
         self.trusted = bool(given.get("trusted"))
         self._on_approval: ApprovalHandler | None = given.get("on_approval")
         self._approval_timeout = given.get("approval_timeout")
-        self._approvals = Approvals()
+        self._approvals = Approvals(parallel=bool(given.get("parallel_approvals")))
         self._listing_tools: asyncio.Task[None] | None = None
         self._session = ClientSession(target, given, Extensions(requested(given)))
         self._lists = Lists(self._session, given.get("max_pages", MAX_PAGES))
@@ -208,7 +208,7 @@ class AsyncClient(ClientProperties):
         `request_state` resume a call that raised `InputNeeded`.
 
         Raises:
-            ToolError: the tool failed, unless `raise_on_error` is False; or the call was not approved.
+            ToolError: the tool failed, or the call was not approved, unless `raise_on_error` is False.
             RpcError: the server refused the call.
             Timeout: neither an answer nor progress arrived within `timeout`, or no result within `total_timeout`.
             TransportError: the connection was lost; the tool may have run.
@@ -251,10 +251,10 @@ class AsyncClient(ClientProperties):
         raise_on_error: bool,
         result: Any = None,
     ) -> Any:
-        """Return the `CallResult` of an approved call, or a `FurtherResult`; `result` is that of a call sent before."""
+        """Return the `CallResult` of a call, or a `FurtherResult`; `result` is that of a call sent before."""
         session, is_listed_again = self._session, False
         if self._on_approval is not None and result is None:
-            params["arguments"] = await self._approved(self._on_approval, name, params["arguments"])
+            result = await self._denial(self._on_approval, name, params, raises=raise_on_error)
         needs_list = session.extensions.tool_rows and name not in session.catalog.tools and result is None
         if needs_list and session.extensions.reads_tools((await session.start()).version):
             await self._list_tools_once()
@@ -274,7 +274,7 @@ class AsyncClient(ClientProperties):
                     raise
                 is_listed_again = True
                 await self._lists.all("tools", refresh=True)
-        if type(result) is FurtherResult:
+        if isinstance(result, FurtherResult | CallResult):
             return result
         listed = session.catalog.tools.get(name)
         has_content = result.structured_content is not UNSET
@@ -289,12 +289,12 @@ class AsyncClient(ClientProperties):
             raise session.explained(ToolError(session.with_advice(outcome.failure), outcome))
         return outcome
 
-    async def _approved(self, handler: ApprovalHandler, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Ask the approval handler about a call, and return the approved arguments."""
-        listed = self._session.catalog.tools.get(name)
-        approval = Approval(name, arguments, tool=None if listed is None else listed.tool, server=self.server_name)
-        await self._approvals.decide(handler, approval, self._approval_timeout)
-        return dict(approval.arguments)
+    async def _denial(self, handler: ApprovalHandler, name: str, params: dict[str, Any], *, raises: bool) -> Any:
+        """Ask the approval handler about a call; return the result of a denied call, or None."""
+        tool = getattr(self._session.catalog.tools.get(name), "tool", None)
+        approval = Approval(name, params["arguments"], tool=tool, server=self.server_name)
+        params["arguments"] = approval.arguments
+        return await self._approvals.denial(handler, approval, self._approval_timeout, raise_on_error=raises)
 
     async def _compared(self, name: str, listed: ListedTool | None, result: types.CallToolResult) -> ListedTool | None:
         """Compare a result with the output schema of its tool, and return the tool; list the tools if that may help.

@@ -136,7 +136,11 @@ class ClientOptions(TypedDict, total=False):
     on_approval: ApprovalHandler | None
     """Decides before each tool call whether the client may send it: takes an `Approval`."""
     approval_timeout: float | None
-    """Seconds after which an undecided call is denied; unlimited by default."""
+    """Seconds after which an undecided call is denied, from the moment in which `on_approval` is called; unlimited by
+    default."""
+    parallel_approvals: bool
+    """Call `on_approval` for several calls at a time, instead of one after the other in the order of the calls
+    (False)."""
     on_log: Callable[[LogMessage], object] | None
     """Called with each log message of the server; by default they go to the logger `dragoman.client.server`."""
     log_level: types.LoggingLevel
@@ -217,8 +221,8 @@ def check_value(name: str, value: Any) -> None:
         raise TypeError(f"headers must be a mapping of names to texts, or a function, not {type(value).__name__}")
     if name == "apps" and not isinstance(value, bool | Mapping):
         raise TypeError(f"apps must be True, or a mapping of settings, not {value!r}")
-    if name == "tasks" and not isinstance(value, bool):
-        raise TypeError(f"tasks must be True or False, not {value!r}")
+    if name in ("tasks", "parallel_approvals") and not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
     if name == "env":
         _check_env(value)
     if name == "log_level" and value not in get_args(types.LoggingLevel):

@@ -67,6 +67,8 @@ MAX_ROUNDS = 10
 PARTING_SECONDS = 1.0
 _CANNOT_ASK = re.compile(r"server-(?:initiated|to-client) requests?\b", re.IGNORECASE)
 """The words that SDKs use in the error of a handler that cannot send its request to the client."""
+_NOT_ACCEPTED = re.compile(r"accept|cancel|declin", re.IGNORECASE)
+"""The words of a failure for which the server had no answer of the user."""
 _OPTIONS = {"elicitation": "on_elicitation=", "sampling": "on_sampling=", "roots": "roots="}
 """The options of a client that declare a capability."""
 _QUOTED_CHARACTERS = 2000
@@ -357,7 +359,13 @@ class ClientSession:
         return msgspec.structs.replace(options, meta={**(meta or {}), **(options.meta or {})})
 
     def with_advice(self, failure: str) -> str:
-        """Add a remedy to an error text, if the server failed because it cannot send requests in this version."""
+        """Add a cause or a remedy to the text of a failure that began in this client.
+
+        The server cannot send requests in this version, or a mistake of the elicitation handler cancelled its question.
+        """
+        mistake, self.handlers.elicitation_mistake = self.handlers.elicitation_mistake, None
+        if mistake is not None and _NOT_ACCEPTED.search(failure):
+            return f"{failure} (on_elicitation gave no answer that could be sent: {mistake})"
         connection = self.connections.latest
         if connection is None or not connection.version.asks_in_results:
             return failure

@@ -209,13 +209,14 @@ class ParkedCalls:
         required = {"resultType": "input_required", "inputRequests": found, "requestState": state}
         return Raw(jsonrpc.encode(required))
 
-    def give_way(self) -> None:
-        """End the call that has been parked longest, if there is one, so that another call can use its connection.
+    def give_way(self, principal: str | None) -> None:
+        """End the call of a principal that has been parked longest, so that a new call can use its connection.
 
         Calls end one after the other: a call that waits may ask again before the connection of the last one is free.
         """
-        oldest = next(iter(self._timers), None)
-        if oldest is not None and not any(call.is_ending for call in self._calls.values()):
+        calls = {id: call for id, call in self._calls.items() if call.origin.principal == principal}
+        oldest = next((id for id in self._timers if id in calls), None)
+        if oldest is not None and not any(call.is_ending for call in calls.values()):
             self._stop_timer(oldest)
             self._calls[oldest].cancel()
 

@@ -1,4 +1,5 @@
-"""`Pool`: the connections of a proxy to its target in one event loop, and which call uses which of them.
+"""`Pool`: the connections of a proxy to its target in one event loop, and which call uses which of them. `Dialer`
+makes them.
 
 Connections are shared unless that would mix what must stay apart:
 
@@ -8,10 +9,13 @@ Connections are shared unless that would mix what must stay apart:
       sessions that can be asked        one connection for each session, and for each client on a duplex connection
       stateless calls that can be asked one connection for each call at a time; free ones are used again
 
-`isolate`, forwarded credentials and the proxies that a call has passed through divide all of these again. There are at
-most `max_connections`; beyond that the connection that was idle longest is closed. If none is idle, the call that has
-been parked longest is ended, and the new call waits until a connection is idle. A connection of a session ends with the
-session.
+`isolate`, forwarded credentials and the proxies that a call has passed through divide all of these again. A connection
+of a session ends with the session.
+
+There are at most `max_connections`, and a principal opens at most `max_connections_per_principal` of them. Beyond
+either limit a call makes room only at the cost of its own principal: it closes the connection of this principal that
+was idle longest, or ends the call of this principal that has been parked longest, or waits. A call that waits because
+all principals together have too many connections also closes a connection that nobody has used for `UNUSED_SECONDS`.
 
 Rejected: a connection for each client. A process is started for each connection to a command.
 """
@@ -19,107 +23,305 @@ Rejected: a connection for each client. A process is started for each connection
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+import logging
+import os
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import suppress
-from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Literal, cast
+from uuid import uuid4
 from weakref import WeakKeyDictionary, finalize
 
-from msgspec import Raw
+import msgspec
 
 from dragoman import types
+from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
+from dragoman.compose.known_targets import UNREACHABLE, KnownTargets
 from dragoman.compose.parked import ParkedCalls
-from dragoman.compose.upstream import UNREACHABLE, Upstream, can_be_asked
-from dragoman.errors import DragomanError, RpcError
+from dragoman.compose.passthrough import LIMITS
+from dragoman.compose.upstream import PROXIED, Upstream, can_be_asked, header_of
+from dragoman.config import is_async
+from dragoman.errors import DefinitionError, DragomanError, RpcError, Timeout, ToolError, TransportError
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.jsonrpc import encode
-from dragoman.protocol.versions import LATEST_HANDSHAKE, Version
+from dragoman.protocol.versions import LATEST_HANDSHAKE
+from dragoman.runtime.callables import invoke
 from dragoman.runtime.tasks import call_in_loop, cancel_and_wait, keep_until_done
-from dragoman.types.memo import Recent
+from dragoman.server.duplex import ServerForSender
+from dragoman.server.request.call import NO_CHANNEL, Call, Sender, Session
+from dragoman.server.request.context import BlockingContext, Context
+from dragoman.server.server import Server
 
 if TYPE_CHECKING:
-    from dragoman.server.request.call import Call, Session
-    from dragoman.server.server import Server
+    from dragoman.client.connect.connection import ServerConnection
+    from dragoman.client.connect.credentials import Credentials
+    from dragoman.client.connect.endpoint import Endpoint
+    from dragoman.server.request.context import CredentialExchange
 
 Isolation = Literal["principal", "session"]
+HOPS_HEADER, HOPS_VARIABLE = "dragoman-proxies", "DRAGOMAN_PROXIES"
+MAX_HOPS = 8
+"""A request passes through at most this many proxies."""
 WAIT_SECONDS = 60.0
-MAX_LISTS = 1000
+UNUSED_SECONDS = 300.0
+"""A connection without calls and sessions for this long may be closed for a call of another principal."""
 NONE_DECLARED = encode(types.ClientCapabilities())
+_logger = logging.getLogger("dragoman.compose")
 
 
-class Pool:
-    """The connections of a proxy in one loop.
+class Dialer:
+    """Makes the connections of a proxy to its target, each with the headers that the origin of a call needs.
 
-    `make` makes an unconnected `Upstream` for a call and a caller. `origin` returns what of the origin of a call keeps
-    its connections apart, such as its credentials.
+    Raises:
+        DefinitionError: the target cannot have several connections, or gets no credentials because it has no URL.
     """
 
     def __init__(
         self,
         server: Server,
-        make: Callable[[Call, Caller | None, Callable[[], None]], Upstream],
-        origin: Callable[[Call], Hashable],
+        target: Any,
+        *,
+        credentials: Callable[[Mapping[str, Any]], Credentials],
+        headers: Mapping[str, str],
+        forward_credentials: bool | CredentialExchange,
+        env: Mapping[str, str],
+        cwd: str | None,
+        connect_timeout: float,
+    ) -> None:
+        is_server = hasattr(target, "connect") and hasattr(target, "handle_json")
+        if not is_server and not isinstance(target, str | os.PathLike | list | tuple | Mapping):
+            raise DefinitionError(
+                f"A proxy needs a URL, a command, an entry of a configuration file or a Server, not {target!r}"
+            )
+        self._server, self._target, self._credentials = server, target, credentials
+        self._local = target if isinstance(target, Server) else None
+        self._headers, self._env, self._cwd = dict(headers), env, cwd
+        self._connect_timeout = connect_timeout
+        self._forwards = forward_credentials
+        self._takes_context = callable(forward_credentials) and _takes_context(forward_credentials)
+        self._id = uuid4().hex[:12]
+        self._hops = [hop for hop in os.environ.get(HOPS_VARIABLE, "").split(",") if hop]
+        self.divides_users = is_server or forward_credentials is not False
+        """Whether the target may know the callers apart, although they share the proxy."""
+        if forward_credentials is not False and not self._endpoint(self._headers, self._hops).is_http:
+            raise DefinitionError("forward_credentials needs a target with a URL: a process gets no HTTP headers")
+
+    def require_progress(self, call: Call) -> None:
+        """Refuse a call that goes in a circle.
+
+        Raises:
+            RpcError: the call has passed through this proxy before, or through too many proxies.
+        """
+        if call.headers or self._hops:
+            hops = self._hops_of(call)
+            if self._id in hops or len(hops) >= MAX_HOPS:
+                name = self._server.name
+                raise RpcError(
+                    UNREACHABLE, f"The proxy {name!r} leads back to itself; give it another target than itself"
+                )
+
+    def _hops_of(self, call: Call) -> list[str]:
+        """Return the proxies that a call has passed through."""
+        given = header_of(call, HOPS_HEADER)
+        return self._hops if not given else [hop for hop in given.split(",") if hop] or self._hops
+
+    def credential(self, call: Call) -> str | None:
+        """Return the `Authorization` header of a call; None if it is not forwarded."""
+        return None if self._forwards is False else header_of(call, "authorization")
+
+    def origin(self, call: Call) -> Hashable:
+        """Return what of the origin of a call divides the connections, because each connection is marked with it."""
+        principal = None if self._forwards is False else call.principal
+        return self.credential(call), principal, tuple(self._hops_of(call)), self.identity(call)
+
+    def identity(self, call: Call) -> Hashable:
+        """Return the identity that a server of this process gets from the proxy; None for any other target."""
+        return None if self._local is None or call.sender is None else call.sender.key
+
+    def upstream(self, call: Call, caller: Caller | None, on_lost: Callable[[], None]) -> Upstream:
+        """Return an unconnected connection for a call."""
+        headers: dict[str, Any] = dict(self._headers)
+        given = self.credential(call)
+        if self._takes_context or (callable(self._forwards) and given is not None):
+            headers["Authorization"] = partial(self._exchange, given or "", _without_client(call))
+        elif given is not None:
+            headers["Authorization"] = given
+        info = caller.info if caller is not None and caller.info is not None else self._server.info
+        endpoint = self._endpoint(headers, self._hops_of(call), call.sender)
+        return Upstream(endpoint, info, caller, connect_timeout=self._connect_timeout, on_lost=on_lost)
+
+    async def _exchange(self, given: str, opening: Call) -> str:
+        """Return the `Authorization` header for the target, as the function of the author makes it of the caller's.
+
+        Raises:
+            ToolError: the function raised it for the client, or failed.
+        """
+        exchange, call = cast("Any", self._forwards), PROXIED.get() or opening
+        context = Context(call) if is_async(exchange) else BlockingContext(call)
+        try:
+            header = await (invoke(exchange, given, context) if self._takes_context else invoke(exchange, given))
+        except ToolError:
+            raise
+        except Exception as error:
+            reason = repr(error)
+        else:
+            if isinstance(header, str) and header:
+                return header
+            reason = f"it returned {header!r}" if not header else f"it returned a value of the type {type(header)}"
+        name = self._server.name
+        _logger.error("forward_credentials of the proxy %r failed: %s", name, reason)
+        raise ToolError(f"The proxy {name!r} has no credentials for the server behind it; its log says more")
+
+    def _endpoint(self, headers: Mapping[str, Any], hops: list[str], sender: Sender | None = None) -> Endpoint:
+        marked = ",".join([*hops, self._id])
+        options = EndpointOptions(
+            self._credentials({**headers, HOPS_HEADER: marked}),
+            env={**self._env, HOPS_VARIABLE: marked},
+            cwd=self._cwd,
+            limits=LIMITS,
+        )
+        if self._local is not None and sender is not None:
+            return endpoint_of(ServerForSender(self._local, sender), options)
+        return endpoint_of(self._target, options)
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    """Tell whether a function has a second parameter, for the context."""
+    try:
+        parameters = signature(function).parameters.values()
+    except ValueError:  # a function of C without a signature
+        return False
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len([one for one in positional if one.default is one.empty]) > 1
+
+
+def _without_client(call: Call) -> Call:
+    """Return a copy of a call that outlives its session: it has the caller, and nothing to reach the client by."""
+    session = Session(call.session.caller, call.session.id, call.principal)
+    return msgspec.structs.replace(call, session=session, channel=NO_CHANNEL, task=None)
+
+
+class Pool:
+    """The connections of a proxy in one loop.
+
+    `task_principals` are the principals of tasks, by the ids of the tasks.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        dialer: Dialer,
+        task_principals: Mapping[str, str | None],
         *,
         isolate: Isolation | None,
         max_connections: int,
+        max_connections_per_principal: int,
     ) -> None:
         self.parked = ParkedCalls(server)
-        self.lists: Recent[Hashable, tuple[Raw, Version, float]] = Recent(MAX_LISTS)
-        """The last answers to requests for lists, for the time in which the target is away."""
-        self._make = make
-        self._origin = origin
+        self.known = KnownTargets()
+        self._dialer = dialer
+        self._task_principals = task_principals
         self._isolate = isolate
         self._max_connections = max_connections
-        self._upstreams: dict[Hashable, list[Upstream]] = {}
+        self._quota = max_connections_per_principal
+        self._upstreams: dict[tuple[Hashable, ...], list[Upstream]] = {}
+        """The connections by their owner, and by what else divides them."""
         self._tokens: WeakKeyDictionary[Session, object] = WeakKeyDictionary()
-        """The connections that sessions of the handshake era use, and for which owner."""
         self._needs_handshake = False
         self._freed = asyncio.Event()
         self._are_waiting = 0
         """How many calls wait for a connection."""
-        self._uses = count()
         self._stopping: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
 
     def owner(self, call: Call) -> Hashable:
         """Return what divides the connections: the principal, the session, the credentials, the way of the call."""
         if self._isolate == "session":
-            return self._token(call.session), self._origin(call)
-        return (call.principal if self._isolate == "principal" else None), self._origin(call)
+            return self.token(call.session), self._dialer.origin(call)
+        return (call.principal if self._isolate == "principal" else None), self._dialer.origin(call)
 
-    def _token(self, session: Session) -> object:
+    def user(self, call: Call) -> Hashable:
+        """Return whose lists the target shows to a caller: those of one user are shown to nobody else.
+
+        The credentials and the connections of a principal change; the user stays the same.
+        """
+        if self._isolate is None and not self._dialer.divides_users:
+            return None
+        if (identity := self._dialer.identity(call)) is not None:
+            return "identity", identity
+        if call.principal is not None:
+            return "principal", call.principal
+        token = self.token(call.session) if self._isolate == "session" else None
+        return "caller", token, self._dialer.credential(call)
+
+    def token(self, session: Session) -> object:
         """Return what stands for a session; its connections are closed when the session is gone."""
         if session not in self._tokens:
             self._tokens[session] = token = object()
+            session.on_end(partial(call_in_loop, self._loop, self._drop, token))
+            # A stateless request over HTTP has a session of its own, which nobody ends.
             finalize(session, call_in_loop, self._loop, self._drop, token).atexit = False
         return self._tokens[session]
 
-    async def upstream(self, call: Call, caller: Caller) -> Upstream:
+    def is_connected(self, call: Call) -> bool:
+        """Tell whether the owner of a call has a connection that is surely alive; one over HTTP only seems to be."""
+        owner = self.owner(call)
+        upstreams = [upstream for key, several in self._upstreams.items() if key[0] == owner for upstream in several]
+        return any(upstream.current is not None and not upstream.current.link.is_http for upstream in upstreams)
+
+    async def upstream(self, call: Call, caller: Caller, wait: float | None = None) -> Upstream:
         """Return the connection for a call, taken by the call until `release`.
 
         Raises:
             TransportError: the target cannot be reached.
             RpcError: the target refuses, or every connection is in use.
         """
-        upstream = await self._find(call, caller, lambda one: not one.calls)
+        upstream = await self._find(call, caller, lambda one: not one.calls, wait)
         upstream.take(call)
         return upstream
 
-    async def listening(self, call: Call) -> Upstream:
+    async def connected(
+        self, call: Call, wait: float | None = None, taking: Awaitable[Upstream] | None = None
+    ) -> Upstream:
+        """Return the connection for a call, or the one that `taking` takes for it, connected; taken until `release`.
+
+        `wait` is how many seconds to wait until it is connected, None for no limit.
+
+        Raises:
+            Timeout: the target cannot be reached in time.
+            TransportError: the target cannot be reached.
+            RpcError: the target refuses, or every connection is in use.
+        """
+        upstream = await (taking or self.upstream(call, call.request.caller, wait))
+        try:
+            await _within(wait, upstream)
+            if taking is None:
+                await upstream.prepare(call)
+        except BaseException:
+            self.release(upstream, call)
+            raise
+        return upstream
+
+    async def listening(self, call: Call, wait: float | None = None) -> Upstream:
         """Return the connection for a subscription, which other calls may use too, taken until `release`."""
-        upstream = await self._find(call, call.request.caller, lambda _: True)
+        upstream = await self._find(call, call.request.caller, lambda _: True, wait)
         upstream.take(call)
         return upstream
 
-    async def _find(self, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]) -> Upstream:
+    async def _find(
+        self, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool], wait: float | None
+    ) -> Upstream:
+        if getattr(call.session, "has_ended", True):
+            raise TransportError("The session has ended")
         owner, version = self.owner(call), caller.version
         declared = encode(caller.capabilities)
         if version.stateless:
             if not self._needs_handshake or declared == NONE_DECLARED:
                 shared = await self._one((owner,), call, None)
-                shared.calls[call] = None  # an idle connection may be closed
+                shared.take(call)  # an idle connection may be closed
                 try:
-                    is_stateless = (await shared.connection()).version.stateless
+                    is_stateless = (await _within(wait, shared)).version.stateless
                 finally:
                     self.release(shared, call)
                 self._needs_handshake = not is_stateless
@@ -132,42 +334,78 @@ class Pool:
         if not can_be_asked(caller.capabilities):
             return await self._one(key, call, caller)
         if call.channel.carrier is not None or not version.stateless:
-            key = (*key, self._token(call.session))
+            key = (*key, self.token(call.session))
         if not version.stateless:
             return await self._one(key, call, caller)
         return await self._exclusive(key, call, caller, is_fit)
 
-    async def _one(self, key: Hashable, call: Call, caller: Caller | None) -> Upstream:
+    async def _one(self, key: tuple[Hashable, ...], call: Call, caller: Caller | None) -> Upstream:
         if not self._upstreams.get(key):
-            await self._make_room()
+            await self._make_room(call.principal)
         if not self._upstreams.get(key):
-            self._upstreams[key] = [self._make(call, caller, self._lost)]
+            self._open(key, call, caller)
         return self._upstreams[key][0]
 
     async def _exclusive(
-        self, key: Hashable, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]
+        self, key: tuple[Hashable, ...], call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]
     ) -> Upstream:
         for upstream in filter(is_fit, self._upstreams.get(key, ())):
             return upstream
-        await self._make_room()
-        upstream = self._make(call, caller, self._lost)
+        await self._make_room(call.principal)
+        return self._open(key, call, caller)
+
+    def _open(self, key: tuple[Hashable, ...], call: Call, caller: Caller | None) -> Upstream:
+        upstream = self._dialer.upstream(call, caller, self._lost)
+        upstream.task_principals = self._task_principals
+        upstream.on_back = partial(self._back, self.user(call))
+        upstream.principal, upstream.used_at = call.principal, self._loop.time()
         self._upstreams.setdefault(key, []).append(upstream)
         return upstream
 
-    async def _make_room(self) -> None:
-        """Close the connection that was idle longest if there are too many, or end a parked call and wait."""
+    async def _make_room(self, principal: str | None) -> None:
+        """Wait until a principal may open another connection; close or end something of this principal if it must.
+
+        Raises:
+            RpcError: there was no room in time.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
-                while sum(map(len, self._upstreams.values())) >= self._max_connections:
-                    idle = [one for several in self._upstreams.values() for one in several if not one.calls]
-                    idle.sort(key=lambda one: (one.has_sessions, one.used_at))
-                    if idle:
-                        self._close(idle[0])
+                while (reason := self._shortage(principal)) is not None:
+                    idle = self._closable(principal)
+                    if idle is not None:
+                        if idle.has_sessions:
+                            _logger.warning("A session lost its connection to the target: %s", reason)
+                        self._close(idle)
                     else:
-                        self.parked.give_way()
+                        self.parked.give_way(principal)
                         await self._wait_until_freed()
                 return
-        raise RpcError(UNREACHABLE, f"All {self._max_connections} connections of the proxy are in use; try again later")
+        raise RpcError(UNREACHABLE, f"{reason}, and none became free in time; try again later")
+
+    def _shortage(self, principal: str | None) -> str | None:
+        """Return why a principal may not open another connection now; None if it may.
+
+        Callers without a principal cannot be told apart, so only the limit of the proxy holds for them.
+        """
+        if self._is_full:
+            return f"All {self._max_connections} connections of the proxy are in use"
+        own = [one for several in self._upstreams.values() for one in several if one.principal == principal]
+        if principal is None or len(own) < self._quota:
+            return None
+        return f"All {self._quota} connections that the proxy opens for one principal are in use"
+
+    @property
+    def _is_full(self) -> bool:
+        return sum(map(len, self._upstreams.values())) >= self._max_connections
+
+    def _closable(self, principal: str | None) -> Upstream | None:
+        """Return the idle connection to close for a new connection of a principal: its own, or an unused connection."""
+        idle = [upstream for several in self._upstreams.values() for upstream in several if not upstream.calls]
+        own = [upstream for upstream in idle if upstream.principal == principal and not upstream.is_shared]
+        if not own and self._is_full:
+            unused_since = self._loop.time() - UNUSED_SECONDS
+            own = [upstream for upstream in idle if not upstream.has_sessions and upstream.used_at <= unused_since]
+        return min(own, key=lambda upstream: (upstream.has_sessions, upstream.used_at), default=None)
 
     async def _wait_until_freed(self) -> None:
         self._freed.clear()
@@ -180,13 +418,16 @@ class Pool:
     def release(self, upstream: Upstream, call: Call) -> None:
         """Let other calls use a connection that a call has taken."""
         upstream.calls.pop(call, None)
-        upstream.used_at = next(self._uses)
+        upstream.used_at = self._loop.time()
         if self._are_waiting and not upstream.calls:
             self._freed.set()
 
     def _lost(self) -> None:
         """Find out again whether the target has sessions: it may come back in another version."""
         self._needs_handshake = False
+
+    def _back(self, user: Hashable) -> None:
+        self.known.of(user).is_away = False
 
     def _drop(self, token: object) -> None:
         for key in [key for key in self._upstreams if _holds(key, token)]:
@@ -200,10 +441,12 @@ class Pool:
                 if not several:
                     del self._upstreams[key]
         upstream.is_retired = True
+        self._freed.set()
         keep_until_done(self._loop.create_task(upstream.stop()), self._stopping)
 
     async def stop(self) -> None:
         """End every connection."""
+        await self.known.stop()
         await self.parked.close()
         for upstream in [one for several in self._upstreams.values() for one in several]:
             self._close(upstream)
@@ -213,6 +456,15 @@ class Pool:
                 await asyncio.wait([task], timeout=10)
             if not task.done():
                 await cancel_and_wait(task)
+
+
+async def _within(wait: float | None, upstream: Upstream) -> ServerConnection:
+    """Return the connection of an upstream, if it is there in time; it is connected in the background otherwise."""
+    try:
+        async with asyncio.timeout(wait):
+            return await upstream.connection()
+    except TimeoutError as error:
+        raise error if isinstance(error, Timeout) else Timeout("There is no connection to the target yet") from None
 
 
 def _holds(key: Any, token: object) -> bool:

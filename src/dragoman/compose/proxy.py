@@ -19,46 +19,35 @@ Rejected: a server with a tool for each tool of the target. It loses what it doe
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
-from uuid import uuid4
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.client.connect.credentials import Credentials
-from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
-from dragoman.client.connect.reconnect import Failures
+from dragoman.client.connect.reconnect import MAX_ATTEMPTS, Failures
 from dragoman.client.options import CONNECT_SECONDS
-from dragoman.compose.open_tables import EveryMethod, Forwarding
-from dragoman.compose.passthrough import LIMITS
-from dragoman.compose.pool import Isolation, Pool
+from dragoman.compose.known_targets import UNREACHABLE, KnownTarget, TargetDeclaration, refusal_of
+from dragoman.compose.pool import Dialer, Isolation, Pool
 from dragoman.compose.raw_results import (
+    check_mirrored,
     declaration,
     fits,
     input_requests,
     is_begun_task,
     listed_plans,
+    params_of,
     report_progress,
-    split_meta,
     translated,
     with_age,
     with_subscription,
     with_versions,
 )
 from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
-from dragoman.compose.upstream import (
-    UNREACHABLE,
-    RawObject,
-    Upstream,
-    can_be_asked,
-    header_of,
-    mirrored_by,
-    refusal_of,
-)
+from dragoman.compose.upstream import RawObject, Upstream, can_be_asked, mirrored_by
 from dragoman.errors import (
     DefinitionError,
     DragomanError,
@@ -66,34 +55,31 @@ from dragoman.errors import (
     InsufficientScope,
     InvalidParams,
     InvalidRequest,
+    PaginationLimit,
     RpcError,
     TransportError,
 )
 from dragoman.protocol import eras
-from dragoman.protocol.eras import Caller
 from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.protocol.official.tasks import LIST as LIST_TASKS
 from dragoman.protocol.rounds import MAX_ROUNDS
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, RESOURCE_UPDATED, Subscription, honoured_filter
 from dragoman.protocol.versions import Version, version_names
-from dragoman.runtime.callables import invoke
-from dragoman.server.duplex import ServerForSender
+from dragoman.server.listing import PageCursors
 from dragoman.server.request.asking import TIMEOUT
 from dragoman.server.server import Server
 
 if TYPE_CHECKING:
     from dragoman.client.connect.endpoint import Target
-    from dragoman.server.request.call import Call, Sender
+    from dragoman.server.request.call import Call
+    from dragoman.server.request.context import CredentialExchange
 
-CredentialExchange = Callable[[str], str | Awaitable[str]]
-"""Takes the `Authorization` header of a caller, and returns the one for the target."""
-HOPS_HEADER, HOPS_VARIABLE = "dragoman-proxies", "DRAGOMAN_PROXIES"
-MAX_HOPS = 8
-"""A request passes through at most so many proxies."""
+NOTIFICATIONS = "notifications/"
 MAX_CONNECTIONS = 100
+PRINCIPAL_SHARE = 4
+"""A principal may open this fraction of the connections, unless `max_connections_per_principal` is given."""
 MAX_LISTENS = 10_000
-LIST_WAIT = 1.0
-"""The seconds that a list waits for a target that is away, if the last list is known."""
 _EVERYTHING = types.ServerCapabilities(
     tools=types.ListChangedCapability(list_changed=True),
     prompts=types.ListChangedCapability(list_changed=True),
@@ -103,6 +89,30 @@ _EVERYTHING = types.ServerCapabilities(
 )
 LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 _OWN_NOTIFICATIONS = frozenset({"notifications/cancelled", "notifications/progress"})
+
+
+class _EveryMethod(dict[str, Method]):
+    """The methods of a version, and a row without types for each method that the protocol does not define."""
+
+    def __contains__(self, name: object) -> bool:
+        is_of_another_version = name in METHOD_NAMES and not str(name).startswith(NOTIFICATIONS)
+        return super().__contains__(name) or not is_of_another_version
+
+    def __missing__(self, name: str) -> Method:
+        if name not in self:
+            raise KeyError(name)
+        return Method(name=name, result=types.Result)
+
+
+class _Forwarding(dict[str, Any]):
+    """A table of handlers in which every method has one."""
+
+    def __init__(self, forward: Any, **own: Any) -> None:
+        super().__init__(own)
+        self._forward = forward
+
+    def __missing__(self, _: str) -> Any:
+        return self._forward
 
 
 class ProxyServer(Server):
@@ -123,29 +133,38 @@ class ProxyServer(Server):
         cwd: str | None = None,
         connect_timeout: float = CONNECT_SECONDS,
         max_connections: int = MAX_CONNECTIONS,
+        max_connections_per_principal: int | None = None,
         **options: Any,
     ) -> None:
         super().__init__(name or "proxy", capabilities=_EVERYTHING, **options)
         self._is_named = name is not None
-        self._target = _checked_target(target)
         self.passes_to = target if isinstance(target, Server) else None
         """The target, if it is a server of this process."""
         if isolate not in (None, "principal", "session"):
             raise DefinitionError(f'isolate must be "principal", "session" or None, not {isolate!r}')
         if max_connections < 1:
             raise DefinitionError(f"max_connections must be a whole number of at least 1, not {max_connections!r}")
-        self._credentials = partial(Credentials.of, auth=auth)
-        self._headers = dict(headers or {})
-        self._forward_credentials = forward_credentials
-        self._task_owners = TaskOwners(self, lambda call: self._credential(call) is None)
-        self._env, self._cwd, self._connect_timeout = env, cwd, connect_timeout
-        self._id = uuid4().hex[:12]
-        self._hops = [hop for hop in os.environ.get(HOPS_VARIABLE, "").split(",") if hop]
-        self._pool = {"isolate": isolate, "max_connections": max_connections}
-        endpoint = self._endpoint(self._headers, self._hops)
-        if forward_credentials is not False and not endpoint.is_http:
-            raise DefinitionError("forward_credentials needs a target with a URL: a process gets no HTTP headers")
-        self.handlers = Forwarding(
+        quota = max_connections_per_principal
+        quota = max(1, max_connections // PRINCIPAL_SHARE) if quota is None else quota
+        if not 1 <= quota <= max_connections:
+            raise DefinitionError(f"max_connections_per_principal must be from 1 to max_connections, not {quota!r}")
+        self._dialer = Dialer(
+            self,
+            target,
+            credentials=partial(Credentials.of, auth=auth),
+            headers=headers or {},
+            forward_credentials=forward_credentials,
+            env=env or {},
+            cwd=cwd,
+            connect_timeout=connect_timeout,
+        )
+        self._task_owners = TaskOwners(self, lambda call: self._dialer.credential(call) is None)
+        self._pool = {
+            "isolate": isolate,
+            "max_connections": max_connections,
+            "max_connections_per_principal": quota,
+        }
+        self.handlers = _Forwarding(
             self._forward,
             **{
                 "initialize": self._initialize,
@@ -161,8 +180,8 @@ class ProxyServer(Server):
 
     def _derive(self) -> None:
         super()._derive()
-        if self._is_proxying and not isinstance(next(iter(self.offer.methods.values())), EveryMethod):
-            methods = {name: EveryMethod(rows) for name, rows in self.offer.methods.items()}
+        if self._is_proxying and not isinstance(next(iter(self.offer.methods.values())), _EveryMethod):
+            methods = {name: _EveryMethod(rows) for name, rows in self.offer.methods.items()}
             self.offer = msgspec.structs.replace(self.offer, methods=methods, table=Upstream.table)
 
     def __repr__(self) -> str:
@@ -178,7 +197,7 @@ class ProxyServer(Server):
     # Connections to the target.
 
     async def _pooled(self) -> AsyncIterator[Pool]:
-        pool = Pool(self, self._upstream, self._origin, **self._pool)  # type: ignore[arg-type]
+        pool = Pool(self, self._dialer, self._task_owners.recent, **self._pool)  # type: ignore[arg-type]
         try:
             yield pool
         finally:
@@ -190,51 +209,8 @@ class ProxyServer(Server):
         Raises:
             RpcError: the call has passed through this proxy before, or through too many proxies.
         """
-        if call.headers or self._hops:
-            hops = self._hops_of(call)
-            if self._id in hops or len(hops) >= MAX_HOPS:
-                raise RpcError(
-                    UNREACHABLE, f"The proxy {self.name!r} leads back to itself; give it another target than itself"
-                )
+        self._dialer.require_progress(call)
         return cast("Pool", self.lifespan_values(call.loop)[self._pooled])
-
-    def _hops_of(self, call: Call) -> list[str]:
-        """Return the proxies that a call has passed through."""
-        given = header_of(call, HOPS_HEADER)
-        return self._hops if not given else [hop for hop in given.split(",") if hop] or self._hops
-
-    def _credential(self, call: Call) -> str | None:
-        return None if self._forward_credentials is False else header_of(call, "authorization")
-
-    def _origin(self, call: Call) -> Hashable:
-        """Return what divides the connections, because each connection is marked with it."""
-        identity = None if self.passes_to is None or call.sender is None else call.sender.key
-        return self._credential(call), tuple(self._hops_of(call)), identity
-
-    def _upstream(self, call: Call, caller: Caller | None, on_lost: Callable[[], None]) -> Upstream:
-        """Return an unconnected connection for a call."""
-        headers: dict[str, Any] = dict(self._headers)
-        given = self._credential(call)
-        if given is not None:
-            exchange = self._forward_credentials
-            headers["Authorization"] = partial(invoke, exchange, given) if callable(exchange) else given
-        endpoint = self._endpoint(headers, self._hops_of(call), call.sender)
-        info = caller.info if caller is not None and caller.info is not None else self.info
-        upstream = Upstream(endpoint, info, caller, connect_timeout=self._connect_timeout, on_lost=on_lost)
-        upstream.task_principals = self._task_owners.recent
-        return upstream
-
-    def _endpoint(self, headers: Mapping[str, Any], hops: list[str], sender: Sender | None = None) -> Any:
-        marked = ",".join([*hops, self._id])
-        options = EndpointOptions(
-            self._credentials({**headers, HOPS_HEADER: marked}),
-            env={**(self._env or {}), HOPS_VARIABLE: marked},
-            cwd=self._cwd,
-            limits=LIMITS,
-        )
-        if self.passes_to is not None and sender is not None:
-            return endpoint_of(ServerForSender(self.passes_to, sender), options)
-        return endpoint_of(self._target, options)
 
     # Handlers.
 
@@ -261,66 +237,59 @@ class ProxyServer(Server):
     async def _answer(self, call: Call, failures: Failures | None = None) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
         pool, method = self._pool_of(call), call.request.method.name
+        params, meta = params_of(call.request)
         if call.request.method.input_required and pool.parked.waits_for(call):
             return await pool.parked.resume(call)
-        key = self._list_key(pool, call) if method in LISTS else None
+        if method in LISTS:
+            return await self._list(pool, call, params, meta)
         try:
-            upstream = await self._taken(pool, call, key)
+            upstream = await pool.connected(call)
         except DragomanError as error:
-            return self._last_list(pool, key, call, error)
+            raise refusal_of(error, self.name) from error
         is_parked = False
         try:
-            params, meta = split_meta(call.request.raw_params)
             if self._may_be_parked(call) and not (await upstream.connection()).version.asks_in_results:
                 is_parked = True
                 return await self._park(pool, upstream, call, params, meta)
             raw, version = await self._pass(upstream, call, params, meta, failures)
-        except TransportError as error:
-            return self._last_list(pool, key, call, error)
+        except (TransportError, PaginationLimit) as error:
+            raise refusal_of(error, self.name) from error
         finally:
             if not is_parked:
                 pool.release(upstream, call)
-        if key is not None:
-            pool.lists[key] = raw, version, asyncio.get_running_loop().time()
+        pool.known.of(pool.user(call)).is_away = False
         return self._translated(raw, version, call, upstream)
+
+    async def _list(self, pool: Pool, call: Call, params: RawObject, meta: RawObject) -> Raw:
+        """Return a list of the target, or the last known list with its age if the target is away."""
+        known, key = pool.known.of(pool.user(call)), (call.request.method.name, encode(params))
+        page = known.page(key)
+
+        async def fetch(wait: float | None) -> Raw:
+            upstream = await pool.connected(call, wait)
+            try:
+                failures = None if wait is None else Failures(unsent=MAX_ATTEMPTS)
+                raw, version = await self._pass(upstream, call, params, meta, failures)
+                if known.is_away:
+                    upstream.announce_lists(await upstream.connection())
+            finally:
+                pool.release(upstream, call)
+            known.keep(key, raw, version)
+            return self._translated(raw, version, call, upstream)
+
+        def last() -> Raw:
+            assert page is not None
+            return with_age(self._translated(page.raw, page.version, call), page.age)
+
+        try:
+            return await known.latest(fetch, None if page is None else last, is_connected=pool.is_connected(call))
+        except DragomanError as error:
+            raise refusal_of(error, self.name) from error
 
     def _may_be_parked(self, call: Call) -> bool:
         """Tell whether a call asks its client by results, so that it waits here if the target asks during the call."""
         method, caller = call.request.method, call.request.caller
         return method.input_required and caller.version.asks_in_results and can_be_asked(caller.capabilities)
-
-    async def _taken(self, pool: Pool, call: Call, key: Hashable) -> Upstream:
-        """Return the connection for a call; do not wait long for a list that is known."""
-        wait = LIST_WAIT if key in pool.lists else None
-        try:
-            async with asyncio.timeout(wait):
-                upstream = await pool.upstream(call, call.request.caller)
-                try:
-                    await upstream.connection()
-                    await upstream.prepare(call)
-                except BaseException:
-                    pool.release(upstream, call)
-                    raise
-                return upstream
-        except TimeoutError as error:
-            raise error if isinstance(error, TransportError) else TransportError("The target is away") from None
-
-    def _list_key(self, pool: Pool, call: Call) -> Hashable:
-        caller, (params, _) = call.request.caller, split_meta(call.request.raw_params)
-        return (
-            pool.owner(call),
-            call.request.method.name,
-            encode(params),
-            caller.version.name,
-            encode(caller.capabilities),
-        )
-
-    def _last_list(self, pool: Pool, key: Hashable, call: Call, error: DragomanError) -> Raw:
-        """Return the last known list with its age, if the target is away; else raise the error for the client."""
-        if key not in pool.lists or isinstance(error, RpcError):
-            raise refusal_of(error, self.name) from error
-        raw, version, known_at = pool.lists[key]
-        return with_age(self._translated(raw, version, call), int(asyncio.get_running_loop().time() - known_at))
 
     def _translated(self, raw: Raw, version: Version, call: Call, upstream: Upstream | None = None) -> Raw:
         request = call.request
@@ -368,8 +337,9 @@ class ProxyServer(Server):
         failures: Failures | None = None,
     ) -> tuple[Raw, Version]:
         method, token = call.request.method.name, call.request.progress_token
-        if method == "tools/call" and upstream.plans and (sent := mirrored_by(call)) is not None:
-            upstream.check_mirrored(params, sent)
+        plan = upstream.plans.get(call.request.params.name) if method == "tools/call" else None
+        if plan is not None and (sent := mirrored_by(call)) is not None:
+            check_mirrored(plan, params.get("arguments", b"{}"), sent)
         if token is not None and on_progress is None:
             on_progress = partial(report_progress, call, token)
         ids: list[types.RequestId] = []
@@ -382,14 +352,14 @@ class ProxyServer(Server):
             is_listed = method != "tools/call" or upstream.plans or mirrored_by(call)
             if not isinstance(error, HeaderMismatch) or is_listed:
                 raise self._refusal(error) from error
-            await self._read_plans(upstream, call, meta)
+            await self._read_plan(upstream, call, meta)
             raw, version = await upstream.request(call, method, params, meta=meta, on_progress=on_progress)
         if call.principal is not None or method == LIST_TASKS:
             raw = await self._task_owners.passed(call, raw)
         if on_progress is not None and ids and is_begun_task(call.request, raw):
             upstream.keep_progress(ids[-1], on_progress)
         if method == "tools/list" and version.mirrors_headers:
-            upstream.plans |= listed_plans(raw)
+            upstream.add_plans(listed_plans(raw)[0])
         return raw, version
 
     def _refusal(self, error: RpcError) -> RpcError:
@@ -397,15 +367,20 @@ class ProxyServer(Server):
         scopes = error.data.get("requiredScopes") if isinstance(error.data, dict) else None
         return InsufficientScope(scopes) if scopes and self.passes_to is not None else error
 
-    async def _read_plans(self, upstream: Upstream, call: Call, meta: RawObject) -> None:
-        params: RawObject = {}
+    async def _read_plan(self, upstream: Upstream, call: Call, meta: RawObject) -> None:
+        """Find the tool of a call in the list of tools, and keep which of its arguments headers repeat.
+
+        Raises:
+            PaginationLimit: the list has too many pages.
+        """
+        cursors, params = PageCursors("tools/list"), cast("RawObject", {})
         while True:
             raw, _ = await upstream.request(call, "tools/list", params, meta=meta)
-            upstream.plans |= listed_plans(raw)
-            cursor = msgspec.json.decode(raw, type=RawObject).get("nextCursor")
-            if cursor is None or cursor == params.get("cursor"):
+            plans, cursor = listed_plans(raw)
+            upstream.add_plans(plans)
+            if call.request.params.name in plans or not cursors.continues(cursor):
                 return
-            params = {"cursor": cursor}
+            params = {"cursor": Raw(encode(cursor))}
 
     async def _park(self, pool: Pool, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> Raw:
         """Pass a call of a stateless client to a target that may ask it over the connection."""
@@ -428,7 +403,7 @@ class ProxyServer(Server):
         async def work() -> Raw:
             try:
                 raw, version = await self._send(upstream, call, params, meta, progressed)
-            except TransportError as error:
+            except (TransportError, PaginationLimit) as error:
                 raise refusal_of(error, self.name) from error
             return self._translated(raw, version, call, upstream)
 
@@ -438,7 +413,7 @@ class ProxyServer(Server):
     async def _notify(self, call: Call) -> None:
         """Pass a notification of a client."""
         pool = self._pool_of(call)
-        params, meta = split_meta(call.request.raw_params)
+        params, meta = params_of(call.request)
         await self._task_owners.require(call, params)
         upstream = await pool.upstream(call, call.request.caller)
         try:
@@ -465,50 +440,55 @@ class ProxyServer(Server):
             raise InvalidRequest("The session is initialized already")
         result, caller = eras.initialize(call.request.params, self.offer, self.capabilities, self.info)
         pool = self._pool_of(call)
-        key = ("initialize", pool.owner(call), caller.version.name)
-        try:
-            upstream = await pool.upstream(call, caller)
-            try:
-                connection = await upstream.connection()
-            finally:
-                pool.release(upstream, call)
-        except DragomanError as error:
-            if key not in pool.lists:
-                raise refusal_of(error, self.name) from error
-            raw = pool.lists[key][0]
-        else:
-            raw = connection.initialized or Raw(encode(connection.discover_result()))
-            raw = declaration(raw, result, connection.server_info, self.info if self._is_named else None)
-            pool.lists[key] = raw, caller.version, 0.0
+        known = pool.known.of(pool.user(call))
+
+        async def fetch(wait: float | None) -> TargetDeclaration:
+            upstream = await pool.connected(call, wait, pool.upstream(call, caller, wait))
+            pool.release(upstream, call)
+            known.declaration = TargetDeclaration.of(await upstream.connection())
+            return known.declaration
+
+        declared = await self._latest_declaration(known, fetch)
         call.session.begin(caller)
-        return raw
+        return declaration(declared.raw, result, declared.server_info, self.info if self._is_named else None)
+
+    async def _latest_declaration(
+        self, known: KnownTarget, fetch: Callable[[float | None], Awaitable[TargetDeclaration]]
+    ) -> TargetDeclaration:
+        last = known.declaration
+        try:
+            return await known.latest(fetch, None if last is None else lambda: last)
+        except DragomanError as error:
+            raise refusal_of(error, self.name) from error
 
     async def _discover(self, _server: Server, call: Call) -> Any:
         """Return the versions of this proxy and the capabilities of the target."""
-        pool = self._pool_of(call)
-        key = ("server/discover", pool.owner(call))
-        try:
-            upstream = await pool.listening(call)
+        pool, (params, meta) = self._pool_of(call), params_of(call.request)
+        known = pool.known.of(pool.user(call))
+
+        async def fetch(wait: float | None) -> TargetDeclaration:
+            upstream = await pool.connected(call, wait, pool.listening(call, wait))
             try:
                 connection = await upstream.connection()
+                known.declaration = declared = TargetDeclaration.of(connection)
                 if connection.version.stateless:
-                    params, meta = split_meta(call.request.raw_params)
-                    if not meta:
-                        meta = cast("RawObject", connection.with_envelope({})["_meta"])
-                    raw, version = await upstream.request(call, "server/discover", params, meta=meta)
-                    raw = with_versions(raw, version_names(self.offer.versions))
-                    pool.lists[key] = raw, version, 0.0
-                    return self._translated(raw, version, call)
+                    envelope = meta or cast("RawObject", connection.with_envelope({})["_meta"])
+                    failures = None if wait is None else Failures(unsent=MAX_ATTEMPTS)
+                    raw, version = await upstream.request(
+                        call, "server/discover", params, meta=envelope, failures=failures
+                    )
+                    declared.discovered = with_versions(raw, version_names(self.offer.versions)), version
             finally:
                 pool.release(upstream, call)
-        except DragomanError as error:
-            if key not in pool.lists or isinstance(error, RpcError):
-                raise refusal_of(error, self.name) from error
-            return self._translated(*pool.lists[key][:2], call)
-        found = eras.discover(self.offer, connection.capabilities, connection.instructions)
-        info = self.info if self._is_named or connection.server_info is None else connection.server_info
-        found.meta = {types.SERVER_INFO: Raw(encode(info))}
-        return found
+            return declared
+
+        declared = await self._latest_declaration(known, fetch)
+        if declared.discovered is not None:
+            return self._translated(*declared.discovered, call)
+        result = eras.discover(self.offer, declared.capabilities, declared.instructions)
+        info = self.info if self._is_named or declared.server_info is None else declared.server_info
+        result.meta = {types.SERVER_INFO: Raw(encode(info))}
+        return result
 
     async def _listen(self, _server: Server, call: Call) -> Any:
         """Pass a subscription of a stateless client, until the client cancels it or the target ends it."""
@@ -529,7 +509,7 @@ class ProxyServer(Server):
 
     async def _listen_there(self, upstream: Upstream, call: Call) -> Any:
         ids: list[types.RequestId] = []
-        params, meta = split_meta(call.request.raw_params)
+        params, meta = params_of(call.request)
         params = await self._task_owners.heard(call, params)
 
         def begun(id: types.RequestId) -> None:
@@ -566,17 +546,3 @@ class ProxyServer(Server):
 
         await upstream.listen(call, change, frozenset(honoured.resource_subscriptions or ()), begun)
         return subscription.result()
-
-
-def _checked_target(target: Any) -> Any:
-    """Refuse a target to which several connections cannot be made.
-
-    Raises:
-        DefinitionError: the target is a transport, or no target at all.
-    """
-    is_server = hasattr(target, "connect") and hasattr(target, "handle_json")
-    if not is_server and not isinstance(target, str | os.PathLike | list | tuple | Mapping):
-        raise DefinitionError(
-            f"A proxy needs a URL, a command, an entry of a configuration file or a Server, not {target!r}"
-        )
-    return target

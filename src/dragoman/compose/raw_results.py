@@ -1,19 +1,25 @@
 """What a proxy reads of results and parameters, and what it changes in them; everything else stays encoded.
 
+Parameters that two readers may understand differently are refused: a name that occurs twice, and a name of the protocol
+in another case, such as `Name`. Some targets ignore case or merge repeated members, so they would serve another request
+than the proxy, its middleware and the `Mcp-Name` header have seen.
+
 A result that passes between two clients of the same era is not touched. Between the eras, these members come and go:
 `resultType`, `ttlMs` and `cacheScope`, and the name of the server in `_meta`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from json import JSONDecoder
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman import types
-from dragoman.compose.upstream import RawObject, raw_object
-from dragoman.errors import DragomanError
+from dragoman.compose.upstream import RawObject, Upstream, raw_object
+from dragoman.errors import DragomanError, HeaderMismatch, InvalidParams
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import HeaderPlan
@@ -21,6 +27,7 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import Version
 from dragoman.types.decoding import decoders
+from dragoman.types.memo import Memo
 
 if TYPE_CHECKING:
     from dragoman.server.request.call import Call
@@ -30,6 +37,9 @@ AGE = "dragoman/age"
 TASK_BYTES = 4096
 """A result that says that a task has begun is short."""
 _STATELESS_MEMBERS = ("resultType", "ttlMs", "cacheScope")
+_CONTAINERS = (tuple, list)
+_MAX_DEPTH = 3
+"""How deep the protocol nests the objects of parameters."""
 
 
 class InputQuestion(Struct):
@@ -50,8 +60,103 @@ class _ListedTool(Struct, rename="camel"):
     input_schema: dict[str, Any] = field(default_factory=dict)
 
 
-class _ListedTools(Struct):
+class _ListedTools(Struct, rename="camel"):
     tools: list[Raw] = []
+    next_cursor: str | None = None
+
+
+class _KnownName(Struct):
+    """A name that the protocol defines, and the names within its value."""
+
+    name: str
+    within: dict[str, _KnownName] = {}
+
+
+def _known_names(kind: msgspec.inspect.Type, depth: int = _MAX_DEPTH) -> dict[str, _KnownName]:
+    """Return the names of the members of a type, by their case-folded form."""
+    names: dict[str, _KnownName] = {}
+    for part in kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,):
+        if isinstance(part, msgspec.inspect.StructType) and depth:
+            if part.tag_field is not None:
+                names[part.tag_field.casefold()] = _KnownName(part.tag_field)
+            for member in part.fields:
+                within = _known_names(member.type, depth - 1)
+                names[member.encode_name.casefold()] = _KnownName(member.encode_name, within)
+    return names
+
+
+def _names_of_params(key: tuple[type[types.Params], str | None]) -> dict[str, _KnownName]:
+    kind, named_by = key
+    names = _known_names(msgspec.inspect.type_info(kind))
+    names["_meta"] = _KnownName("_meta", _known_names(msgspec.inspect.type_info(types.RequestMeta)))
+    return names if named_by is None else {named_by.casefold(): _KnownName(named_by), **names}
+
+
+_names_of = Memo(_names_of_params)
+"""The names in parameters, by their type and the parameter that `Mcp-Name` mirrors."""
+_tree = JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=str)
+"""Decodes an object to a tuple of names and values, which keeps repeated names."""
+
+
+def require_unambiguous(request: McpRequest) -> None:
+    """Refuse a request whose parameters a target may read differently than this proxy.
+
+    Names that the protocol does not define, such as those of arguments, may differ only in case.
+
+    Raises:
+        InvalidParams: a name occurs twice, or is a name of the protocol in another case.
+    """
+    named_by = Upstream.table.named_by.get(request.method.name)
+    try:
+        tree = _tree.decode(bytes(request.raw_params).decode())
+    except RecursionError:
+        raise InvalidParams("The parameters are nested too deeply") from None
+    parts: list[tuple[Any, dict[str, _KnownName] | None]] = [(tree, _names_of[request.method.params, named_by])]
+    while parts:
+        part, known = parts.pop()
+        members = part if type(part) is tuple else ()
+        spellings: dict[str, str] = {}
+        for name, value in members:
+            folded = name if known is None else name.casefold()
+            expected = None if known is None else known.get(folded)
+            other = spellings.get(folded) if expected is None or name == expected.name else expected.name
+            if other is not None:
+                how = "occurs twice" if name == other else f"differs from {other!r} only in case"
+                raise InvalidParams(f"The parameter {name!r} {how}")
+            spellings[folded] = name
+            if type(value) in _CONTAINERS:
+                parts.append((value, None if expected is None else expected.within or None))
+        if type(part) is list:
+            parts += [(item, None) for item in part if type(item) in _CONTAINERS]
+
+
+def check_mirrored(plan: HeaderPlan, raw_arguments: Raw | bytes, headers: Mapping[str, str]) -> None:
+    """Compare the `Mcp-Param-*` headers of a client with the arguments, as the listed tool says.
+
+    Raises:
+        HeaderMismatch: a header is missing, superfluous, malformed or different, or an argument that a header repeats
+            has a second spelling, which a target that ignores case may read instead.
+    """
+    tree = msgspec.json.decode(raw_arguments)
+    arguments = tree if isinstance(tree, dict) else {}
+    plan.check(arguments, headers)
+    for mirrored in plan.params:
+        members: Any = arguments
+        for name in mirrored.path:
+            members = members if isinstance(members, dict) else {}
+            if any(key != name and key.casefold() == name.casefold() for key in members):
+                raise HeaderMismatch(f"Mcp-Param-{mirrored.header} repeats {name!r}, which has another spelling too")
+            members = members.get(name)
+
+
+def params_of(request: McpRequest) -> tuple[RawObject, RawObject]:
+    """Return the parameters of a request without `_meta`, and `_meta`.
+
+    Raises:
+        InvalidParams: the target may read the parameters differently.
+    """
+    require_unambiguous(request)
+    return split_meta(request.raw_params)
 
 
 def split_meta(params: Raw) -> tuple[RawObject, RawObject]:
@@ -137,16 +242,20 @@ def is_begun_task(request: McpRequest, raw: Raw) -> bool:
     return is_asked and b'"task"' in bytes(memoryview(raw)[:TASK_BYTES]) and "task" in raw_object(raw)
 
 
-def listed_plans(raw: Raw) -> dict[str, HeaderPlan]:
-    """Return which arguments of each listed tool are repeated in headers of HTTP."""
-    plans = {}
-    for one in msgspec.json.decode(raw, type=_ListedTools).tools:
+def listed_plans(raw: Raw) -> tuple[dict[str, HeaderPlan], str | None]:
+    """Return which arguments of each listed tool are repeated in headers of HTTP, and the cursor of the next page."""
+    plans: dict[str, HeaderPlan] = {}
+    try:
+        page = msgspec.json.decode(raw, type=_ListedTools)
+    except (msgspec.DecodeError, RecursionError):
+        return plans, None
+    for one in page.tools:
         try:
             tool = msgspec.json.decode(one, type=_ListedTool)
             plans[tool.name] = HeaderPlan.of(tool.input_schema)
         except (DragomanError, ValueError, RecursionError):
             continue
-    return plans
+    return plans, page.next_cursor
 
 
 def report_progress(

@@ -119,7 +119,6 @@ class TaskOwners:
         wanted: dict[str, Any] = raw_object(params.get("notifications", b""))
         if not self._is_needed(call):
             return params
-        _require_one_spelling(params, "notifications")
         _require_one_spelling(wanted, "taskIds")
         if "taskIds" not in wanted:
             return params

@@ -60,6 +60,7 @@ from dragoman.protocol.versions import VERSIONS, Version
 from dragoman.runtime.tasks import cancel_and_wait, keep_until_done
 from dragoman.server.request.asking import TIMEOUT
 from dragoman.server.request.call import LEVELS, Call, ConnectedClient, Session
+from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     from dragoman.server.duplex import DuplexConnection
@@ -73,7 +74,9 @@ STATELESS_META = (types.PROTOCOL_VERSION, types.CLIENT_CAPABILITIES, types.CLIEN
 LIST_CHANGES = {TOOLS_CHANGED: "tools", PROMPTS_CHANGED: "prompts", RESOURCES_CHANGED: "resources"}
 LOG = "notifications/message"
 MAX_TASKS = 1000
-"""Of so many tasks on a connection the progress is passed after the call was answered."""
+"""At most this many tasks on a connection keep forwarding progress after their call was answered."""
+MAX_PLANS = 10_000
+"""At most this many tools of a connection are remembered."""
 _TABLE = ProtocolTable.of([SECOND])
 _object = msgspec.json.Decoder(RawObject)
 _logger = logging.getLogger("dragoman.compose")
@@ -143,11 +146,18 @@ class Upstream:
         self._kept: deque[AbstractContextManager[None]] = deque()
         """The progress of tasks that is still passed, oldest first."""
         self._background: set[asyncio.Task[Any]] = set()
-        self.plans: dict[str, HeaderPlan] = {}
+        self.plans: Recent[str, HeaderPlan] = Recent(MAX_PLANS)
+        """Which arguments of the tools that were listed last are repeated in headers."""
         self.task_principals: Mapping[str, str | None] = {}
         """The principals of tasks, by the ids of the tasks; what the target says of a task is for its principal."""
-        self.used_at = 0
-        """When the connection was used last, as a count of uses of the pool."""
+        self.used_at = 0.0
+        """When the connection was used last, by the clock of the loop."""
+        self.principal: str | None = None
+        """The principal whose call opened the connection, and in whose quota it counts."""
+        self.is_shared = False
+        """Whether other principals have used the connection too."""
+        self.on_back: Callable[[], None] | None = None
+        """Called when the target can be reached again."""
         self.is_retired = False
         """Whether the pool has closed the connection."""
         self._capabilities = types.ClientCapabilities() if caller is None else caller.capabilities
@@ -163,6 +173,7 @@ class Upstream:
     def take(self, call: Call) -> None:
         """Let a call use the connection."""
         self.calls[call] = None
+        self.is_shared = self.is_shared or call.principal != self.principal
         if call.channel.carrier == "stdio":
             self._reader = ref(cast("DuplexConnection", call.channel))
 
@@ -214,7 +225,14 @@ class Upstream:
                     await connection.request(method, params, RequestOptions(timeout=TIMEOUT_SECONDS))
                 except RpcError as error:
                     _logger.warning("The target of the proxy refused %s: %s", method, error)
-        for method, kind in LIST_CHANGES.items() if is_reconnected else ():
+        if is_reconnected:
+            self.announce_lists(connection)
+
+    def announce_lists(self, connection: ServerConnection) -> None:
+        """Tell the clients that every list may have changed: the target is back."""
+        if self.on_back is not None:
+            self.on_back()  # before a client asks for the lists
+        for method, kind in LIST_CHANGES.items():
             if connection.offers(kind, "list_changed"):
                 self._announce(method, {})
 
@@ -269,6 +287,11 @@ class Upstream:
         is_repeatable = method in self.table.repeatable
         return await self._connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable)
 
+    def add_plans(self, plans: Mapping[str, HeaderPlan]) -> None:
+        """Keep which arguments of listed tools are repeated in headers."""
+        for name, plan in plans.items():
+            self.plans[name] = plan
+
     def keep_progress(self, token: types.ProgressToken, on_progress: OnProgress) -> None:
         """Go on to pass progress with a token after its request was answered, because a task goes on."""
         if self.current is not None:
@@ -304,17 +327,6 @@ class Upstream:
             options.headers = {f"{PARAM_PREFIX}{name}": value for name, value in given.items()}
         elif given is None and plan is not None and "arguments" in sent:
             sent["arguments"], options.mirrored = msgspec.json.decode(sent["arguments"]), plan
-
-    def check_mirrored(self, params: RawObject, headers: Mapping[str, str]) -> None:
-        """Compare the `Mcp-Param-*` headers of a client with the arguments, as the listed tool says.
-
-        Raises:
-            HeaderMismatch: a header is missing, superfluous, malformed or different.
-        """
-        plan = self.plans.get(msgspec.json.decode(params.get("name", b'""')))
-        if plan is not None:
-            arguments = msgspec.json.decode(params.get("arguments", b"{}"))
-            plan.check(arguments if isinstance(arguments, dict) else {}, headers)
 
     async def notify(self, method: str, params: RawObject) -> None:
         """Pass a notification of a client."""
@@ -569,28 +581,3 @@ def _wants(method: str, params: RawObject, session: Session, call: Call | None) 
 
 def _raw(value: Any) -> Raw:
     return Raw(jsonrpc.encode(value))
-
-
-def refusal_of(error: DragomanError, name: str) -> RpcError:
-    """Return the error that a client of the proxy gets; an error of the target passes as it is.
-
-    The details of other errors are logged. They may name addresses and credentials, which clients must not see.
-    """
-    from dragoman.errors import AuthError, ConnectError, Timeout
-
-    if isinstance(error, RpcError):
-        return error
-    _logger.warning("The target of the proxy %r failed: %s", name, error)
-    if isinstance(error, AuthError):
-        why = "refuses the credentials of the proxy; its log says more"
-    elif isinstance(error, Timeout):
-        why = "did not answer in time; try again later"
-    elif isinstance(error, ConnectError):
-        why = "cannot be reached; try again later"
-    else:
-        why = "was lost during the request, which may have been served"
-    return RpcError(UNREACHABLE, f"The server behind the proxy {name!r} {why}")
-
-
-UNREACHABLE = -32000
-"""The code of the error that a client gets if the target cannot be reached."""

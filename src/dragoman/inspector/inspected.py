@@ -24,7 +24,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from dragoman import types
 from dragoman.auth.fetcher import FetchedExchange, exchange_observer
 from dragoman.client.answer.approval import Approval
-from dragoman.client.answer.elicitation import ElicitationRequest
+from dragoman.client.answer.callbacks import MAX_CONCURRENT
+from dragoman.client.answer.elicitation import Elicitation, ElicitationRequest
 from dragoman.client.answer.sampling import SamplingRequest
 from dragoman.client.client import AsyncClient
 from dragoman.client.connect.credentials import Credentials
@@ -277,8 +278,9 @@ class InspectedServer:
             "name": "dragoman-inspector",
             "max_message_bytes": MAX_MESSAGE_BYTES,
             "on_sampling": self._sample,
-            "on_elicitation": self._elicit,
+            "on_elicitation": Elicitation(self._elicit, max_concurrent=MAX_CONCURRENT),
             "on_approval": self._approve if self.approvals else None,
+            "parallel_approvals": True,
             "roots": list(self.roots),
             "tasks": True,
             "apps": True,

@@ -37,12 +37,12 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from dragoman.errors import DragomanError
+from dragoman.errors import Cancelled, DragomanError
 from dragoman.runtime.tasks import waker
 
 T = TypeVar("T")
@@ -101,6 +101,9 @@ class Portal:
                 self._pass_baton()
                 if call.is_over():
                     break
+        except KeyboardInterrupt:
+            INTERRUPTS.notify()
+            raise
         finally:
             # An interrupt may come anywhere above.
             call.is_left = True
@@ -213,6 +216,36 @@ class _BlockingCall:
         return self.result
 
 
+WITHDRAWN = "The question was withdrawn"
+
+
+class Interrupts:
+    """The interrupts of blocking calls by the person at the terminal; they withdraw the questions to this person."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.callbacks: set[Callable[[], None]] = set()
+        """Called at each interrupt, to withdraw questions that are being asked."""
+
+    def require_none_since(self, count: int) -> None:
+        """Check, before a question is asked, that no interrupt came since it arose, when `count` was noted.
+
+        Raises:
+            Cancelled: there was an interrupt.
+        """
+        if self.count != count:
+            raise Cancelled(WITHDRAWN)
+
+    def notify(self) -> None:
+        """Note that the person interrupted a blocking call."""
+        self.count += 1
+        for callback in list(self.callbacks):
+            callback()
+
+
+INTERRUPTS = Interrupts()
+
+
 def outcome(started: Future[tuple[T | None, BaseException | None]], timeout: float | None = None) -> T:
     """Wait for a coroutine that a portal started, and return its result or raise its exception."""
     is_main = threading.current_thread() is threading.main_thread()
@@ -230,6 +263,9 @@ def _wait_interruptibly(started: Future[T]) -> T:
         except TimeoutError:
             if started.done():
                 return started.result()
+        except KeyboardInterrupt:
+            INTERRUPTS.notify()
+            raise
 
 
 async def _contained(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:

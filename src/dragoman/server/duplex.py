@@ -150,6 +150,7 @@ class DuplexConnection:
             self._flushing.cancel()
         for call in list(self._running.values()):
             call.cancel()
+        self._session.end()
 
     def _fail_requests(self) -> None:
         for waiter in self._peer.abandon():

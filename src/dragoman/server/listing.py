@@ -12,12 +12,41 @@ from typing import Any
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InvalidParams
+from dragoman.errors import InvalidParams, PaginationLimit
 from dragoman.protocol import lines
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import Version
 
 Seal = Callable[[types.Result, Version], types.Result]
+MAX_PAGES = 1000
+"""The greatest number of pages of a list of another server, as for a client."""
+
+
+class PageCursors:
+    """Bounds the reading of a list of another server, which may return cursors for ever.
+
+    Example:
+        cursors = PageCursors("tools/list")
+        while cursors.continues(page.next_cursor): ...
+    """
+
+    def __init__(self, method: str, limit: int = MAX_PAGES) -> None:
+        self._method = method
+        self._limit = limit
+        self._seen: set[str] = set()
+
+    def continues(self, cursor: str | None) -> bool:
+        """Tell whether another page follows; the list ends where a cursor comes back.
+
+        Raises:
+            PaginationLimit: the list has more pages than the limit.
+        """
+        if not cursor or cursor in self._seen:
+            return False
+        self._seen.add(cursor)
+        if len(self._seen) >= self._limit:
+            raise PaginationLimit(f"There are more than {self._limit} pages of {self._method}")
+        return True
 
 
 class Listing:

@@ -9,7 +9,7 @@ It derives them again after each change.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from threading import Lock
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from dragoman.server.dispatch.tags import Tags
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions
+    from dragoman.server.request.context import CredentialExchange
     from dragoman.server.request.http_request import Auth
     from dragoman.server.request.state import StateKey
     from dragoman.server.serving import Http, HttpOptions
@@ -213,13 +214,14 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         *,
         name: str | None = None,
         isolate: Literal["principal", "session"] | None = None,
-        forward_credentials: bool | Callable[[str], str | Awaitable[str]] = False,
+        forward_credentials: bool | CredentialExchange = False,
         headers: Mapping[str, str] | None = None,
         auth: object = None,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         connect_timeout: float = 30.0,
         max_connections: int = 100,
+        max_connections_per_principal: int | None = None,
         secret: str | bytes | Iterable[str | bytes] | None = None,
         store: Store | None = None,
     ) -> Server:
@@ -228,19 +230,17 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         Example:
             Server.proxy(["python", "weather.py"]).run("http", port=8000)
 
-        `target` is a URL, a command, an entry of a configuration file, or a Server. `name` replaces the name that the
-        target gives itself. Clients share connections to the target; `isolate` gives each principal or each session
-        its own. `forward_credentials=True` sends the caller's `Authorization` header to the target; a function takes
-        that header and returns the one to send. `headers`, `auth`, `env` and `cwd` are those of a client. Of at most
-        `max_connections`, the connection that was idle longest is closed first.
+        `target` is a URL, a command, an entry of a configuration file, or a Server. `name` replaces the target's name.
+        Clients share connections to the target; `isolate` gives each principal or session its own. A principal opens at
+        most `max_connections_per_principal` (a quarter of `max_connections`). `forward_credentials=True` sends the
+        caller's `Authorization` header to the target; a function takes that header and the context, and returns the
+        one to send. `headers`, `auth`, `env` and `cwd` are those of a client.
 
         Raises:
             DefinitionError: the target or an option cannot be used; the message says why.
         """
-        options = {"secret": secret, "store": store, "env": env, "cwd": cwd, "headers": headers, "auth": auth}
-        limits = {"connect_timeout": connect_timeout, "max_connections": max_connections, "isolate": isolate}
-        make = look_up("dragoman.compose.proxy", "ProxyServer")
-        return cast("Server", make(target, name=name, forward_credentials=forward_credentials, **options, **limits))
+        options = dict(locals())  # the parameters, which `ProxyServer` has too
+        return cast("Server", look_up("dragoman.compose.proxy", "ProxyServer")(**options))
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from dragoman import AsyncChat, AsyncClient, Chat, Client, NotFound
-from dragoman.chat import Policy
+from dragoman.chat import Policy, ToolCall
 from dragoman.errors import DragomanError
 from dragoman.testing import ScriptedModel
 from scenarios.chat_checks import DEADLINE, assert_valid, call, give_up
@@ -29,7 +29,7 @@ def talk(town, on_approval=None, policy=ASK, wanted=None, **options):
 def test_what_must_be_approved_of_is_not_called_where_nobody_is_there_to_do_it(town):
     result = talk(town)
     assert result.is_error
-    assert result.text == f"{CANCELLED}: nobody is there to approve of it"
+    assert result.text == f"{CANCELLED}: no approval handler is configured"
     assert town.called == []
 
 
@@ -131,7 +131,7 @@ def test_a_server_is_believed_that_it_only_reads_if_it_is_trusted(town, trusted)
         weather, demolish = chat.ask("Go").tool_results
     assert weather.is_error is not trusted
     assert demolish.text == (
-        f"{CANCELLED}: nobody is there to approve of it" if trusted else "Error: This tool may not be called"
+        f"{CANCELLED}: no approval handler is configured" if trusted else "Error: This tool may not be called"
     )
 
 
@@ -147,13 +147,14 @@ def test_a_function_decides_by_the_arguments(town):
 def test_a_rule_that_fails_denies_and_the_conversation_goes_on(town, caplog):
     result = talk(town, policy=Policy(allow=lambda tool, arguments: 1 / 0))
     assert result.text == "Error: This tool may not be called"
-    assert "A rule about tool calls failed" in caplog.text
+    assert "A rule of the policy failed" in caplog.text
 
 
 def test_a_client_that_has_its_own_approval_is_asked_too(town):
     with Client(town.server, on_approval=lambda approval: False) as client:
         chat = Chat(ScriptedModel(call("weather", city="Oslo"), "Well.")).with_tools(client)
-        assert chat.ask("Go").tool_results[0].text == CANCELLED
+        result = chat.ask("Go").tool_results[0]
+        assert (result.is_error, f"Error: {result.text}") == (True, CANCELLED)
 
 
 @pytest.mark.covers("CHAT-19")
@@ -256,3 +257,31 @@ def test_a_handler_that_talks_to_its_own_chat_is_told_that_it_cannot(town, caplo
         assert str(chat.with_tools(client).ask("Tear it down")) == "Done."
         assert_valid(chat.messages)
     assert "A turn of this chat still runs" in errors[0]
+
+
+@pytest.mark.parametrize("is_parallel", [False, True])
+async def test_approvals_are_asked_one_at_a_time_in_the_order_of_the_calls(town, is_parallel):
+    houses, running, most = [], 0, 0
+    barrier = asyncio.Barrier(3 if is_parallel else 1)
+
+    async def on_approval(approval):
+        nonlocal running, most
+        houses.append(approval.arguments["house"])
+        running, most = running + 1, max(most, running + 1)
+        await asyncio.wait_for(barrier.wait(), DEADLINE)
+        running -= 1
+        return True
+
+    calls = [ToolCall(str(number), "demolish", {"house": f"No. {number}"}) for number in range(3)]
+    async with AsyncClient(town.server) as client:
+        options = {"policy": ASK, "on_approval": on_approval, "parallel_approvals": is_parallel}
+        reply = await AsyncChat(ScriptedModel(calls, "Done."), **options).with_tools(client).ask("Go")
+    assert not any(result.is_error for result in reply.tool_results)
+    assert (houses, most) == (["No. 0", "No. 1", "No. 2"], 3 if is_parallel else 1)
+
+
+def test_parallel_approvals_must_be_a_boolean():
+    with pytest.raises(TypeError, match="parallel_approvals must be True or False"):
+        Chat(ScriptedModel(), parallel_approvals="yes")
+    with pytest.raises(TypeError, match="parallel_approvals must be True or False"):
+        Client(["true"], parallel_approvals=1)

@@ -81,6 +81,21 @@ def test_an_answer_comes_in_pieces_and_ends_with_its_reason_and_its_usage(kind):
 
 
 @pytest.mark.parametrize("kind", ALL)
+def test_reply_and_step_say_why_the_answer_ended(kind):
+    cut = "max_tokens" if kind == "anthropic" else "length"
+
+    async def stop_reasons(model):
+        chat = AsyncChat(model)
+        reasons = [(await chat.ask("What to wear?")).stop_reason, (await chat.ask()).stop_reason]
+        reasons.append((await chat.step("Bye")).stop_reason)
+        await model.aclose()
+        return reasons
+
+    with Provider(Say("Wear a", finish=cut), Say("a coat."), Say("Bye.")) as provider:
+        assert run(stop_reasons(model_of(provider, kind))) == ["maxTokens", "endTurn", "endTurn"]
+
+
+@pytest.mark.parametrize("kind", ALL)
 def test_calls_are_put_together_from_their_pieces(kind):
     calls = [("c1", "forecast", '{"city": "Oslo"}'), ("c2", "forecast", '{"city": "Rome", "days": 2}')]
     with Provider(Say("Let me see.", calls)) as provider:

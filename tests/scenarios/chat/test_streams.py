@@ -44,7 +44,7 @@ def shape(chunks):
     """What kinds of chunks there were, each run of a kind once."""
     kinds = []
     for chunk in chunks:
-        kind = "text" if chunk.text else "calls" if chunk.tool_calls else "results"
+        kind = "text" if chunk.text else "calls" if chunk.tool_calls else "results" if chunk.tool_results else "end"
         if kinds[-1:] != [kind]:
             kinds.append(kind)
     return kinds
@@ -55,8 +55,10 @@ def test_text_calls_and_results_come_as_they_happen(town, era):
     with Client(town.server, mode=era) as client:
         chat = Chat(ScriptedModel(call("weather", city="Oslo"), "Wear a thick coat.")).with_tools(client)
         chunks = list(chat.stream("What to wear?"))
-        assert shape(chunks) == ["calls", "results", "text"]
+        assert shape(chunks) == ["calls", "results", "text", "end"]
         assert chunks[0].tool_calls[0].name == "weather"
+        assert [chunk.stop_reason for chunk in chunks if chunk.stop_reason] == ["toolUse", "endTurn"]
+        assert (chunks[0].stop_reason, chunks[-1].stop_reason) == ("toolUse", "endTurn")
         assert chunks[1].tool_results[0].text == '{"city":"Oslo","celsius":4.0}'
         assert "".join(chunk.text for chunk in chunks) == "Wear a thick coat."
         assert len(chunks) > 4
@@ -67,7 +69,7 @@ async def test_the_asynchronous_stream_gives_the_same(town, era):
     async with AsyncClient(town.server, mode=era) as client:
         chat = AsyncChat(ScriptedModel(call("weather", city="Oslo"), "Wear a thick coat.")).with_tools(client)
         chunks = [chunk async for chunk in chat.stream("What to wear?")]
-        assert shape(chunks) == ["calls", "results", "text"]
+        assert shape(chunks) == ["calls", "results", "text", "end"]
 
 
 def test_nothing_is_lost_of_a_stream_that_is_longer_than_what_may_be_ahead():

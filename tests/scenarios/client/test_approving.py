@@ -67,6 +67,88 @@ def test_stopping_releases_calls_that_wait_for_approval():
             call.result(DEADLINE)
 
 
+def test_denied_call_is_an_error_result_if_errors_do_not_raise():
+    def deny(call):
+        call.deny("not today")
+
+    with Client(deleting(), on_approval=deny) as client:
+        for call in (client.call_tool, client.call_tool_unfinished):
+            result = call("delete", {"path": "/a"}, raise_on_error=False)
+            assert result.is_error
+            assert result.text == "Tool call was cancelled by the client: not today"
+        assert client.tool("delete").call({"path": "/a"}, raise_on_error=False).is_error
+        assert client.call_tool("delete", {"path": "/a"}, raise_on_error=False, result_type=int).is_error
+        with pytest.raises(ToolError, match="not today"):
+            client.call_tool("delete", {"path": "/a"})
+
+
+class Busy:
+    """An async approval handler that records how many calls it decides at a time."""
+
+    def __init__(self, together=1):
+        self.paths, self.most, self._running, self._barrier = [], 0, 0, asyncio.Barrier(together)
+
+    async def __call__(self, call):
+        self.paths.append(call.arguments["path"])
+        self._running += 1
+        self.most = max(self.most, self._running)
+        await asyncio.wait_for(self._barrier.wait(), DEADLINE)
+        self._running -= 1
+        return True
+
+
+@pytest.mark.parametrize("is_parallel", [False, True])
+async def test_approvals_are_asked_one_at_a_time_unless_parallel(is_parallel):
+    busy = Busy(3 if is_parallel else 1)
+    async with AsyncClient(deleting(), on_approval=busy, parallel_approvals=is_parallel) as client:
+        await asyncio.gather(*(client.call_tool("delete", {"path": path}) for path in "abc"))
+    assert (busy.paths, busy.most) == (["a", "b", "c"], 3 if is_parallel else 1)
+
+
+async def test_approval_timeout_begins_when_the_handler_is_called():
+    asked = asyncio.Event()
+
+    async def ask(call):
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with AsyncClient(deleting(), on_approval=ask, approval_timeout=0.5) as client:
+        first, second = (asyncio.create_task(client.call_tool("delete", {"path": path})) for path in "ab")
+        await asyncio.wait_for(asked.wait(), DEADLINE)
+        begun = asyncio.get_running_loop().time()
+        with pytest.raises(ToolError, match=r"nobody decided within 0\.5 seconds"):
+            await asyncio.wait_for(first, DEADLINE)
+        with pytest.raises(ToolError, match=r"nobody decided within 0\.5 seconds"):
+            await asyncio.wait_for(second, DEADLINE)
+        assert asyncio.get_running_loop().time() - begun > 0.9
+
+
+async def test_plain_handler_that_hangs_does_not_hold_up_later_approvals():
+    released = threading.Event()
+
+    def ask(call):
+        return released.wait(DEADLINE) if call.arguments["path"] == "a" else True
+
+    try:
+        async with AsyncClient(deleting(), on_approval=ask, approval_timeout=0.05) as client:
+            with pytest.raises(ToolError, match="nobody decided"):
+                await client.call_tool("delete", {"path": "a"})
+            assert (await asyncio.wait_for(client.call_tool("delete", {"path": "b"}), DEADLINE)).text == "b is gone"
+    finally:
+        released.set()
+
+
+async def test_handler_may_call_a_tool_that_needs_no_further_turn():
+    other = deleting()
+
+    async def ask(call):
+        async with AsyncClient(other, on_approval=lambda call: True) as inner:
+            return "gone" in (await inner.call_tool("delete", {"path": "log"})).text
+
+    async with AsyncClient(deleting(), on_approval=ask) as client:
+        assert (await asyncio.wait_for(client.call_tool("delete", {"path": "b"}), DEADLINE)).text == "b is gone"
+
+
 @pytest.mark.parametrize("kind", ["async", "plain"])
 async def test_stopping_releases_a_call_whose_handler_still_asks(kind):
     asked, released, closed = asyncio.Event(), threading.Event(), []

@@ -333,3 +333,62 @@ def test_entry_with_command_and_url_is_refused():
     entry = {"command": "run", "url": "https://example.com/mcp"}
     with pytest.raises(ConfigError, match="the entry has a command and a URL; remove one of them"):
         Client(entry)
+
+
+@pytest.fixture
+def booking():
+    server = Server("booking")
+
+    @server.tool
+    async def book(*, ctx: Context) -> str:
+        form = {"type": "object", "properties": {"nights": {"type": "integer"}}, "required": ["nights"]}
+        return f"{(await ctx.elicit('How many nights?', form)).content['nights']} nights"
+
+    @server.tool
+    async def patient(*, ctx: Context) -> str:
+        return (await ctx.elicit("Really?", {"type": "object", "properties": {}})).action
+
+    @server.tool
+    def broken() -> str:
+        raise ToolError("No rooms")
+
+    return server
+
+
+async def pause():
+    return 2
+
+
+def refuse_to_ask(request):
+    raise ValueError("the secret cause")
+
+
+@pytest.mark.parametrize("mode", ["handshake", "stateless"])
+@pytest.mark.parametrize(
+    ("handler", "cause"),
+    [
+        (lambda request: {"nights": "two"}, 'nights: the value is not of type "integer"'),
+        (lambda request: "two", "the handler returned str; return a mapping"),
+        (lambda request: {"nights": pause()}, "await the coroutine"),
+        (refuse_to_ask, "the handler raised ValueError"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:coroutine 'pause' was never awaited:RuntimeWarning")
+def test_error_names_the_mistake_of_an_elicitation_handler(booking, mode, handler, cause):
+    with Client(booking, mode=mode, on_elicitation=handler) as client, pytest.raises(ToolError) as caught:
+        client.call_tool("book")
+    assert cause in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_error_names_no_mistake_if_the_user_cancelled(booking):
+    cancelled = pytest.raises(ToolError, match=r"^The user did not accept: cancel$")
+    with Client(booking, on_elicitation=lambda request: None) as client, cancelled:
+        client.call_tool("book")
+
+
+def test_other_failures_do_not_name_an_earlier_mistake(booking):
+    with Client(booking, on_elicitation=lambda request: "two") as client:
+        assert client.call_tool("patient").text == "cancel"
+        with pytest.raises(ToolError, match=r"^No rooms$"):
+            client.call_tool("broken")

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from dragoman import AsyncClient, Context, InputNeeded, Server, TransportError
+from dragoman.client import Elicitation
 from dragoman.client.connect import reconnect
 from scenarios.client_peer import NEWEST, STATELESS, Script, until
 
@@ -156,7 +157,7 @@ def call(m, given, state):
         await asyncio.wait_for(together.wait(), 10)
         return {"n": 1}
 
-    async with AsyncClient(script.command, on_elicitation=fill_in) as client:
+    async with AsyncClient(script.command, on_elicitation=Elicitation(fill_in, max_concurrent=2)) as client:
         answers, state = json.loads((await client.call_tool("x", {"city": "Oslo"})).text)
         assert answers == {key: {"action": "accept", "content": {"n": 1}} for key in "ab"}
         assert state == "sealed"
@@ -279,7 +280,8 @@ async def test_a_call_that_is_given_up_gives_up_its_questions(tmp_path):
         finally:
             given_up.append(1)
 
-    async with AsyncClient(Script(tmp_path, STATELESS_SERVER + code).command, on_elicitation=wait) as client:
+    script, elicitation = Script(tmp_path, STATELESS_SERVER + code), Elicitation(wait, max_concurrent=2)
+    async with AsyncClient(script.command, on_elicitation=elicitation) as client:
         call = asyncio.create_task(client.call_tool("x"))
         await until(lambda: len(asked) == 2)
         call.cancel()

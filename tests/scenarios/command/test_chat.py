@@ -96,6 +96,92 @@ def test_a_conversation_asks_before_it_destroys_and_knows_its_commands(tmp_path,
     assert told(provider.asked[3])[-1] == "the spade is gone"
 
 
+@pytest.mark.covers("CMD-24")
+def test_approvals_are_asked_in_the_order_of_the_calls(tmp_path, shed):
+    names = ("a.tmp", "b.tmp", "thesis.doc")
+    calls = [(str(number), "burn", json.dumps({"what": name})) for number, name in enumerate(names)]
+    with (
+        Provider(Say(calls=calls), Say("Done.")) as provider,
+        AtTerminal("chat", "openai:test", shed, *options(provider), home=tmp_path) as at,
+    ):
+        at.answer("> ", "Clean up.\n")
+        for name, answer in zip(names, "yyn", strict=True):
+            at.until(f'"what": "{name}"')
+            at.answer("Call burn? [y/N] ", f"{answer}\n")
+        at.until("Done.")
+        at.quit()
+    results = told(provider.asked[1])
+    assert results[:2] == ["a.tmp is gone", "b.tmp is gone"]
+    assert "cancelled" in results[2]
+
+
+STUDIO = """
+    from base64 import b64encode
+    from dragoman import Context, Server, types
+
+    server = Server("studio")
+
+    @server.tool
+    def draw() -> list:
+        picture = types.ImageContent(data=b64encode(b"x" * 12_000).decode(), mime_type="image/png")
+        return ["Here:", picture, "Done."]
+
+    @server.tool
+    def icon() -> types.ImageContent:
+        return types.ImageContent(data=b64encode(b"x" * 31).decode(), mime_type="image/gif")
+
+    @server.tool
+    async def caption(ctx: Context) -> str:
+        answer = await ctx.sample("Describe \\x1b[2J the spade", max_tokens=1500, system_prompt="Be witty.")
+        return f"caption: {answer.text}"
+
+    server.run()
+"""
+
+
+def test_media_in_results_are_named(tmp_path):
+    studio = written(tmp_path, STUDIO, "studio.py")
+    calls = [("1", "draw", "{}"), ("2", "icon", "{}")]
+    with Provider(Say(calls=calls), Say("Nice.")) as provider:
+        given = ["chat", "openai:test", studio, "--yes", "--json", *options(provider)]
+        answered = dragoman(*given, input="Draw.", home=tmp_path)
+    assert "= Here: [image/png, 12 kB] Done." in answered.err
+    assert "= [image/gif, 31 bytes]" in answered.err
+    texts = [call["text"] for call in answered.json["toolCalls"]]
+    assert texts == ["Here:\n[image/png, 12 kB]\nDone.", "[image/gif, 31 bytes]"]
+
+
+@pytest.mark.parametrize("mode", ["handshake", "stateless"])
+@pytest.mark.parametrize(("answer", "result"), [("y", "= caption: Sharp."), ("n", "Sampling request was rejected")])
+def test_model_answers_sampling_requests_after_asking_the_user(tmp_path, mode, answer, result):
+    studio = written(tmp_path, STUDIO, "studio.py")
+    script = [Say(calls=[("1", "caption", "{}")]), *([Say("Sharp.")] if answer == "y" else []), Say("It is done.")]
+    with (
+        Provider(*script) as provider,
+        AtTerminal("chat", "openai:test", studio, "--yes", "--mode", mode, *options(provider), home=tmp_path) as at,
+    ):
+        at.answer("> ", "Caption it.\n")
+        at.until("asks the model, for at most 1,500 tokens:")
+        at.until("  | Be witty.")
+        at.until("  | Describe \\x1b[2J the spade")
+        at.answer("Let the model answer? [y/N] ", f"{answer}\n")
+        at.until(result)
+        at.until("It is done.")
+        at.quit()
+    sampled = [asked for asked in provider.asked if asked.body["messages"][0]["content"] == "Be witty."]
+    assert len(sampled) == (answer == "y")
+
+
+def test_sampling_requests_are_rejected_without_a_terminal(tmp_path):
+    studio = written(tmp_path, STUDIO, "studio.py")
+    with Provider(Say(calls=[("1", "caption", "{}")]), Say("Well.")) as provider:
+        given = ["chat", "openai:test", studio, "--yes", *options(provider)]
+        answered = dragoman(*given, input="Caption it.", home=tmp_path)
+    assert answered.out == "Well.\n"
+    assert "rejected, because there is no terminal to allow it at" in answered.err
+    assert "Sampling request was rejected" in told(provider.asked[1])[0]
+
+
 @pytest.mark.covers("CMD-23")
 def test_a_model_that_fails_ends_the_answer_and_not_the_conversation(tmp_path):
     with (

@@ -30,6 +30,15 @@ ASKING = """
         return f"{one.content} {two.content}"
 
     @server.tool
+    async def stubborn(ctx: Context) -> str:
+        questions = [asyncio.ensure_future(ctx.elicit(text, FORM)) for text in ("One?", "Two?")]
+        try:
+            await asyncio.shield(asyncio.gather(*questions))
+        except asyncio.CancelledError:
+            await asyncio.wait(questions)
+            raise
+
+    @server.tool
     async def hang(ctx: Context) -> str:
         await asyncio.gather(ctx.elicit("One?", FORM), ctx.elicit("Two?", FORM))
         await asyncio.Event().wait()
@@ -169,6 +178,25 @@ def test_a_question_that_the_server_gives_up_makes_room_for_the_next(tmp_path, a
         code, piped = terminal.end()
     assert code == 0
     assert "{'x': 'b'}" in piped
+
+
+@pytest.mark.covers("CMD-28")
+@pytest.mark.parametrize(("mode", "tool"), [("handshake", "both"), ("stateless", "both"), ("handshake", "stubborn")])
+def test_interrupt_withdraws_the_questions_of_a_server(tmp_path, asking, mode, tool):
+    script = [Say(calls=[wanted(tool, {})]), Say("Hello to you.")]
+    with (
+        Provider(*script) as provider,
+        AtTerminal("chat", "openai:test", asking, "--yes", "--mode", mode, *options(provider), home=tmp_path) as at,
+    ):
+        at.answer("> ", "Ask me.\n")
+        at.until("x (optional): ")
+        at.interrupt()
+        at.until("(interrupted)")
+        at.answer("> ", "Hello\n")
+        at.until("Hello to you.")
+        at.quit()
+    assert "(optional)" not in at.screen.partition("(interrupted)")[2]
+    assert provider.asked[1].body["messages"][-1]["content"] == "Hello"
 
 
 @pytest.mark.covers("CMD-28")

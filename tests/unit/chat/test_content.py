@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import types
 from dragoman.chat.content import attachment, cut, parts_of, prompt_messages, resource_message, result_parts
-from dragoman.chat.messages import Media, Text
+from dragoman.chat.messages import Media, Message, Text
 from dragoman.client.results import CallResult
 
 PIXEL = b64encode(b"not much of an image").decode()
@@ -41,6 +41,29 @@ def test_texts_that_follow_each_other_are_lines_of_one():
     assert parts_of(blocks) == [Text("one\ntwo"), Media(PIXEL, "image/png"), Text("three")]
 
 
+@pytest.mark.covers("LMT-05")
+@pytest.mark.parametrize(
+    ("texts", "text"),
+    [
+        (("one", "two"), "one\ntwo"),
+        (("one\n", "two"), "one\ntwo"),
+        (("one", "\ntwo"), "one\ntwo"),
+        (("", "two"), "two"),
+    ],
+)
+def test_texts_around_an_image_are_on_separate_lines(texts, text):
+    before, after = map(types.TextContent, texts)
+    assert Message("tool", parts_of([before, IMAGE, after])).text == text
+
+
+@pytest.mark.covers("LMT-07")
+@pytest.mark.parametrize("is_list", [True, False])
+def test_structured_content_that_repeats_an_image_is_left_out(is_list):
+    block = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+    result = CallResult([IMAGE], {"content": [block] if is_list else block}, has_structured=True)
+    assert result_parts(result) == [Media(PIXEL, "image/png")]
+
+
 def told(texts, structured):
     result = CallResult([types.TextContent(text) for text in texts], structured, has_structured=True)
     return text_of(result_parts(result, None))
@@ -60,6 +83,10 @@ def test_what_is_structured_is_told_where_there_is_no_content():
     [
         (["3 rows"], {"rows": [1, 2, 3]}),
         (["true"], {"a": 1}),
+        (["line 1"], {"content": "line 2"}),
+        (["line 1"], {"content": "line 1", "size": 6}),
+        (["line 1"], {"text": "line 1"}),
+        (["one", "two"], {"content": [{"type": "text", "text": "one"}]}),
         (["one", "two"], ["one", "two", "three"]),
         (["[" * 100_000], {"a": 1}),
         (["\ud800"], {"a": 1}),
@@ -94,6 +121,10 @@ def test_what_is_structured_follows_media():
         (["said"], None),
         (["said"], {}),
         (["true"], {"result": True}),
+        (["line 1\nline 2\n"], {"content": "line 1\nline 2\n"}),
+        (["one", "two"], {"content": ["one", "two"]}),
+        (["one"], {"content": [{"type": "text", "text": "one"}]}),
+        (["one"], {"content": {"type": "text", "text": "one"}}),
     ],
 )
 def test_what_texts_say_already_is_not_told_twice(texts, structured):

@@ -1,7 +1,11 @@
 """Which calls a policy allows, has asked about, and denies."""
 
 import asyncio
+import itertools
 import logging
+import re
+from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +13,7 @@ import pytest
 from dragoman import types
 from dragoman.chat import Policy
 
+ROW = r"^\|([^|\n]+)\|([^|\n]+)\|$"
 NAMES = ("web__delete_page", "delete_page", "web__delete_page")
 
 
@@ -28,6 +33,42 @@ def test_the_strictest_rule_that_fits_decides():
 @pytest.mark.parametrize("default", ["allow", "ask", "deny"])
 def test_what_no_rule_fits_is_decided_by_the_default(default):
     assert judge(Policy(allow=["nothing"], default=default)) == default
+
+
+def documented_defaults():
+    """Read the table of defaults in docs/chat.md: the options of each row, and the verdict."""
+    page = (Path(__file__).parents[3] / "docs" / "chat.md").read_text(encoding="utf-8")
+    table = page.partition("| options of the policy |")[2].partition("\n\n")[0]
+    rows = re.findall(ROW, table, re.MULTILINE)[1:]
+    return [(frozenset(re.findall(r"`(\w+)`", options)), verdict.strip()) for options, verdict in rows]
+
+
+def test_table_of_defaults_names_every_combination_once():
+    rules = ("allow", "ask", "deny")
+    combinations = [frozenset(names) for size in range(4) for names in itertools.combinations(rules, size)]
+    assert Counter(options for options, _ in documented_defaults()) == Counter([*combinations, frozenset({"default"})])
+
+
+@pytest.mark.parametrize("source", [["another_tool"], [], ()], ids=["rules", "empty list", "empty tuple"])
+def test_defaults_are_those_of_the_documentation(source):
+    for options, verdict in documented_defaults():
+        if "default" in options:
+            assert verdict == "the value of `default`"
+        elif source or options == {"allow"}:  # an empty `ask` or `deny` has no effect
+            assert judge(Policy(**dict.fromkeys(options, source))) == verdict, sorted(options)
+
+
+@pytest.mark.parametrize("default", ["allow", "ask", "deny"])
+@pytest.mark.parametrize("options", [options for options, _ in documented_defaults() if "default" not in options])
+def test_given_default_decides_in_every_combination(options, default):
+    assert judge(Policy(**dict.fromkeys(options, "another_tool"), default=default)) == default
+
+
+def test_allow_list_denies_everything_that_it_does_not_list():
+    policy = Policy(allow=["read_*"])
+    assert judge(policy, ("read_page", "read_page")) == "allow"
+    assert judge(policy, ("delete", "delete")) == "deny"
+    assert judge(Policy(allow=["read_*"], ask=["*"]), ("delete", "delete")) == "ask"
 
 
 def test_a_default_that_is_no_verdict_is_refused():
@@ -65,12 +106,24 @@ def test_a_rule_may_be_a_function_of_the_tool_and_its_arguments():
 def test_a_rule_that_fails_denies(caplog):
     with caplog.at_level(logging.ERROR, "dragoman.chat"):
         assert judge(Policy(allow=lambda tool, arguments: arguments["missing"])) == "deny"
-    assert "which denies the call of web__delete_page" in caplog.text
+    assert "the call of web__delete_page is denied" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["only on weekdays", None, 1, object()])
+@pytest.mark.parametrize("kind", ["allow", "ask", "deny"])
+def test_rule_that_returns_no_boolean_denies(kind, value, caplog):
+    with caplog.at_level(logging.ERROR, "dragoman.chat"):
+        assert judge(Policy(**{kind: lambda tool, arguments: value}, default="allow")) == "deny"
+    assert f"must return True or False, not {type(value).__name__}" in caplog.text
 
 
 def test_a_rule_cannot_change_the_arguments():
+    def clear(tool, arguments):
+        arguments["list"].clear()
+        return False
+
     arguments = {"list": [1]}
-    assert judge(Policy(ask=lambda tool, given: given["list"].clear()), arguments=arguments) == "allow"
+    assert judge(Policy(ask=clear), arguments=arguments) == "allow"
     assert arguments == {"list": [1]}
 
 

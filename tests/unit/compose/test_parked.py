@@ -149,24 +149,40 @@ async def test_the_call_that_is_parked_longest_gives_way_when_every_connection_i
         assert result["content"][0]["text"] == "yes"
 
 
-async def test_one_call_at_a_time_gives_way_however_often_a_connection_is_wanted():
-    calls, ended = parked.ParkedCalls(Server("proxy")), asyncio.Queue()
+def origin(principal=None):
+    return SimpleNamespace(request=SimpleNamespace(progress_token=None), principal=principal)
 
+
+async def parked_forever(calls, ended, *principals):
     async def waiting():
         await asyncio.get_running_loop().create_future()
 
-    for number in range(3):
-        call = calls.begin(
-            SimpleNamespace(request=SimpleNamespace(progress_token=None)), partial(ended.put_nowait, number)
-        )
+    for number, principal in enumerate(principals):
+        call = calls.begin(origin(principal), partial(ended.put_nowait, number))
         call.start(waiting())
         calls._timers[call.id] = asyncio.get_running_loop().call_later(DEADLINE, call.cancel)
+
+
+async def test_one_call_at_a_time_gives_way_however_often_a_connection_is_wanted():
+    calls, ended = parked.ParkedCalls(Server("proxy")), asyncio.Queue()
+    await parked_forever(calls, ended, None, None, None)
     async with asyncio.timeout(DEADLINE):
         for _ in range(3):
-            calls.give_way()
+            calls.give_way(None)
         assert await ended.get() == 0
         assert ended.empty()
-        calls.give_way()
+        calls.give_way(None)
+        assert await ended.get() == 1
+        assert ended.empty()
+    await calls.close()
+
+
+async def test_only_calls_of_the_same_principal_give_way():
+    calls, ended = parked.ParkedCalls(Server("proxy")), asyncio.Queue()
+    await parked_forever(calls, ended, "ann", "bob")
+    async with asyncio.timeout(DEADLINE):
+        calls.give_way("eve")
+        calls.give_way("bob")
         assert await ended.get() == 1
         assert ended.empty()
     await calls.close()

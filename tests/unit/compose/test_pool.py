@@ -257,6 +257,8 @@ def test_a_process_gets_no_credentials():
         (7, {}, "A proxy needs a URL, a command"),
         (["server"], {"isolate": "user"}, 'isolate must be "principal", "session" or None'),
         (["server"], {"max_connections": 0}, "max_connections must be a whole number"),
+        (["server"], {"max_connections_per_principal": 0}, "max_connections_per_principal must be from 1"),
+        (["server"], {"max_connections_per_principal": 101}, "max_connections_per_principal must be from 1"),
     ],
 )
 def test_a_proxy_that_cannot_be_is_refused(target, options, message):

@@ -1,12 +1,14 @@
 """What a proxy changes in results between the eras, and what it reads of them."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 from msgspec import Raw
 
 from dragoman import types
 from dragoman.compose.raw_results import (
+    check_mirrored,
     fits,
     input_requests,
     is_begun_task,
@@ -16,7 +18,9 @@ from dragoman.compose.raw_results import (
     with_age,
     with_versions,
 )
+from dragoman.errors import HeaderMismatch
 from dragoman.protocol.eras import Caller, McpRequest
+from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.versions import V2024_11_05, V2025_11_25, V2026_07_28
 
@@ -85,9 +89,10 @@ def test_meta_is_split_from_parameters_of_any_kind():
 def test_a_tool_that_cannot_be_read_has_no_headers():
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     tools = [{"name": "route", "inputSchema": schema}, {"name": 5}, 7]
-    plans = listed_plans(Raw(json.dumps({"tools": tools}).encode()))
-    assert list(plans) == ["route"]
+    plans, cursor = listed_plans(Raw(json.dumps({"tools": tools, "nextCursor": "2"}).encode()))
+    assert (list(plans), cursor) == (["route"], "2")
     assert list(plans["route"].build({"region": "north"}).values()) == ["north"]
+    assert listed_plans(Raw(b'{"tools": 7}')) == ({}, None)
 
 
 @pytest.mark.parametrize(
@@ -119,3 +124,13 @@ def test_a_discovery_names_other_versions_and_keeps_everything_else():
     raw = Raw(b'{"supportedVersions":["2026-07-28"],"capabilities":{"x":1.0},"resultType":"complete"}')
     changed = b'{"supportedVersions":["b","a"],"capabilities":{"x":1.0},"resultType":"complete"}'
     assert bytes(with_versions(raw, ["b", "a"])) == changed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [({"region": "eu"}, False), ({"region": "eu", "Region": "us"}, True), ({"region": "eu", "Other": 1}, False)],
+)
+def test_an_argument_that_a_header_repeats_has_one_spelling(arguments, refused):
+    plan = HeaderPlan.of({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}})
+    with pytest.raises(HeaderMismatch, match="another spelling") if refused else nullcontext():
+        check_mirrored(plan, json.dumps(arguments).encode(), {"region": "eu"})

@@ -1,10 +1,12 @@
 import json
 
+import pytest
 from msgspec import Raw
 
 from dragoman import types
+from dragoman.errors import PaginationLimit
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
-from dragoman.server.listing import Listing
+from dragoman.server.listing import Listing, PageCursors
 
 
 class Counted:
@@ -70,3 +72,14 @@ def test_a_page_that_is_made_while_the_list_changes_is_not_kept():
     counted.listing.page(None, V2025_11_25, changing)
     counted.page()
     assert counted.reads == 2
+
+
+def test_a_list_of_another_server_ends_at_a_repeated_cursor_and_at_the_limit():
+    circle = PageCursors("tools/list")
+    assert [circle.continues(cursor) for cursor in ("a", "b", "a")] == [True, True, False]
+    assert not PageCursors("tools/list").continues(None)
+    assert not PageCursors("tools/list").continues("")
+    endless = PageCursors("tools/list", 3)
+    assert [endless.continues(cursor) for cursor in ("a", "b")] == [True, True]
+    with pytest.raises(PaginationLimit, match="more than 3 pages of tools/list"):
+        endless.continues("c")

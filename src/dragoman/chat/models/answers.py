@@ -13,8 +13,17 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from dragoman import types
-from dragoman.chat.messages import Delta, ToolCall, Usage
+from dragoman.chat.messages import Delta, StopReason, ToolCall, Usage
 from dragoman.schema.naming import safe_name
+
+_STOP_REASONS: dict[str, StopReason] = {
+    **dict.fromkeys(("stop", "end_turn", "endturn"), "endTurn"),
+    **dict.fromkeys(("length", "max_tokens", "maxtokens"), "maxTokens"),
+    **dict.fromkeys(("stop_sequence", "stopsequence"), "stopSequence"),
+    **dict.fromkeys(("tool_calls", "tool_use", "tooluse", "function_call"), "toolUse"),
+    **dict.fromkeys(("content_filter", "refusal", "safety"), "refusal"),
+}
+"""The stop reasons by the names that providers give them, in lower case."""
 
 
 class PartialCall(msgspec.Struct):
@@ -67,6 +76,13 @@ class ModelAnswer:
         self._calls = CallPieces()
         self.usage = Usage()
         self.finish_reason: str | None = None
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the answer ended; None if the model did not say."""
+        reason = None if self.finish_reason is None else _STOP_REASONS.get(self.finish_reason.lower(), "other")
+        has_calls = next(iter(self._calls), None) is not None
+        return "toolUse" if has_calls and reason in (None, "endTurn", "other") else reason
 
     @property
     def text(self) -> str:

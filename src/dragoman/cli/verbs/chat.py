@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command import connecting, show_logs, usage_error
+from dragoman import types
+from dragoman.cli.command import connecting, quoted, show_logs, usage_error
+from dragoman.cli.display import media_label
 from dragoman.cli.exit_codes import one_line
 from dragoman.cli.targets import (
     ResolvedTarget,
@@ -24,12 +26,13 @@ from dragoman.cli.targets import (
     with_remedy,
 )
 from dragoman.cli.terminal import Terminal
-from dragoman.errors import AuthRequired, DragomanError
+from dragoman.errors import AuthRequired, Cancelled, DragomanError
 from dragoman.runtime.terminal import is_terminal, printable_json, printable_line
 
 if TYPE_CHECKING:
-    from dragoman.chat import Chat, Chunk
+    from dragoman.chat import Chat, ChatToolResult, Chunk
     from dragoman.client.answer.approval import Approval
+    from dragoman.client.answer.sampling import Sampling, SamplingRequest
     from dragoman.client.blocking import Client
 
 MAX_EXCERPT = 300
@@ -59,8 +62,10 @@ def command(terminal: Terminal, /, model: str, targets: tuple[str, ...], **optio
     with ExitStack() as stack:
         servers = asyncio.run(_servers(terminal, targets))
         _mark_trusted(servers, options["trusted"])
-        clients = [_open(terminal, server, stack) for server in servers]
-        chat = stack.enter_context(_chat(terminal, model, options)).with_tools(*clients)
+        chat = stack.enter_context(_chat(terminal, model, options))
+        sampling = chat.sampler(guard=TerminalSampling(terminal).allows, tools=True)
+        clients = [_open(terminal, server, stack, sampling) for server in servers]
+        chat.with_tools(*clients)
         if question is None:
             _chat_at_terminal(terminal, chat, clients)
         else:
@@ -95,12 +100,12 @@ def _mark_trusted(targets: Sequence[ResolvedTarget], names: Sequence[str]) -> No
             resolved.options["trusted"] = True
 
 
-def _open(terminal: Terminal, resolved: ResolvedTarget, stack: ExitStack) -> Client:
+def _open(terminal: Terminal, resolved: ResolvedTarget, stack: ExitStack, sampling: Sampling) -> Client:
     from dragoman.cli.elicitation import TerminalElicitation
     from dragoman.client.blocking import Client
 
     options = asyncio.run(client_options(terminal.settings, resolved))
-    options |= {"on_elicitation": TerminalElicitation(terminal), "tasks": True}
+    options |= {"on_elicitation": TerminalElicitation(terminal), "on_sampling": sampling, "tasks": True}
     client: Client = make_client(Client, resolved, options)
     stack.callback(client.stop)
     try:
@@ -141,8 +146,13 @@ class TerminalApproval:
     async def decide(self, approval: Approval) -> bool:
         """Ask the user whether the chat may make a call."""
         if not self._terminal.can_ask:
-            approval.deny("nobody is there to approve of it")
+            approval.deny("there is no terminal to approve it at")
             return False
+        with suppress(Cancelled):
+            return await self._ask(approval)
+        return False
+
+    async def _ask(self, approval: Approval) -> bool:
         name = printable_line(approval.tool.name if approval.tool is not None else approval.name)
         server = printable_line(approval.server or "the server")
         async with self._terminal.dialog() as dialog:
@@ -151,6 +161,42 @@ class TerminalApproval:
                 approval.deny("its arguments were not read to their end")
                 return False
             return await dialog.confirm(f"Call {name}?")
+
+
+class TerminalSampling:
+    """Asks the user whether the model may answer requests of servers, and shows everything that the model would read.
+
+    Without a terminal every request is rejected.
+    """
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    async def allows(self, request: SamplingRequest) -> bool:
+        """Ask the user whether the model may answer a request."""
+        server = printable_line(request.server or "The server")
+        if not self._terminal.can_ask:
+            self._terminal.report(f"{server} asks the model (rejected, because there is no terminal to allow it at)")
+            return False
+        with suppress(Cancelled):
+            async with self._terminal.dialog() as dialog:
+                dialog.write(f"{server} asks the model, for at most {request.max_tokens:,} tokens:", "bold")
+                media = _media_labels(request)
+                return await dialog.show_pages("\n".join([quoted(request.text), *media])) and await dialog.confirm(
+                    "Let the model answer?"
+                )
+        return False
+
+
+def _media_labels(request: SamplingRequest) -> list[str]:
+    """Return a label for each image or sound in a request."""
+    contents = [message.content for message in request.messages]
+    blocks = [block for content in contents for block in (content if isinstance(content, list) else [content])]
+    return [
+        f"  {media_label(block.data, block.mime_type)}"
+        for block in blocks
+        if isinstance(block, types.ImageContent | types.AudioContent)
+    ]
 
 
 def _document(arguments: dict[str, Any]) -> str:
@@ -223,7 +269,15 @@ def _show(terminal: Terminal, chunk: Chunk) -> None:
         if reported.message:
             terminal.report(f"  … {_excerpt(f'{reported.call.name}: {reported.message}')}", "dim")
     for result in chunk.tool_results:
-        terminal.report(f"  {'✗' if result.is_error else '='} {_excerpt(result.text)}", "dim")
+        terminal.report(f"  {'✗' if result.is_error else '='} {_excerpt(_described(result))}", "dim")
+
+
+def _described(result: ChatToolResult) -> str:
+    """Return the text of a result, with a label in the place of each image, sound or file."""
+    from dragoman.chat.messages import Text
+
+    parts = result.message.content
+    return "\n".join(part.text if isinstance(part, Text) else media_label(part.data, part.mime_type) for part in parts)
 
 
 def _answer_once(terminal: Terminal, chat: Chat, question: str) -> None:
@@ -234,7 +288,7 @@ def _answer_once(terminal: Terminal, chat: Chat, question: str) -> None:
         text = [] if chunk.tool_results else [*text, chunk.text]
         for result in chunk.tool_results:
             made = {"name": result.call.name, "arguments": result.call.arguments}
-            calls.append(made | {"text": result.text, "isError": result.is_error})
+            calls.append(made | {"text": _described(result), "isError": result.is_error})
     if terminal.settings.json:
         usage = {"inputTokens": chat.usage.input_tokens, "outputTokens": chat.usage.output_tokens}
         terminal.write_json({"text": "".join(text), "toolCalls": calls, "usage": usage})

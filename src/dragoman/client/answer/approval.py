@@ -3,6 +3,9 @@
 Each call is decided once: by the return value of the handler, by `approve()` or `deny()` from any thread, or by the
 time-out. An unexpected return value denies the call. A denial ends the wait at once, even while the handler still runs.
 An approval counts only after the handler has returned, because the handler may still fail.
+
+The handler of a client or chat is called for one call at a time, in the order of the calls, unless it is parallel. A
+handler that returns the approval, to decide later, has had its turn.
 """
 
 from __future__ import annotations
@@ -15,9 +18,13 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Any
 
+from msgspec import Struct
+
 from dragoman import types
-from dragoman.client.answer.callbacks import LOGGER, AnsweredBy, Handler, as_function, call_handler
-from dragoman.errors import ToolError
+from dragoman.client.answer.callbacks import LOGGER, AnsweredBy, Handler, HandlerSlots, as_function, call_handler
+from dragoman.client.results import CallResult
+from dragoman.errors import Cancelled, ToolError
+from dragoman.runtime.portal import INTERRUPTS
 from dragoman.runtime.tasks import retrieve_exception
 
 CANCELLED = "Tool call was cancelled by the client"
@@ -115,12 +122,18 @@ ApprovalHandler = AnsweredBy[Approval, bool | Approval | None]
 """A function that decides about a tool call: returns True, False, or the approval itself to decide later."""
 
 
-async def decide(on_approval: ApprovalHandler, approval: Approval, timeout: float | None = None) -> None:
+async def decide(
+    on_approval: ApprovalHandler,
+    approval: Approval,
+    timeout: float | None = None,
+    turns: HandlerSlots | None = None,
+) -> None:
     """Return when a tool call is approved; the client may then send `approval.arguments`.
 
     `on_approval(approval)` is a function, plain or async, or an object that can be called or has an `execute` method.
     It returns True or False, an awaitable of either, or the approval itself, which `approve()` or `deny()` decides
-    later. A handler that has called one of these may also return None.
+    later. A handler that has called one of these may also return None. With `turns`, the handler is called when it has
+    its turn, and `timeout` begins then.
 
     Raises:
         ToolError: the call is denied: by the handler, because the handler failed or returned an unexpected value, or
@@ -130,8 +143,10 @@ async def decide(on_approval: ApprovalHandler, approval: Approval, timeout: floa
     function = as_function(on_approval, "on_approval")
     approved = False
     try:
-        async with asyncio.timeout(timeout) as clock:
-            approved = await _ask(function, approval)
+        async with asyncio.timeout(None) as clock:
+            approved = await _ask(_ApprovalQuestion(function, approval, turns, clock, timeout))
+    except Cancelled as error:
+        LOGGER.warning("%s, which denies the call of %s", error, approval.name)
     except Exception:
         if clock.expired():
             approval.deny(f"nobody decided within {timeout:g} seconds")
@@ -146,8 +161,9 @@ async def decide(on_approval: ApprovalHandler, approval: Approval, timeout: floa
 class Approvals:
     """The tool calls of one client that wait for approval, for any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, parallel: bool = False) -> None:
         self._waiting: dict[str, Approval] = {}
+        self._turns = None if parallel else HandlerSlots(1)
 
     @property
     def waiting(self) -> list[Approval]:
@@ -158,9 +174,25 @@ class Approvals:
         """Return when a tool call is approved, as `decide` does; until then the call is in `waiting`."""
         self._waiting[approval.id] = approval
         try:
-            await decide(on_approval, approval, timeout)
+            await decide(on_approval, approval, timeout, self._turns)
         finally:
             del self._waiting[approval.id]
+
+    async def denial(
+        self, on_approval: ApprovalHandler, approval: Approval, timeout: float | None, *, raise_on_error: bool
+    ) -> CallResult | None:
+        """Decide about a call, and return the result of a denied call; None if the call is approved.
+
+        Raises:
+            ToolError: the call is denied, and `raise_on_error` is True.
+        """
+        try:
+            await self.decide(on_approval, approval, timeout)
+        except ToolError as error:
+            if raise_on_error:
+                raise
+            return CallResult([types.TextContent(str(error))], is_error=True)
+        return None
 
     def approve(self, id: str) -> bool:
         """Approve a call; return False if it does not wait."""
@@ -178,8 +210,38 @@ class Approvals:
             approval.deny(reason)
 
 
-async def _ask(function: Handler, approval: Approval) -> bool:
-    answering = asyncio.ensure_future(call_handler(function, approval))
+class _ApprovalQuestion(Struct):
+    """A question to the approval handler."""
+
+    function: Handler
+    approval: Approval
+    turns: HandlerSlots | None
+    clock: asyncio.Timeout
+    timeout: float | None
+
+    async def ask(self) -> Any:
+        """Wait for the turn, and return the answer of the handler."""
+        if self.turns is None:
+            self._start_clock()
+            return await call_handler(self.function, self.approval)
+        interrupts = INTERRUPTS.count
+        async with self.turns.acquire():
+            if self.approval.decided:
+                return self.approval
+            INTERRUPTS.require_none_since(interrupts)
+            from dragoman.client.answer.terminal_questions import ask_person
+
+            self._start_clock()
+            return await ask_person(call_handler, self.function, self.approval)
+
+    def _start_clock(self) -> None:
+        if self.timeout is not None:
+            self.clock.reschedule(asyncio.get_running_loop().time() + self.timeout)
+
+
+async def _ask(question: _ApprovalQuestion) -> bool:
+    approval = question.approval
+    answering = asyncio.ensure_future(question.ask())
     deciding = asyncio.ensure_future(approval.outcome())
     try:
         await asyncio.wait([answering, deciding], return_when=asyncio.FIRST_COMPLETED)

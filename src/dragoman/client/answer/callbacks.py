@@ -30,6 +30,8 @@ MAX_CONCURRENT = 8
 """How many requests a handler serves at a time, by default."""
 
 Handler = Callable[..., Any]
+HandlerCaller = Callable[..., Awaitable[Any]]
+"""A function that calls a handler, such as `call_handler`."""
 Asked = TypeVar("Asked")
 Asked_contra = TypeVar("Asked_contra", contravariant=True)
 Answer = TypeVar("Answer")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any, ClassVar, Literal, Protocol
@@ -20,15 +20,16 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.client.answer.callbacks import (
     LOGGER,
-    MAX_CONCURRENT,
     AnsweredBy,
+    HandlerSlot,
     HandlerSlots,
     as_function,
     function_name,
 )
-from dragoman.errors import InsecureUrl, InvalidParams, ValidationError
+from dragoman.errors import Cancelled, InsecureUrl, InvalidParams, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.urls import host_of, is_http_url
+from dragoman.runtime.portal import INTERRUPTS
 from dragoman.schema.compile import MASK, compile_schema, raise_violations
 from dragoman.schema.peer_schemas import PeerSchema
 from dragoman.schema.walk import mapping
@@ -179,8 +180,10 @@ class Elicitation:
     the content of the form, as a mapping, dataclass, Struct or pydantic model, or an `Accept`, `Decline` or `Cancel`.
     True accepts a form with its defaults, or agrees to visit a page; False declines; None cancels. `ask` may return a
     future that another task or thread completes. `handles_url` says whether the handler can show pages to visit; by
-    default it is the handler's own attribute of that name, else True. After `timeout` seconds the request is cancelled.
-    At most `max_concurrent` requests (8) are shown at a time; further ones wait.
+    default it is the handler's own attribute of that name, else True. After `timeout` seconds, including the wait for
+    its turn, the request is cancelled. One request is shown at a time, in the order in which they arrive, and on a
+    terminal the plain handlers of all clients take turns. With a `max_concurrent` of more than 1, that many requests
+    are shown at a time.
 
     Raises:
         TypeError: the handler cannot be called, or `max_concurrent` is not an integer.
@@ -193,9 +196,10 @@ class Elicitation:
         *,
         handles_url: bool | None = None,
         timeout: float | None = None,
-        max_concurrent: int = MAX_CONCURRENT,
+        max_concurrent: int = 1,
     ) -> None:
         self._slots = HandlerSlots(max_concurrent)
+        self._takes_turns = max_concurrent == 1
         self._ask = as_function(ask, "on_elicitation")
         self.handles_url = bool(getattr(ask, "handles_url", True) if handles_url is None else handles_url)
         self.timeout = timeout
@@ -232,21 +236,50 @@ class Elicitation:
         except ValidationError as error:
             raise InvalidParams(f"The elicitation is malformed: {error}") from None
 
-    async def answer(self, request: ElicitationRequest) -> types.ElicitResult:
-        """Return the user's answer; a handler that fails or takes too long cancels the request."""
+    async def answer(
+        self, request: ElicitationRequest, report: Callable[[str], None] | None = None
+    ) -> types.ElicitResult:
+        """Return the user's answer; a handler that fails or takes too long cancels the request.
+
+        `report` is called with the mistake of a handler that raised an exception, or whose answer does not fit.
+        """
+
+        def warn(mistake: str) -> None:
+            _warn(mistake)
+            if report is not None:
+                report(mistake)
+
+        interrupts = INTERRUPTS.count
         try:
             async with asyncio.timeout(self.timeout) as clock, self._slots.acquire() as slot:
-                return result_of(request, await slot.call(self._ask, request))
-        except Exception:
+                INTERRUPTS.require_none_since(interrupts)
+                return result_of(request, await self._call(slot, request), warn)
+        except Cancelled as error:
+            LOGGER.warning("An elicitation was cancelled: %s", error)
+            return types.ElicitResult("cancel")
+        except Exception as error:
             if clock.expired():
-                LOGGER.warning("An elicitation was cancelled: no answer within %g seconds", self.timeout)
+                warn(f"no answer within {self.timeout:g} seconds")
             else:
                 LOGGER.exception("An elicitation was cancelled: its handler failed")
+                if report is not None:
+                    report(f"the handler raised {type(error).__name__}")  # its text may not be meant for others
             return types.ElicitResult("cancel")
 
+    async def _call(self, slot: HandlerSlot, request: ElicitationRequest) -> Any:
+        if not self._takes_turns:
+            return await slot.call(self._ask, request)
+        from dragoman.client.answer.terminal_questions import ask_person
 
-def result_of(request: ElicitationRequest, answer: Any) -> types.ElicitResult:
-    """Return the result for a handler's return value; an unsupported value cancels, with a warning."""
+        return await ask_person(slot.call, self._ask, request)
+
+
+def _warn(mistake: str) -> None:
+    LOGGER.warning("An elicitation was cancelled: %s", mistake)
+
+
+def result_of(request: ElicitationRequest, answer: Any, report: Callable[[str], None] = _warn) -> types.ElicitResult:
+    """Return the result for a handler's return value; a value that does not fit cancels, and is reported."""
     if answer is None or answer is Cancel or isinstance(answer, Cancel):
         return types.ElicitResult("cancel")
     if answer is False or answer is Decline or isinstance(answer, Decline):
@@ -258,7 +291,7 @@ def result_of(request: ElicitationRequest, answer: Any) -> types.ElicitResult:
     try:
         return types.ElicitResult("accept", _accepted(request, answer))
     except ValidationError as error:
-        LOGGER.warning("An elicitation was cancelled: %s", error)
+        report(str(error))
         return types.ElicitResult("cancel")
 
 
@@ -294,7 +327,8 @@ def _content(filled: Any) -> types.Json:
     try:
         plain = msgspec.to_builtins(dict(filled) if isinstance(filled, Mapping) else filled, str_keys=True)
     except TypeError as error:
-        raise ValidationError(f"the answer cannot be JSON: {error}") from None
+        remedy = "; await the coroutine" if "coroutine" in str(error) else ""
+        raise ValidationError(f"the answer cannot be JSON: {error}{remedy}") from None
     if not isinstance(plain, dict):
         raise ValidationError("the answer must be an object with the fields of the form")
     return {name: value for name, value in plain.items() if value is not None}

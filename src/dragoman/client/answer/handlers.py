@@ -73,6 +73,8 @@ class Handlers:
         self._slots = HandlerSlots(MAX_CONCURRENT)  # for the handlers of `on_request` and of extensions
         self._declared = _declared(capabilities)
         self._served = {} if served is None else served
+        self.elicitation_mistake: str | None = None
+        """The mistake of the elicitation handler that cancelled a question, until an error of a call names it."""
         self.server = server
         self._has_given_name = server is not None
 
@@ -139,9 +141,9 @@ class Handlers:
             MethodNotFound: the method is unknown, or has no handler.
         """
         if method == "sampling/createMessage" and self._sampling is not None:
-            return partial(_read_and_answer, self._sampling, params, self.server)
+            return partial(_sample, self._sampling, params, self.server)
         if method == "elicitation/create" and self._elicitation is not None:
-            return partial(_read_and_answer, self._elicitation, params, self.server)
+            return partial(self._elicit, self._elicitation, params)
         if method == "roots/list" and self.roots is not None and self.roots.were_given:
             return types.ListRootsResult(self.roots.as_wire())
         if method == "ping":
@@ -151,6 +153,12 @@ class Handlers:
         if method in self._served:
             return partial(self._serve, *self._served[method], params)
         raise MethodNotFound(f"This client does not serve {method[:MAX_QUOTED_CHARACTERS]}")
+
+    async def _elicit(self, elicitation: Elicitation, params: bytes | Raw) -> types.ElicitResult:
+        def report(mistake: str) -> None:
+            self.elicitation_mistake = mistake
+
+        return await elicitation.answer(elicitation.read(params, self.server), report)
 
     async def _call(self, function: Handler, decode: Callable[[bytes | Raw], Any], params: bytes | Raw) -> Any:
         decoded = decode(params)
@@ -196,5 +204,5 @@ def decode_object(params: bytes | Raw) -> types.Json:
         raise InvalidParams(f"The parameters must be an object: {error}") from None
 
 
-async def _read_and_answer(handler: Any, params: bytes | Raw, server: str | None) -> Any:
-    return await handler.answer(handler.read(params, server))
+async def _sample(sampling: Sampling, params: bytes | Raw, server: str | None) -> types.CreateMessageResult:
+    return await sampling.answer(sampling.read(params, server))

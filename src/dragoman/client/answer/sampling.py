@@ -26,13 +26,14 @@ from dragoman.client.answer.callbacks import (
     as_function,
     function_name,
 )
-from dragoman.errors import InternalError, InvalidParams, Rejected, RpcError, ValidationError
+from dragoman.errors import Cancelled, InternalError, InvalidParams, Rejected, RpcError, ValidationError
 from dragoman.protocol import jsonrpc
 from dragoman.schema.naming import matches
 
 USER_REJECTED = -1
 REJECTED = "Sampling request was rejected"
 UNKNOWN_MODEL = "unknown"
+MAX_REASON_CHARACTERS = 200
 _MEDIA = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "audio/wav", "audio/x-wav", "audio/wave", "audio/mpeg"}
 )
@@ -88,7 +89,7 @@ Completion = Part | types.CreateMessageResult | Sequence[Part] | Literal[False]
 SamplingHandler = AnsweredBy[SamplingRequest, Completion]
 """A function that asks the model: returns the answer's text, a result, or content blocks; False rejects the request."""
 Guard = AnsweredBy[SamplingRequest, bool]
-"""A function that returns whether a request may reach a model."""
+"""A function that returns True if a request may reach a model; every other value rejects the request."""
 PreferredModel = str | AnsweredBy[types.ModelPreferences, str]
 """The name of a model, or a function from the server's preferences to a name."""
 
@@ -120,13 +121,14 @@ class Sampling:
         client = Client(target, on_sampling=sampling)
 
     `complete(request)` returns the text of the answer, a `types.CreateMessageResult` or a dict of one, or content
-    blocks; it raises `Rejected` to refuse. `guard(request)` returns False to reject; for a guard, `request.message`
-    also has the system prompt. `preferred_model` is the name of a model, or a function from the server's preferences to
-    a name. `allow_models` are names or patterns such as `gpt-*`, and the chosen model must match one of them; without
-    `preferred_model`, the server's hints choose an allowed model, else the first allowed name is chosen. `tools` and
-    `context` declare that `complete` uses the request's `tools` and `include_context`. After `timeout` seconds the
-    request is rejected. At most `max_concurrent` requests (8) are served at a time, for all clients together; further
-    ones wait. Functions may be plain or async, or objects that can be called or have an `execute` method.
+    blocks; it raises `Rejected` to refuse. `guard(request)` returns True to allow the request; every other value
+    rejects it. For a guard, `request.message` also has the system prompt. `preferred_model` is the name of a model, or
+    a function from the server's preferences to a name. `allow_models` are names or patterns such as `gpt-*`, and the
+    chosen model must match one of them; without `preferred_model`, the server's hints choose an allowed model, else the
+    first allowed name is chosen. `tools` and `context` declare that `complete` uses the request's `tools` and
+    `include_context`. After `timeout` seconds the request is rejected. At most `max_concurrent` requests (8) are served
+    at a time, for all clients together; further ones wait. Functions may be plain or async, or objects that can be
+    called or have an `execute` method.
 
     Raises:
         TypeError: `complete`, `guard` or `preferred_model` cannot be called, or `max_concurrent` is not an integer.
@@ -207,10 +209,8 @@ class Sampling:
             raise InternalError("Error executing sampling request") from None
 
     async def _answer(self, request: SamplingRequest, slot: HandlerSlot) -> types.CreateMessageResult:
-        if self._guard is not None and not await slot.call(
-            self._guard, _GuardedRequest(**msgspec.structs.asdict(request))
-        ):
-            raise Rejected
+        if self._guard is not None:
+            await _require_consent(self._guard, request, slot)
         chosen = msgspec.structs.replace(request, model=await self._choose_model(request, slot))
         completion = await slot.call(self._complete, chosen)
         if completion is False:
@@ -244,6 +244,26 @@ class Sampling:
             LOGGER.error("preferred_model returned %r, which is not the name of a model", model)
             raise InternalError("Failed to determine preferred model")
         return model
+
+
+async def _require_consent(guard: Handler, request: SamplingRequest, slot: HandlerSlot) -> None:
+    """Raise Rejected unless a guard returns True; the reason in a text is logged, and not sent to the server."""
+    from dragoman.client.answer.terminal_questions import ask_person
+
+    try:
+        verdict = await ask_person(slot.call, guard, _GuardedRequest(**msgspec.structs.asdict(request)))
+    except Cancelled:  # the question of the guard was withdrawn
+        raise Rejected from None
+    if verdict is True:
+        return
+    if verdict is not False:
+        shown = repr(verdict[:MAX_REASON_CHARACTERS]) if isinstance(verdict, str) else type(verdict).__name__
+        LOGGER.warning(
+            "A guard returned %s, which rejects the sampling request: return True to allow it, False to reject it, or"
+            " raise Rejected to tell the server the reason",
+            shown,
+        )
+    raise Rejected
 
 
 def result_of(request: SamplingRequest, answer: Any) -> types.CreateMessageResult:

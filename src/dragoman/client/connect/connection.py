@@ -218,7 +218,9 @@ class ServerConnection:
                 if pending.outcome is None:
                     raise
         except BaseException as error:
-            self._abandon(message, error, may_cancel=may_cancel)
+            # A function that returns headers may raise any other exception; then nothing was sent.
+            is_sent = not isinstance(error, Exception) or isinstance(error, TransportError | TimeoutError)
+            self._abandon(message, error, may_cancel=may_cancel and is_sent)
             if isinstance(error, TimeoutError) and not isinstance(error, TransportError):
                 raise TransportError(f"{method} could not be sent: {str(error) or 'it took too long'}") from error
             raise

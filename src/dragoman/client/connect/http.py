@@ -21,6 +21,7 @@ from multidict import CIMultiDict
 from dragoman.client.connect.credentials import Credentials, auth_required
 from dragoman.client.connect.link import Link, Outgoing
 from dragoman.errors import (
+    DragomanError,
     HttpError,
     MethodNotFound,
     ResumptionRefused,
@@ -259,7 +260,7 @@ class HttpLink(Link):
     async def _read_standalone_stream(self) -> None:
         try:
             await self._reopen_standalone_stream()
-        except TransportError as error:
+        except DragomanError as error:
             _logger.info("The stream of %s is not listened to any more: %s", self.url, error)
         except Exception:
             _logger.exception("The stream of %s is not listened to any more", self.url)

@@ -16,7 +16,7 @@ from dragoman import types
 from dragoman.client.bound import AsyncBoundTool
 from dragoman.client.client import AsyncClient
 from dragoman.client.results import CallResult
-from dragoman.errors import Cancelled, DragomanError, InspectorError, NotFound, RpcError
+from dragoman.errors import Cancelled, DragomanError, InspectorError, NotFound, RpcError, ToolError
 from dragoman.inspector.doctor.tools import problems
 from dragoman.inspector.inspected import InspectedServer
 from dragoman.inspector.inspector import Inspector
@@ -262,12 +262,22 @@ async def _send(
     known = {"name", "arguments", "uri", "inputResponses", "requestState"}
     if params.keys() <= known and (arguments is None or isinstance(arguments, dict)):
         if method == "tools/call" and isinstance(name, str):
-            return await client.call_tool(name, arguments, on_progress=on_progress, raise_on_error=False, **options)
+            return await _call_tool(client, name, arguments, on_progress=on_progress, **options)
         if method == "prompts/get" and isinstance(name, str):
             return await client.get_prompt(name, arguments, **options)
         if method == "resources/read" and isinstance(uri, str):
             return await client.read_resource(uri, **options)
     return await client.request(method, params, timeout=timeout, meta=meta or None)
+
+
+async def _call_tool(client: AsyncClient, name: str, arguments: dict[str, Any] | None, **options: Any) -> object:
+    """Return the result of a tool, also of one that failed; a call that was denied, and not sent, raises."""
+    try:
+        return await client.call_tool(name, arguments, **options)
+    except ToolError as error:
+        if error.result is None:
+            raise
+        return error.result
 
 
 def _is_foreign(key: str) -> bool:

@@ -16,19 +16,18 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import RpcError, ToolError
+from dragoman.errors import PaginationLimit, RpcError, ToolError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHODS
 from dragoman.server.define.content import Piece
 from dragoman.server.define.tool_results import ToolResult
 from dragoman.server.define.tools import Tool
 from dragoman.server.dispatch.runner import run_detached
+from dragoman.server.listing import PageCursors
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
 from dragoman.types.decoding import decoders
 
-MAX_PAGES = 100
-"""The greatest number of pages of a list that a tool reads."""
 _READ_ONLY = types.ToolAnnotations(read_only_hint=True)
 _ROWS = {row.name: row for row in METHODS}
 Entries = list[dict[str, Any]]
@@ -82,14 +81,14 @@ def prompt_tools(**options: Any) -> list[Tool[..., Any]]:
 
 
 async def _entries(ctx: Context, method: str, field: str) -> Entries:
-    entries: Entries = []
-    cursor: str | None = None
-    for _ in range(MAX_PAGES):
-        page = await _request(ctx, method, {} if cursor is None else {"cursor": cursor})
-        entries += msgspec.to_builtins(getattr(page, field))
-        cursor = page.next_cursor
-        if not cursor:
-            break
+    cursors, page = PageCursors(method), await _request(ctx, method, {})
+    entries: Entries = msgspec.to_builtins(getattr(page, field))
+    try:
+        while cursors.continues(page.next_cursor):
+            page = await _request(ctx, method, {"cursor": page.next_cursor})
+            entries += msgspec.to_builtins(getattr(page, field))
+    except PaginationLimit as error:
+        raise ToolError(str(error)) from error
     return entries
 
 

@@ -24,6 +24,7 @@ The alternative is to refuse new sessions when there are too many. One client co
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import time
@@ -73,6 +74,7 @@ MAX_EVICTED_CHARACTERS = 1_000
 """An evicted session keeps its subscriptions if all their URIs together have at most this many characters."""
 HOLDER_SHARE = 100
 """The share of a holder is the greatest number of sessions divided by this number."""
+MIN_TIMER_SECONDS = 0.1
 BUSY_SECONDS = 1.0
 """If all sessions of a holder are busy, the next search for an idle one starts after this many seconds."""
 
@@ -107,6 +109,8 @@ class Sessions:
         """No session expires before this time; a session that was used since then expires later."""
         self._over: OrderedDict[str, bool] = OrderedDict()
         """The sessions that are over: True if the client ended the session, False if it expired."""
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        """Removes sessions that expire while no request comes, so that what belongs to them ends."""
         self._changed_while_adopting: dict[str, list[SessionStateChanged]] = {}
         self.workers.on_session_message = self._receive
 
@@ -284,6 +288,7 @@ class Sessions:
         session = HttpSession(self._server, data, workers=self.workers, retention=self._retention)
         session.last_used = now
         self._holders.add(id, session, holder_name(data.principal, address))
+        self._set_timer(now)
 
     def _evict_one(self, now: float) -> None:
         """Evict an idle session, and keep its state for the next request of its client.
@@ -327,6 +332,16 @@ class Sessions:
                 self._remove(id, was_ended=False)
         first = next(iter(self._local.values()), None)
         self._next_expiry = self._idle_timeout + (now if first is None else first.last_used)
+        self._set_timer(now)
+
+    def _set_timer(self, now: float) -> None:
+        if self._expiry_timer is None and self._local:
+            seconds = max(MIN_TIMER_SECONDS, self._next_expiry - now)
+            self._expiry_timer = asyncio.get_running_loop().call_later(seconds, self._expire_later)
+
+    def _expire_later(self) -> None:
+        self._expiry_timer = None
+        self._expire(self._clock())
 
     async def end(self, id: str | None, principal: str | None = None, address: str | None = None) -> None:
         """End a session in every process, for a DELETE of the client.
@@ -352,8 +367,11 @@ class Sessions:
             raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, InternalError(reason))
 
     def _remove(self, id: str, *, was_ended: bool) -> None:
+        data = self._data_of(id)
         self._end(id)
         self._evicted.pop(id, None)
+        if data is not None:
+            data.end()
         _remember(self._over, id, was_ended, MAX_OVER)
 
     def detach_standalone(self) -> None:
@@ -363,6 +381,8 @@ class Sessions:
 
     async def close(self) -> None:
         """Close every session; another process may adopt them."""
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         sessions = list(self._local.items())
         for id, session in sessions:
             self._holders.discard(id, session)

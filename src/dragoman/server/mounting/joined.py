@@ -27,12 +27,19 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import types
-from dragoman.errors import InsufficientScope, InvalidParams, MethodNotFound, RpcError
+from dragoman.errors import (
+    InsufficientScope,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    PaginationLimit,
+    RpcError,
+)
 from dragoman.protocol.extensions import entries_of
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.lines import without_newlines
 from dragoman.server.dispatch.runner import encoded_result
-from dragoman.server.listing import read_cursor
+from dragoman.server.listing import PageCursors, read_cursor
 from dragoman.server.mounting.mount import Mount, has, is_open, own_handler
 from dragoman.server.mounting.passing import is_not_found, lacks_tool, pass_on, run_inner
 from dragoman.server.mounting.places import LISTS, TASKS_GET, params_about, subject_of, with_uris
@@ -45,8 +52,6 @@ if TYPE_CHECKING:
 Handle = Callable[["Server", Call], Any]
 INTRODUCTION_SECONDS = 5.0
 """How long a mounted server has to learn its instructions, for example from the target of a proxy."""
-MAX_PAGES = 1000
-"""The greatest number of pages of a mounted server, or of `on_list_resources`, that a joined list has."""
 _logger = logging.getLogger("dragoman.server")
 _SCHEMAS = ("inputSchema", "outputSchema")
 _SUBSCRIBING = ("resources/subscribe", "resources/unsubscribe")
@@ -129,7 +134,8 @@ class JoinedList(Joined):
             kind: Any = call.request.method.result
             return encoded_result(call, kind(**{entries_of(kind)[0]: []}))
 
-        return await _every(page, MAX_PAGES if server.resource_lister is not None else maxsize)
+        is_foreign = server.resource_lister is not None
+        return await _every(page, PageCursors(self.method) if is_foreign else PageCursors(self.method, maxsize))
 
     async def _pages(self, call: Call, mount: Mount) -> list[Raw]:
         async def page(cursor: str | None) -> Raw:
@@ -139,7 +145,7 @@ class JoinedList(Joined):
             return encoded_result(*await run_inner(call, mount, self.method, params))
 
         try:
-            return await _every(page)
+            return await _every(page, PageCursors(self.method))
         except MethodNotFound:
             return []  # a proxy learns from its target only which lists there are
         except RpcError as error:
@@ -181,15 +187,18 @@ class _Page(Struct, rename="camel"):
     next_cursor: str | None = None
 
 
-async def _every(page: Callable[[str | None], Any], limit: int = MAX_PAGES) -> list[Raw]:
-    """Return the pages of one list, up to a limit."""
-    pages: list[Raw] = []
-    cursor: str | None = None
-    while len(pages) < limit:
-        pages.append(await page(cursor))
-        cursor = decoders[_Page].decode(pages[-1]).next_cursor
-        if not cursor:
-            break
+async def _every(page: Callable[[str | None], Any], cursors: PageCursors) -> list[Raw]:
+    """Return the pages of one list.
+
+    Raises:
+        InternalError: the list has too many pages.
+    """
+    pages = [await page(None)]
+    try:
+        while cursors.continues(cursor := decoders[_Page].decode(pages[-1]).next_cursor):
+            pages.append(await page(cursor))
+    except PaginationLimit as error:
+        raise InternalError(str(error)) from error
     return pages
 
 

@@ -87,6 +87,9 @@ class Session(Struct, eq=False, weakref=True):
     """The URIs of the resources that the client subscribed to; few clients need a set of their own."""
     elicitations: Recent[str, None] | None = None
     """The ids of the url elicitations that the server sent and that are not complete, oldest first."""
+    end_callbacks: list[Callable[[], None]] | None = None
+    """The functions to call when the session ends."""
+    has_ended: bool = False
 
     def kept_values(self, server: Server, account: str) -> SessionValues | None:  # noqa: ARG002
         """Return the values that handlers keep in this session; None if the client has no session."""
@@ -95,6 +98,17 @@ class Session(Struct, eq=False, weakref=True):
     def begin(self, caller: eras.Caller) -> None:
         """Record the version, the identity and the capabilities of the client, from `initialize`."""
         self.caller = caller
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call a function when the session ends: the connection closes, the client ends the session, or it expires."""
+        self.end_callbacks = [*(self.end_callbacks or ()), callback]
+
+    def end(self) -> None:
+        """Call the functions of `on_end`."""
+        self.has_ended = True
+        callbacks, self.end_callbacks = self.end_callbacks or (), None
+        for callback in callbacks:
+            callback()
 
     def add_elicitation(self, id: str) -> None:
         """Record a url elicitation; beyond the limit the oldest elicitation is forgotten."""

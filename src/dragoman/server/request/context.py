@@ -419,3 +419,11 @@ class BlockingContext(RequestFacts):
         context._parks = False
         context._waits = not is_in_place(self._call)
         return drive(self._call, method(context, *args, **kwargs))
+
+
+CredentialExchange = (
+    Callable[[str], str | Awaitable[str]]
+    | Callable[[str, Context], str | Awaitable[str]]
+    | Callable[[str, BlockingContext], str]
+)
+"""Takes the `Authorization` header of a caller, and maybe the context, and returns the header for a target."""

@@ -88,3 +88,29 @@ def test_an_answer_is_closed_when_it_is_left_if_it_can_be():
 
     asyncio.run(take())
     assert closed == [True]
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "stop_reason"),
+    [
+        ("stop", "endTurn"),
+        ("end_turn", "endTurn"),
+        ("length", "maxTokens"),
+        ("MAX_TOKENS", "maxTokens"),
+        ("stop_sequence", "stopSequence"),
+        ("content_filter", "refusal"),
+        ("tool_calls", "toolUse"),
+        ("cosmic_rays", "other"),
+        (None, None),
+    ],
+)
+def test_stop_reasons_have_the_same_name_for_every_provider(finish_reason, stop_reason):
+    assert gather(Delta("Hi", finish_reason=finish_reason)).stop_reason == stop_reason
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "stop_reason"), [("stop", "toolUse"), (None, "toolUse"), ("length", "maxTokens")]
+)
+def test_stop_reason_of_an_answer_with_calls(finish_reason, stop_reason):
+    calls = (ToolCallDelta(0, "a", "go", "{"),)
+    assert gather(Delta(tool_calls=calls, finish_reason=finish_reason)).stop_reason == stop_reason

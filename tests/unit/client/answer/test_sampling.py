@@ -248,9 +248,26 @@ async def test_a_guard_lets_through_or_rejects():
     assert await Sampling(complete, guard=lambda asked: asked.max_tokens < 100).answer(request()) == said("Hi")
     assert await Sampling(complete, guard=slowly).answer(request()) == said("Hi")
     completed.clear()
-    for guard in (lambda asked: False, lambda asked: None):
-        assert await refusal(Sampling(complete, guard=guard)) == (-1, "Sampling request was rejected")
+    assert await refusal(Sampling(complete, guard=lambda asked: False)) == (-1, "Sampling request was rejected")
     assert completed == []
+
+
+@pytest.mark.covers("LSA-04")
+@pytest.mark.parametrize("verdict", ["It asks for passwords", "", None, 1, [], object(), {"allow": True}])
+@pytest.mark.parametrize("is_async", [False, True])
+@scenario
+async def test_only_true_of_a_guard_allows_a_request(verdict, is_async, caplog):
+    async def decide(asked):
+        return verdict
+
+    completed = []
+    guard = decide if is_async else lambda asked: verdict
+    sampling = Sampling(lambda asked: completed.append(asked) or "Hi", guard=guard)
+    assert await refusal(sampling) == (-1, "Sampling request was rejected")
+    assert completed == []
+    assert "return True to allow it" in caplog.text
+    if isinstance(verdict, str):
+        assert repr(verdict) in caplog.text
 
 
 @pytest.mark.covers("LSA-11")
@@ -440,7 +457,10 @@ def test_a_time_limit_rejects_whatever_is_slow(slow):
     async def quick(asked):
         return "Hi"
 
-    steps = {"guard": quick, "preferred_model": quick, "complete": quick, slow: wait}
+    async def allow(asked):
+        return True
+
+    steps = {"guard": allow, "preferred_model": quick, "complete": quick, slow: wait}
     sampling = Sampling(steps.pop("complete"), timeout=0.01, **steps)
     try:
         assert asyncio.run(refusal(sampling)) == (-1, "Sampling request was not answered within 0.01 seconds")

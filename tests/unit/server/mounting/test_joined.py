@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman import Server
-from dragoman.server.mounting import joined
+from dragoman.server import listing
 from dragoman.skills import Skill
 from dragoman.testing import WirePeer
 from scenarios.forwarding_server import forwarding
@@ -27,21 +27,24 @@ async def test_entries_of_a_server_that_forwards_keep_what_nobody_knows_and_the_
         assert "description" not in tools[1]
 
 
-async def test_all_pages_of_a_mounted_server_are_read_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr(joined._every, "__defaults__", (3,))
-    asked = []
+@pytest.mark.parametrize(("count", "names"), [(2, ["buy", "far_t1", "far_t2"]), (4, ["buy"])])
+async def test_a_mounted_server_with_too_many_pages_is_left_out(monkeypatch, caplog, count, names):
+    monkeypatch.setattr(listing.PageCursors.__init__, "__defaults__", (3,))
+    cursors = []
 
     def answer(method, params):
-        asked.append(params.get("cursor"))
-        number = len(asked)
-        return {"tools": [{"name": f"t{number}", "inputSchema": {}}], "nextCursor": f"c{number}"}
+        cursors.append(params.get("cursor"))
+        number = len(cursors)
+        page = {"tools": [{"name": f"t{number}", "inputSchema": {}}]}
+        return page | ({"nextCursor": f"c{number}"} if number < count else {})
 
     outer = shop()
     outer.mount(forwarding("far", answer), prefix="far")
     async with WirePeer(outer, "stateless") as peer:
         tools = (await peer.request("tools/list"))["result"]["tools"]
-    assert len(tools) == 4
-    assert asked == [None, "c1", "c2"]
+    assert [tool["name"] for tool in tools] == names
+    assert cursors == [None, "c1", "c2"][:count]
+    assert ("left out: There are more than 3 pages" in caplog.text) is (count > 3)
 
 
 @EVERY_ERA
