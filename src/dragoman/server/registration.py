@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
@@ -16,7 +16,7 @@ from dragoman.server.define.binding import Hook
 from dragoman.server.define.definition import P, R, decorated, lists_options
 from dragoman.server.define.prompts import Prompt, PromptOptions
 from dragoman.server.define.resources import Resource, ResourceOptions, ResourceTemplate, resource
-from dragoman.server.define.sources import key_of
+from dragoman.server.define.sources import Overrides
 from dragoman.server.define.tools import Tool, ToolOptions
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.dispatch.middleware import Chain, Middleware
@@ -78,8 +78,7 @@ class Registration:
         """The extensions of the server; None if it has none."""
         self.own_methods: tuple[Method, ...] = ()
         """The rows of the methods that `server.method` registered; they need no capability."""
-        self.overrides: dict[Hashable, Callable[..., object]] = {}
-        """The functions that replace dependencies and lifespans, such as in tests."""
+        self.overrides = Overrides()
         self.mounts: Mounts | None = None
         """The servers that are mounted in this one; None if there are none."""
         self.mounted_in: WeakSet[Mount] = WeakSet()
@@ -199,14 +198,13 @@ class Registration:
                 client.call_tool("orders")
 
         The replacement begins at once, and ends with the `with` block or with `close()` of the returned object. It may
-        have dependencies of its own.
+        have dependencies of its own. If several replace the same function, the newest that is open counts; they may be
+        closed in any order.
+
+        Raises:
+            DefinitionError: `dependency` or `replacement` is not a function.
         """
-        key, undo = key_of(dependency), ExitStack()
-        before = {key: self.overrides[key]} if key in self.overrides else {}
-        undo.callback(self.overrides.update, before)
-        undo.callback(self.overrides.pop, key, None)
-        self.overrides[key] = replacement
-        return undo
+        return self.overrides.add(dependency, replacement)
 
     def on_complete(self, function: Function) -> Function:
         """Register a function of `(ref, argument, arguments)` that completes arguments without a completer.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Hashable, Mapping
+from contextlib import ExitStack
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
@@ -256,6 +257,35 @@ class DependencySources(Sources):
 def key_of(function: Any) -> Hashable:
     """Return the function, or its id if it is an object that cannot be a key of a dict."""
     return function if isinstance(function, Hashable) else id(function)
+
+
+class Overrides:
+    """The functions that replace dependencies and lifespans on one server, such as in tests."""
+
+    def __init__(self) -> None:
+        self.functions: Mapping[Hashable, Callable[..., object]] = {}
+        """The replacements in force, by the keys of the functions that they replace."""
+        self._layers: list[tuple[Hashable, Callable[..., object]]] = []
+
+    def add(self, dependency: Callable[..., object], replacement: Callable[..., object]) -> ExitStack:
+        """Replace a function until the returned object is closed; the newest open replacement counts.
+
+        Raises:
+            DefinitionError: `dependency` or `replacement` is not a function.
+        """
+        for name, function in (("dependency", dependency), ("replacement", replacement)):
+            if not callable(function):
+                raise DefinitionError(f"The {name} of server.override() must be a function, not {function!r}")
+        layer, undo = (key_of(dependency), replacement), ExitStack()
+        undo.callback(self._remove, layer)
+        self._set([*self._layers, layer])
+        return undo
+
+    def _remove(self, layer: tuple[Hashable, Callable[..., object]]) -> None:
+        self._set([other for other in self._layers if other is not layer])
+
+    def _set(self, layers: list[tuple[Hashable, Callable[..., object]]]) -> None:
+        self._layers, self.functions = layers, dict(layers)
 
 
 def _marker(parameter: inspect.Parameter) -> tuple[inspect.Parameter, Header | Lifespan | Dependency | None]:

@@ -178,7 +178,7 @@ class Lifecycle:
         try:
             async with AsyncExitStack() as stack:
                 for function in list(self.lifespans):
-                    manager = _manager(self._server.overrides.get(function, function), self._server)
+                    manager = _manager(self._server.overrides.functions.get(function, function), self._server)
                     scope.values[function] = await stack.enter_async_context(manager)
                 for manager in self._managers():
                     await stack.enter_async_context(manager)
