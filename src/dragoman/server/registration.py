@@ -11,7 +11,7 @@ from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHOD_NAMES, Method
-from dragoman.runtime.callables import explaining, refuse_unknown
+from dragoman.runtime.callables import at_caller, explaining, raise_at_caller, refuse_unknown
 from dragoman.server.define.binding import Hook
 from dragoman.server.define.definition import P, R, decorated, lists_options
 from dragoman.server.define.prompts import Prompt, PromptOptions
@@ -55,6 +55,11 @@ OwnPrompt = TypeVar("OwnPrompt", bound=Prompt[..., Any])
 OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate[..., Any])
 
 
+@raise_at_caller(
+    "tool prompt resource method middleware extension override mount expose_as_tools add_app skill add_skill add_skills"
+    " tools prompts resources resource_templates add_tool add_prompt add_resource remove_tool remove_prompt"
+    " remove_resource enable disable on_complete on_read_resource on_list_resources on_subscribe on_unsubscribe"
+)
 class Registration:
     """The registering methods of a `Server`, and the functions that they register."""
 
@@ -158,7 +163,7 @@ class Registration:
             self.registry.add_resource(made)
             return made
 
-        return register
+        return at_caller(register)
 
     def method(self, name: str) -> Callable[[Function], Function]:
         """Register a function as a JSON-RPC method of the server's own.
@@ -183,7 +188,7 @@ class Registration:
             self.registry.changed()
             return function
 
-        return register
+        return at_caller(register)
 
     def is_defined(self, method: str) -> bool:
         """Tell whether this server has a method, or a server that this one is mounted in."""
@@ -390,7 +395,7 @@ class Registration:
         skills = self.extension(_skills())
         if callable(given):
             return skills.add_function(given, None, description, prefix, fields)
-        return lambda function: skills.add_function(function, given, description, prefix, fields)
+        return at_caller(lambda function: skills.add_function(function, given, description, prefix, fields))
 
     def mount(
         self,

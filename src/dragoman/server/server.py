@@ -23,7 +23,7 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
-from dragoman.runtime.callables import explaining, invoke
+from dragoman.runtime.callables import explaining, invoke, raise_at_caller
 from dragoman.runtime.lazy import look_up
 from dragoman.server.audience import Notifying
 from dragoman.server.declaration import (
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.asgi import AsgiApp
 
 
+@raise_at_caller("__init__ proxy check run run_async asgi instructions page_size configuration capabilities")
 class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifecycle, Notifying):
     """An MCP server that speaks every protocol version.
 
@@ -117,7 +118,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
     """The inputs of the current offer; `_derive` makes a new offer only if they changed."""
     around_methods: frozenset[str] = frozenset()
     """The methods of requests that extensions surround, or that depend on who may see a definition."""
-    _is_checked = _warned = False
+    _is_checked = False
 
     @explaining("Server()", OPTIONS_ELSEWHERE)
     def __init__(
@@ -164,7 +165,11 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         self._background: set[Any] = set()
         self._secret = checked_secret(secret)
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
-        self.audit = _audit_of(audit)
+        self.audit = None
+        if audit is not None:
+            from dragoman.server.dispatch.audit import Audit
+
+            self.audit = audit if isinstance(audit, Audit) else Audit(audit)
         self._declaration = Declaration(capabilities)
         if lifespan is not None:
             self.lifespan(lifespan)
@@ -392,22 +397,11 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         except DefinitionError:
             self._declaration = before
             raise
-        self._warned = False
         self._derive()
 
     def warn_of_unserved(self) -> None:
         """Log one warning if definitions are registered whose capability the server does not declare."""
-        undeclared = self._declaration.undeclared(self.registry)
-        if undeclared and not self._warned:
-            import logging
-
-            self._warned = True
-            logging.getLogger("dragoman.server").warning(
-                "The server %r has %s that no client can use, because its capabilities leave them out; give"
-                " `capabilities` as a dict to add to what is declared",
-                self.name,
-                " and ".join(undeclared),
-            )
+        self._declaration.warn_of_undeclared(self.registry, self.name)
 
     @cached_property
     def key_ring(self) -> KeyRing:
@@ -590,11 +584,3 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
 
         self.check()
         return asgi_app(self, options_among(locals(), HttpOptions))
-
-
-def _audit_of(given: Audit | AuditTarget | None) -> Audit | None:
-    if given is None:
-        return None
-    from dragoman.server.dispatch.audit import Audit
-
-    return given if isinstance(given, Audit) else Audit(given)

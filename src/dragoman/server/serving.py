@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dragoman.config import SCRIPT_RUN
-from dragoman.errors import DefinitionError, DragomanError
+from dragoman.errors import DefinitionError, DragomanError, UnknownOption
 from dragoman.protocol import jsonrpc
 from dragoman.runtime.callables import did_you_mean
 from dragoman.server.dispatch.opening import open_call, open_notification
@@ -97,7 +97,7 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
 
     Raises:
         DefinitionError: there is no such transport, or an option has an invalid value.
-        TypeError: the transport has no such option.
+        UnknownOption: the transport has no such option.
         DragomanError: an event loop runs in this thread.
         ConfigError: the store reaches other machines, and the server has no secret.
     """
@@ -228,9 +228,9 @@ def _refuse_unknown(transport: str, options: Mapping[str, Any]) -> None:
     for option in options:
         if option not in known:
             remedy = did_you_mean(option, known) or f"; there are {', '.join(known)}"
-            raise TypeError(f"server.run() has no option {option!r}{remedy}")
+            raise UnknownOption(f"server.run() has no option {option!r}{remedy}")
         if transport == "stdio" and option not in ("include_tags", "exclude_tags"):
-            raise TypeError(
+            raise UnknownOption(
                 f'The option {option!r} is for HTTP, but server.run() serves stdio: write run("http", {option}=...),'
                 " or leave it out"
             )

@@ -9,6 +9,7 @@ import msgspec
 
 from dragoman import types
 from dragoman.protocol.jsonrpc import encode
+from dragoman.runtime.callables import raise_at_caller
 
 if TYPE_CHECKING:
     from dragoman.server.http.views import Headers, HttpReply, ViewService
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
+@raise_at_caller("wsgi")
 class SingleRequests:
     """Answers requests of views, of WSGI and of code that has a message."""
 

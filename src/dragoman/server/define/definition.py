@@ -33,7 +33,7 @@ from msgspec import UNSET, Struct
 from dragoman import types
 from dragoman.errors import DefinitionError, RpcError, ValidationError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.runtime.callables import did_you_mean
+from dragoman.runtime.callables import at_caller, did_you_mean, raise_at_caller
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.annotations import UnresolvedName
 from dragoman.schema.python.signature import ArgumentsRejected
@@ -111,6 +111,7 @@ class DefinitionOptions(TypedDict, total=False):
     """Tells by the `Context` whether the caller may list and use the definition; by default every caller may."""
 
 
+@raise_at_caller("__init__ define")
 class Definition(Generic[Parameters, Returned]):
     """An author's function with its description for clients."""
 
@@ -358,7 +359,7 @@ def decorated(
             raise DefinitionError(f"Two names are given, {given!r} and {options['name']!r}; give one")
         options, given = {**options, "name": given}, None
     if given is None:
-        return lambda function: make(function, **options)
+        return at_caller(lambda function: make(function, **options))
     return make(given, **options)
 
 

@@ -13,7 +13,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import DefinitionError, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.runtime.callables import refuse_unknown
+from dragoman.runtime.callables import at_caller, refuse_unknown
 from dragoman.schema.python.shapes import encode_json
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completer, Completers
@@ -252,6 +252,7 @@ class ResourceOptions(DefinitionOptions, total=False):
     """Let variables of a template hold paths that leave their folder."""
 
 
+@at_caller
 @lists_options(ResourceOptions, Resource, ResourceTemplate)
 def resource(
     uri: str, /, **options: Unpack[ResourceOptions]

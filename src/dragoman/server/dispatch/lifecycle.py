@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, DragomanError
+from dragoman.runtime.callables import raise_at_caller
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +46,7 @@ OwnLifespan = TypeVar("OwnLifespan", bound=LifespanFunction)
 _REMEDY = "write an `async def` that yields once, with or without @asynccontextmanager"
 
 
+@raise_at_caller("lifespan")
 class WithLifecycle:
     """The part of a `Server` that begins and ends with serving."""
 
