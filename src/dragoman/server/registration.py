@@ -21,6 +21,7 @@ from dragoman.server.define.tools import Tool, ToolOptions
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.dispatch.middleware import Chain, Middleware
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
+from dragoman.server.settings import MOUNT_OPTIONS_ELSEWHERE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -397,6 +398,7 @@ class Registration:
             return skills.add_function(given, None, description, prefix, fields)
         return at_caller(lambda function: skills.add_function(function, given, description, prefix, fields))
 
+    @explaining("server.mount()", MOUNT_OPTIONS_ELSEWHERE)
     def mount(
         self,
         server: Server,

@@ -45,12 +45,14 @@ from dragoman.server.routes.registration import WithRoutes
 from dragoman.server.settings import (
     OPTIONS_ELSEWHERE,
     ServerSettings,
+    ServerType,
     checked_cache_hints,
     checked_configuration,
     checked_limits,
     checked_secret,
     checked_state_key,
     checked_store,
+    missing_attribute,
     require_secret,
     sealed_store,
 )
@@ -74,7 +76,7 @@ if TYPE_CHECKING:
 
 
 @raise_at_caller("__init__ proxy check run run_async asgi instructions page_size configuration capabilities")
-class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifecycle, Notifying):
+class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifecycle, Notifying, metaclass=ServerType):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -165,11 +167,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         self._background: set[Any] = set()
         self._secret = checked_secret(secret)
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
-        self.audit = None
-        if audit is not None:
-            from dragoman.server.dispatch.audit import Audit
-
-            self.audit = audit if isinstance(audit, Audit) else Audit(audit)
+        self._set_audit(audit)
         self._declaration = Declaration(capabilities)
         if lifespan is not None:
             self.lifespan(lifespan)
@@ -184,12 +182,26 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         PROCESS.watchers.add(self._derive)
         self.registry.extend(tools=tools, prompts=prompts, resources=resources, resource_templates=resource_templates)
 
+    def _set_audit(self, audit: Audit | AuditTarget | None) -> None:
+        if audit is not None:
+            from dragoman.server.dispatch.audit import Audit
+
+            audit = audit if isinstance(audit, Audit) else Audit(audit)
+        self.audit = audit
+
     def __repr__(self) -> str:
         registry = self.registry
         resources = len(registry.resources) + len(registry.templates)
         held = {"tool": len(registry.tools), "prompt": len(registry.prompts), "resource": resources}
         counts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in held.items() if count]
         return f"<Server {self.name!r} {self.version}: {', '.join(counts) or 'nothing'}>"
+
+    if not TYPE_CHECKING:  # a type checker would accept every name
+
+        def __getattr__(self, name: str) -> object:
+            if hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # a property raised an AttributeError: raise it again
+            raise missing_attribute(self, name)
 
     def _install(self, extensions: Extensions) -> None:
         from dragoman.server.extensions.installed import InstalledExtensions

@@ -20,6 +20,7 @@ from dragoman.server.dispatch.opening import open_call, open_notification
 from dragoman.server.dispatch.runner import refusal, run_notification, whole_answer
 from dragoman.server.dispatch.tags import Tags, with_tags
 from dragoman.server.request.call import NO_CHANNEL, Session
+from dragoman.server.settings import RUN_OPTIONS_ELSEWHERE
 
 if TYPE_CHECKING:
     from dragoman.server.duplex import DuplexConnection
@@ -227,8 +228,9 @@ def _refuse_unknown(transport: str, options: Mapping[str, Any]) -> None:
     known = HttpOptions.__annotations__
     for option in options:
         if option not in known:
-            remedy = did_you_mean(option, known) or f"; there are {', '.join(known)}"
-            raise UnknownOption(f"server.run() has no option {option!r}{remedy}")
+            remedy = RUN_OPTIONS_ELSEWHERE.get(option)
+            hint = f": {remedy}" if remedy else did_you_mean(option, known) or f"; there are {', '.join(known)}"
+            raise UnknownOption(f"server.run() has no option {option!r}{hint}")
         if transport == "stdio" and option not in ("include_tags", "exclude_tags"):
             raise UnknownOption(
                 f'The option {option!r} is for HTTP, but server.run() serves stdio: write run("http", {option}=...),'
