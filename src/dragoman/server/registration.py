@@ -21,7 +21,7 @@ from dragoman.server.define.tools import Tool, ToolOptions
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.dispatch.middleware import Chain, Middleware
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
-from dragoman.server.settings import MOUNT_OPTIONS_ELSEWHERE
+from dragoman.server.settings import ENABLE_OPTIONS_ELSEWHERE, MOUNT_OPTIONS_ELSEWHERE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,9 +48,6 @@ _TABLES: dict[DefinitionKind, tuple[str, ...]] = {
     "resource": ("resources", "templates"),
     "template": ("templates",),
 }
-_BY_TAGS = "choose by tags where the server is served, as in run(include_tags=[...], exclude_tags=[...]) or asgi(...)"
-_BY_NAME = "give one definition or its name, and call it once for each"
-_REMEDIES = {"tags": _BY_TAGS, "names": _BY_NAME, "keys": _BY_NAME, "only": _BY_TAGS}
 OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
 OwnPrompt = TypeVar("OwnPrompt", bound=Prompt[..., Any])
 OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate[..., Any])
@@ -146,7 +143,7 @@ class Registration:
 
     @lists_options(ResourceOptions, Resource, ResourceTemplate)
     def resource(
-        self, uri: str, /, **options: Unpack[ResourceOptions]
+        self, uri: str, **options: Unpack[ResourceOptions]
     ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
         """Register a function that reads a resource, or a resource template if the URI has variables.
 
@@ -160,8 +157,7 @@ class Registration:
         make = resource(uri, **options)
 
         def register(function: Callable[P, R]) -> Resource[P, R] | ResourceTemplate[P, R]:
-            made = make(function)
-            self.registry.add_resource(made)
+            self.registry.add_resource(made := make(function))
             return made
 
         return at_caller(register)
@@ -179,7 +175,9 @@ class Registration:
 
         Raises:
             MethodAlreadyDefined: the protocol, an extension or this server already has a method of this name.
+            DefinitionError: the name is not text, or begins with `rpc.`, which JSON-RPC reserves.
         """
+        CustomMethod.require_name(name)
         if name in METHOD_NAMES or self.is_defined(name):
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
 
@@ -549,7 +547,7 @@ class Registration:
         """
         self.registry.remove(definition, "templates", "resources")
 
-    @explaining("server.enable()", _REMEDIES)
+    @explaining("server.enable()", ENABLE_OPTIONS_ELSEWHERE)
     def enable(self, definition: AnyDefinition | str, *, kind: DefinitionKind | None = None) -> None:
         """Serve a tool, prompt, resource or template that is disabled, and notify the clients.
 
@@ -568,7 +566,7 @@ class Registration:
         """
         self._set_enabled(definition, kind, enabled=True)
 
-    @explaining("server.disable()", _REMEDIES)
+    @explaining("server.disable()", ENABLE_OPTIONS_ELSEWHERE)
     def disable(self, definition: AnyDefinition | str, *, kind: DefinitionKind | None = None) -> None:
         """Do not list and do not serve a tool, prompt, resource or template until `enable`, and notify the clients.
 

@@ -48,6 +48,7 @@ from dragoman.server.settings import (
     ServerType,
     checked_cache_hints,
     checked_configuration,
+    checked_flag,
     checked_limits,
     checked_secret,
     checked_state_key,
@@ -158,7 +159,8 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         ServerIdentity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
         self.server_context: Any = server_context
-        self.debug, self._strict_arguments = debug, strict_arguments
+        self.debug = checked_flag("debug", debug)
+        self._strict_arguments = checked_flag("strict_arguments", strict_arguments)
         self.limits = checked_limits(max_message_bytes)
         self._configuration = checked_configuration(configuration)
         self.settings = self._merged(self._configuration)
@@ -197,11 +199,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         return f"<Server {self.name!r} {self.version}: {', '.join(counts) or 'nothing'}>"
 
     if not TYPE_CHECKING:  # a type checker would accept every name
-
-        def __getattr__(self, name: str) -> object:
-            if hasattr(type(self), name):
-                return object.__getattribute__(self, name)  # a property raised an AttributeError: raise it again
-            raise missing_attribute(self, name)
+        __getattr__ = missing_attribute
 
     def _install(self, extensions: Extensions) -> None:
         from dragoman.server.extensions.installed import InstalledExtensions
@@ -263,15 +261,19 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
 
         Raises:
-            DefinitionError: `DRAGOMAN_SECRET` is too short, or an extension refuses a definition.
+            DefinitionError: `DRAGOMAN_SECRET` is too short, an extension refuses a definition, or there is no lifespan.
             ConfigError: the audit file cannot be opened.
         """
         if "DRAGOMAN_SECRET" in os.environ:
             _ = self.key_ring  # refuses a short secret before anything is served
         if self.audit is not None:
             self.audit.check()
-        if self.installed is not None and not self._is_checked:
-            self.installed.check()
+        if not self._is_checked:
+            if self.installed is not None:
+                self.installed.check()
+            if self.lifecycle is None or not self.lifecycle.lifespans:
+                self.registry.require_lifespans({}, self.overrides)
+            self.registry.warn_of_mistakes()
             self._is_checked = True
         for mount in self.mounts or ():
             mount.server.check()

@@ -82,6 +82,10 @@ MOUNT_OPTIONS_ELSEWHERE = {
     "tool_names": "write rename={...}",
 }
 """Options of `mount` in other packages, and what to write here instead."""
+_BY_TAGS = "choose by tags where the server is served, as in run(include_tags=[...], exclude_tags=[...]) or asgi(...)"
+_BY_NAME = "give one definition or its name, and call it once for each"
+ENABLE_OPTIONS_ELSEWHERE = {"tags": _BY_TAGS, "names": _BY_NAME, "keys": _BY_NAME, "only": _BY_TAGS}
+"""Options of `enable` and `disable` in other packages, and what to write here instead."""
 RUN_OPTIONS_ELSEWHERE = {
     "stateless_http": "write stateless=True",
     "show_banner": "leave it out; HTTP writes one line to stderr when it starts",
@@ -101,17 +105,23 @@ class ServerType(ABCMeta):
     if not TYPE_CHECKING:  # a type checker would accept every name
 
         def __getattr__(cls, name: str) -> object:
-            raise missing_attribute(cls, name)
+            return missing_attribute(cls, name)
 
 
-def missing_attribute(owner: object, name: str) -> AttributeError:
-    """Return the error for an attribute that a server or its class lacks; it says what to write instead."""
+def missing_attribute(owner: object, name: str) -> object:
+    """Explain an attribute that a server or its class lacks; this is their `__getattr__`.
+
+    Raises:
+        AttributeError: always; the message says what to write instead of a name of another package.
+    """
+    if hasattr(type(owner), name):
+        return object.__getattribute__(owner, name)  # a property raised an AttributeError: raise it again
     kind = f"type object {owner.__name__!r}" if isinstance(owner, type) else f"{type(owner).__name__!r} object"
     remedy = NAMES_ELSEWHERE.get(name)
     if remedy is None:
-        return AttributeError(f"{kind} has no attribute {name!r}", name=name, obj=owner)
+        raise AttributeError(f"{kind} has no attribute {name!r}", name=name, obj=owner)
     # Without `obj`, Python does not suggest another name after the remedy.
-    return AttributeError(f"{kind} has no attribute {name!r}: {remedy}", name=name)
+    raise AttributeError(f"{kind} has no attribute {name!r}: {remedy}", name=name)
 
 
 class ServerSettings(Struct, frozen=True):
@@ -231,6 +241,17 @@ def checked_cache_hints(ttl_ms: int | None, cache_scope: str | None) -> tuple[in
     if cache_scope not in (None, "public", "private"):
         raise DefinitionError(f'cache_scope must be "public" or "private", not {cache_scope!r}')
     return ttl_ms, cache_scope
+
+
+def checked_flag(name: str, value: bool) -> bool:  # noqa: FBT001
+    """Return an option that is True or False.
+
+    Raises:
+        DefinitionError: the value is something else, such as the text "false", which would count as True.
+    """
+    if not isinstance(value, bool):
+        raise DefinitionError(f"{name} must be True or False, not {value!r}")
+    return value
 
 
 def checked_store(store: Store | None) -> Store | None:

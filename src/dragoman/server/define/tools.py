@@ -83,6 +83,7 @@ class Tool(Definition[Parameters, Returned]):
     """Whether the tool runs as a task, for clients that can use tasks."""
 
     _method: ClassVar[str] = "call"
+    _flags: ClassVar[tuple[str, ...]] = (*Definition._flags, "wrap_result")
     further_options: ClassVar[set[str]] = set(OFFICIAL_OPTIONS)
 
     @property

@@ -182,6 +182,8 @@ class Lifecycle:
                 for function in list(self.lifespans):
                     manager = _manager(self._server.overrides.functions.get(function, function), self._server)
                     scope.values[function] = await stack.enter_async_context(manager)
+                if self.lifespans:
+                    self._server.registry.require_lifespans(scope.values, self._server.overrides)
                 for manager in self._managers():
                     await stack.enter_async_context(manager)
                 scope.entered.set_result(None)
