@@ -99,7 +99,7 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
     Raises:
         DefinitionError: there is no such transport, or an option has an invalid value.
         UnknownOption: the transport has no such option.
-        DragomanError: an event loop runs in this thread.
+        DragomanError: an event loop runs in this thread, or HTTP is to be served by another than the main thread.
         ConfigError: the store reaches other machines, and the server has no secret.
     """
     name = _served_transport(transport, options)
@@ -108,25 +108,16 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
         LOADING.serve(server, options)
         raise SystemExit
     server.require_shared_secret()
-    _warn_of_mistakes(server)
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
         run_stdio(SoleService(server, options))
         return
+    _refuse_other_thread()
     listening, app = _http_app(server, options)
     from dragoman.server.http.run import run_http
 
     run_http(app, **listening, announce=_announce(server, options))
-
-
-def _warn_of_mistakes(server: Server) -> None:
-    registry = server.registry
-    for served in (registry.tools, registry.prompts, registry.resources, registry.templates):
-        for doubt in (doubt for definition in served.values() for doubt in definition.doubts()):
-            import logging
-
-            logging.getLogger("dragoman.server").warning("%s", doubt)
 
 
 async def run_async(server: Server, transport: str, options: HttpOptions, *, handle_signals: bool) -> None:
@@ -249,6 +240,16 @@ def _refuse_running_loop() -> None:
     )
 
 
+def _refuse_other_thread() -> None:
+    from threading import current_thread, main_thread
+
+    if current_thread() is not main_thread():
+        raise DragomanError(
+            'server.run("http") handles signals, which only the main thread can: write'
+            ' `asyncio.run(server.run_async("http", ...))` in this thread, or call run() in the main thread'
+        )
+
+
 def check_options(options: Mapping[str, Any]) -> None:
     """Check the values of HTTP options.
 
@@ -266,8 +267,10 @@ def _expected(name: str, value: Any) -> str | None:
     match name:
         case "stateless" | "json_response" | "health" | "access_log" if not isinstance(value, bool):
             return "True or False"
-        case "host" | "path" if not isinstance(value, str):
+        case "path" if not isinstance(value, str):
             return "a string"
+        case "host" if not isinstance(value, str) or not value.strip():
+            return 'an address or a name of this machine, such as "127.0.0.1", or "0.0.0.0" for every network'
         case "session_idle_timeout" if value is not None and not _is_duration(value):
             return "a number of seconds above 0, or None for no limit"
         case "auth" if value is not None and not _is_auth(value):

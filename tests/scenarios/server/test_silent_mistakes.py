@@ -230,7 +230,7 @@ async def test_routes_after_the_mount_of_a_server_are_warned_of(prefix, caplog):
     for _ in range(2):
         assert await get(app, f"{prefix.rstrip('/')}/health") == 404
     path = f"{prefix.rstrip('/')}/health"
-    expected = f"mounts the server at {prefix!r} before its routes {path}, which are therefore never served: mount"
+    expected = f"mounts the server at {prefix!r} before its routes {path}, which are therefore never served: make"
     [message] = caplog.messages
     assert expected in message
 

@@ -355,8 +355,8 @@ class AsgiApp:
         if hidden:
             self.served.on_unserved = None
             _logger.warning(
-                "The application mounts the server at %r before its routes %s, which are therefore never served: mount"
-                " the server after them",
+                "The application mounts the server at %r before its routes %s, which are therefore never served: make"
+                ' the server a route, as in Route("/mcp", server.asgi()), or mount it after them',
                 prefix or "/",
                 ", ".join(hidden),
             )
