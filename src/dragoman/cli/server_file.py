@@ -69,14 +69,17 @@ def run_script(path: Path) -> Server | None:
     If the file ends without having served, return the server that it defines; None if it defines none.
 
     Raises:
-        ConfigError: there is no such file, or it defines several servers and serves none of them.
-        Exception: whatever the file raises.
+        ConfigError: there is no such file, a definition is wrong, or it defines several servers and serves none.
+        Exception: whatever else the file raises.
     """
     from dragoman.config import SCRIPT_RUN
 
     SCRIPT_RUN.uses_stdio = True
     sys.argv[:] = [str(path)]
-    names = _run_as_main(path.absolute())
+    try:
+        names = _run_as_main(path.absolute())
+    except (DefinitionError, UnknownOption) as error:
+        raise ConfigError(_with_place(error)) from error
     # A file of another SDK needs no import of this server.
     if SCRIPT_RUN.has_served or "dragoman.server.server" not in sys.modules:
         return None

@@ -74,6 +74,13 @@ def test_the_command_says_what_only_serving_finds_in_one_line(tmp_path):
     assert finished.err.count("\n") == 1
 
 
+def test_a_client_of_a_file_says_where_it_is_wrong(tmp_path):
+    path = written(tmp_path, HEAD + "server.mount(5)\n")
+    finished = dragoman("list", path, home=tmp_path)
+    assert finished.code == 3
+    assert f"It wrote: dragoman: {path}:4: 5 cannot be mounted: give a Server" in finished.err
+
+
 def test_verbs_that_load_a_file_say_where_it_is_wrong(tmp_path):
     path = written(tmp_path, HEAD + "server.mount(5)\n")
     for verb in ("worker", "bundle"):
