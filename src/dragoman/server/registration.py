@@ -182,7 +182,8 @@ class Registration:
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
 
         def register(function: Function) -> Function:
-            self.handlers[name] = CustomMethod.define(function, name=name).handle
+            self.registry.hooks[name] = method = CustomMethod.define(function, name=name)
+            self.handlers[name] = method.handle
             self.own_methods = (*self.own_methods, Method(name=name, result=types.Result))
             self.registry.changed()
             return function
@@ -218,7 +219,7 @@ class Registration:
             def complete(ref, argument, arguments):
                 return [word for word in WORDS if word.startswith(argument.value)]
         """
-        self.completer = Hook(function)
+        self.completer = self.registry.hook("on_complete", function)
         self.registry.changed()
         return function
 
@@ -230,7 +231,7 @@ class Registration:
             def read(uri: str) -> str:
                 return store[uri]
         """
-        self.resource_reader = Hook(function)
+        self.resource_reader = self.registry.hook("on_read_resource", function)
         return function
 
     def on_list_resources(self, function: Function) -> Function:
@@ -241,18 +242,18 @@ class Registration:
             def resources() -> list[dict]:
                 return [{"uri": uri, "name": uri} for uri in store]
         """
-        self.resource_lister = Hook(function)
+        self.resource_lister = self.registry.hook("on_list_resources", function)
         return function
 
     def on_subscribe(self, function: Function) -> Function:
         """Register a function of `(uri)` to call when a client subscribes to a resource (until 2025-11-25)."""
-        self.subscriber = Hook(function)
+        self.subscriber = self.registry.hook("on_subscribe", function)
         self.registry.changed()
         return function
 
     def on_unsubscribe(self, function: Function) -> Function:
         """Register a function of `(uri)` to call when a client unsubscribes from a resource (until 2025-11-25)."""
-        self.unsubscriber = Hook(function)
+        self.unsubscriber = self.registry.hook("on_unsubscribe", function)
         return function
 
     def on_roots_changed(self, function: Function) -> Function:

@@ -12,8 +12,9 @@ import msgspec
 from dragoman import types
 from dragoman.errors import DefinitionError, DragomanError, ToolNotUnique
 from dragoman.protocol.versions import Version
+from dragoman.server.define.binding import Hook
 from dragoman.server.define.completion import Completable
-from dragoman.server.define.definition import Definition, lifespan_sources, wrapped_definition
+from dragoman.server.define.definition import Definition, wrapped_definition
 from dragoman.server.define.prompts import Prompt
 from dragoman.server.define.resources import Resource, ResourceTemplate
 from dragoman.server.define.sources import Overrides
@@ -75,6 +76,8 @@ class Registry:
         """The place of each definition in the order of registration, by the name of its table and by its key."""
         self._order = count()
         self._doubts: set[str] = set()
+        self.hooks: dict[str, Hook | Definition[..., Any]] = {}
+        """The hooks and the methods of the server, by name."""
         self.listings = {method: Listing(result, partial(self._entries, method)) for method, result in LISTS.values()}
         self._page_size: PageSize = None
 
@@ -247,18 +250,24 @@ class Registry:
         if self._notify is not None:
             self._notify()
 
+    def hook(self, name: str, function: Callable[..., Any]) -> Hook:
+        """Return a hook of the server; its lifespan values are checked as those of definitions are."""
+        self.hooks[name] = hook = Hook(function)
+        return hook
+
     def require_lifespans(self, values: Mapping[Any, Any], overrides: Overrides) -> None:
         """Check that lifespans have the values that definitions take; `values` maps their functions to the values.
 
         Raises:
             DefinitionError: no lifespan has a value that a definition takes, or several have one.
         """
-        for definition in self.definitions():
-            for source in lifespan_sources(definition, overrides):
+        named = [(definition.name, definition) for definition in self.definitions()]
+        for name, function in (*named, *self.hooks.items()):
+            for source in function.lifespan_sources(overrides):
                 try:
                     source.value(values)
                 except DragomanError as error:
-                    raise DefinitionError(f"{definition.name!r} cannot be served: {error}") from None
+                    raise DefinitionError(f"{name!r} cannot be served: {error}") from None
 
     def warn_of_mistakes(self) -> None:
         """Log what is probably a mistake in a definition, each text once."""

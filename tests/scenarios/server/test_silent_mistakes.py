@@ -339,6 +339,24 @@ def test_a_missing_lifespan_is_found_before_the_server_serves(function):
 
 
 @pytest.mark.covers("DEP-13")
+@pytest.mark.parametrize(
+    ("register", "name"),
+    [
+        (lambda server: server.method("acme/orders")(orders), "acme/orders"),
+        (lambda server: server.on_list_resources(orders), "on_list_resources"),
+        (lambda server: server.on_complete(rows), "on_complete"),
+        (lambda server: server.resource("orders://all")(orders), "orders"),
+        (lambda server: server.prompt(orders), "orders"),
+    ],
+)
+def test_a_missing_lifespan_of_hooks_and_methods_is_found(register, name):
+    server = Server()
+    register(server)
+    with pytest.raises(DefinitionError, match=f"'{name}' cannot be served: "):
+        server.check()
+
+
+@pytest.mark.covers("DEP-13")
 def test_an_override_that_needs_no_lifespan_is_respected():
     server = Server()
     server.tool(rows)

@@ -37,8 +37,8 @@ from dragoman.runtime.callables import at_caller, did_you_mean, raise_at_caller
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.annotations import UnresolvedName
 from dragoman.schema.python.signature import ArgumentsRejected
-from dragoman.server.define.binding import signature_of, starter_of
-from dragoman.server.define.sources import LifespanSource, Overrides, PendingSource
+from dragoman.server.define.binding import lifespan_sources, signature_of, starter_of
+from dragoman.server.define.sources import LifespanSource, Overrides
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
 from dragoman.server.settings import ServerType
@@ -228,6 +228,10 @@ class Definition(Generic[Parameters, Returned]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
+    def lifespan_sources(self, overrides: Overrides) -> list[LifespanSource]:
+        """Return the sources of all lifespan values that the function and its dependencies take."""
+        return lifespan_sources(self._function, self.signature, overrides)
+
     def doubts(self) -> Iterator[str]:
         """Yield what is probably a mistake of the author, with its remedy."""
         if self._is_decorated():
@@ -333,18 +337,6 @@ class Definition(Generic[Parameters, Returned]):
     def result(self, call: Call, value: object) -> object:  # noqa: ARG002
         """Return the unsealed result for the function's value; a subclass overrides this."""
         return value
-
-
-def lifespan_sources(definition: Definition[..., Any], overrides: Overrides) -> list[LifespanSource]:
-    """Return the sources of all lifespan values that the function of a definition and its dependencies take."""
-    signatures = [definition.signature]
-    if any(isinstance(parameter.source, PendingSource) for parameter in definition.signature.injected):
-        from dragoman.server.define.dependencies import DependencyPlan
-
-        plan = DependencyPlan(definition._function, definition.signature, overrides.functions)
-        signatures += [provider.signature for provider in plan.providers.values()]
-    sources = [parameter.source for signature in signatures for parameter in signature.injected]
-    return [source for source in sources if isinstance(source, LifespanSource)]
 
 
 def _has_decorator_above(function: Any) -> bool:
