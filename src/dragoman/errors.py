@@ -54,6 +54,7 @@ DragomanError
   DefinitionError                   a tool, prompt, resource or template is invalid; also a ValueError
     ToolNotUnique                   two tools have the same name
     MethodAlreadyDefined            a custom method has the name of an existing method
+  UnknownOption                     a function or class has no such option; also a TypeError
 """
 
 from __future__ import annotations
@@ -540,6 +541,10 @@ class ToolNotUnique(DefinitionError):
 
 class MethodAlreadyDefined(DefinitionError):
     """A custom method has the name of an existing method."""
+
+
+class UnknownOption(DragomanError, TypeError):
+    """A function or class has no option of this name; the message says what to write instead."""
 
 
 def _capability_paths(required: dict[str, Any], prefix: str = "") -> list[str]:

@@ -3,7 +3,8 @@
 import json
 import sys
 
-BAD = "\x1b[2J\x9b31m\x07\u202e\u2066\u200b\u2060\ufeff\U000e0041\ufe00\rover\u2028\ndragoman: forged\n"
+UNSEEN = "\u202e\u2066\u200b\u2060\ufeff\U000e0041\ufe00\ufe0f\U000e0101\u3164\u2800"
+BAD = f"\x1b[2J\x9b31m\x07{UNSEEN}\rover\u2028\ndragoman: forged\n"
 
 
 def bad(text):

@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 from dragoman.cli.targets import client_options, make_client, read_configuration, resolve_word
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import DragomanError
+from dragoman.runtime.terminal import printable_line
 
 if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient
@@ -61,7 +62,7 @@ def _terminal(ctx: click.Context) -> Terminal:
 
 
 def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete) and printable_line(name) == name]
 
 
 async def _names(terminal: Terminal, word: str, kind: str) -> list[str]:

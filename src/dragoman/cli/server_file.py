@@ -14,7 +14,8 @@ from inspect import Parameter, iscoroutinefunction, isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DefinitionError, UnknownOption
+from dragoman.runtime.callables import outside_package
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -43,7 +44,7 @@ def load_server(path: Path, name: str | None, serve: Callable[[Server, HttpOptio
     process then ends. Without `serve`, that server is returned.
 
     Raises:
-        ConfigError: there is no such file, or it does not define such a server; the message says why.
+        ConfigError: there is no such file, or it does not define such a server; the message says why, and where.
         Exception: whatever the file raises when it is imported.
     """
     from dragoman.server.serving import LOADING
@@ -56,6 +57,8 @@ def load_server(path: Path, name: str | None, serve: Callable[[Server, HttpOptio
         if not run:
             raise
         return run[0]
+    except (DefinitionError, UnknownOption) as error:
+        raise ConfigError(_with_place(error)) from error
     finally:
         LOADING.serve = None
 
@@ -66,14 +69,17 @@ def run_script(path: Path) -> Server | None:
     If the file ends without having served, return the server that it defines; None if it defines none.
 
     Raises:
-        ConfigError: there is no such file, or it defines several servers and serves none of them.
-        Exception: whatever the file raises.
+        ConfigError: there is no such file, a definition is wrong, or it defines several servers and serves none.
+        Exception: whatever else the file raises.
     """
     from dragoman.config import SCRIPT_RUN
 
     SCRIPT_RUN.uses_stdio = True
     sys.argv[:] = [str(path)]
-    names = _run_as_main(path.absolute())
+    try:
+        names = _run_as_main(path.absolute())
+    except (DefinitionError, UnknownOption) as error:
+        raise ConfigError(_with_place(error)) from error
     # A file of another SDK needs no import of this server.
     if SCRIPT_RUN.has_served or "dragoman.server.server" not in sys.modules:
         return None
@@ -91,6 +97,14 @@ def _run_as_main(path: Path) -> dict[str, Any]:
     module.__file__ = str(path)
     exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102
     return vars(module)
+
+
+def _with_place(error: Exception) -> str:
+    """Return the text of an error after the file and the line of the author's code that raised it."""
+    place = outside_package(error.__traceback__)
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return str(error) if place is None else f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}: {error}"
 
 
 def _load(path: Path) -> dict[str, Any]:

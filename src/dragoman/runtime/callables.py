@@ -9,6 +9,9 @@ plain wrapper may run an async function to its end, which is not possible in the
 A blocking twin has the name, the parameters and the documentation of an async method. The twin calls `_drive` of its
 object to run the method.
 
+`at_caller` removes the frames of this package from the traceback of a definition's error. The author then reads their
+own line and the message, instead of the frames in between.
+
 This module does not import asyncio, because a server needs asyncio only when it serves.
 """
 
@@ -17,11 +20,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from inspect import isawaitable
+from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from dragoman.config import is_async
+from dragoman.errors import DefinitionError, UnknownOption
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+Kind = TypeVar("Kind", bound=type[Any])
 Owner = TypeVar("Owner")
+_OWN_FRAMES = ("dragoman", "asyncio", "contextlib")
+"""The packages whose frames tell an author nothing about a definition."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -113,12 +122,13 @@ def refuse_unknown(
     """Check the names of options; `remedies` says what to write instead of options that other packages have.
 
     Raises:
-        TypeError: an option is unknown.
+        UnknownOption: an option is unknown.
     """
     for name in options:
         if name not in known:
             remedy = (remedies or {}).get(name)
-            raise TypeError(f"{owner} has no option {name!r}{f': {remedy}' if remedy else did_you_mean(name, known)}")
+            hint = f": {remedy}" if remedy else did_you_mean(name, known)
+            raise UnknownOption(f"{owner} has no option {name!r}{hint}")
 
 
 def explaining(owner: str, remedies: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -141,3 +151,66 @@ def explaining(owner: str, remedies: Mapping[str, str]) -> Callable[[Callable[P,
         return run
 
     return decorate
+
+
+def at_caller(function: Function) -> Function:
+    """Let the errors of a definition point at the line of the caller, without frames of this package.
+
+    Example:
+        return at_caller(lambda function: Tool.define(function, **options))
+    """
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (DefinitionError, UnknownOption) as error:
+            _keep_outer_frames(error)
+            raise  # without an operand, so that this frame does not join the traceback
+
+    @functools.wraps(function)
+    async def run_async(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await function(*args, **kwargs)
+        except (DefinitionError, UnknownOption) as error:
+            _keep_outer_frames(error)
+            raise
+
+    return run_async if is_async(function) else run  # type: ignore[return-value]
+
+
+def _keep_outer_frames(error: BaseException) -> None:
+    error.__suppress_context__ = True
+    error.__traceback__ = outside_package(error.__traceback__)
+
+
+def raise_at_caller(names: str) -> Callable[[Kind], Kind]:
+    """Return a class decorator that applies `at_caller` to some methods, and to the setters of some properties.
+
+    Example:
+        @raise_at_caller("tool page_size")
+        class Server: ...
+    """
+
+    def decorate(kind: Kind) -> Kind:
+        for name in names.split():
+            member: Any = vars(kind)[name]
+            if isinstance(member, property):
+                setattr(kind, name, member.setter(at_caller(member.fset)))  # type: ignore[arg-type, type-var]
+            elif isinstance(member, staticmethod | classmethod):
+                setattr(kind, name, type(member)(at_caller(member.__func__)))
+            else:
+                setattr(kind, name, at_caller(member))
+        return kind
+
+    return decorate
+
+
+def outside_package(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of this package, and of the event loop that it runs."""
+    if traceback is None:
+        return None
+    inner = outside_package(traceback.tb_next)
+    if traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _OWN_FRAMES:
+        return inner
+    return TracebackType(inner, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)

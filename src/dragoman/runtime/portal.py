@@ -35,11 +35,14 @@ import asyncio
 import atexit
 import logging
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextvars import copy_context
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
+from types import FrameType
 from typing import Any, TypeVar
 
 from dragoman.errors import Cancelled, DragomanError
@@ -50,6 +53,8 @@ SLICE_SECONDS = 1.0
 EXIT_SECONDS = 3.0
 """The seconds that objects in `kept` have to stop at the exit of the interpreter."""
 _logger = logging.getLogger("dragoman.runtime")
+_HAS_WARNED = threading.Event()
+"""Set when the warning about a blocking call in an event loop was logged."""
 
 
 class Portal:
@@ -90,6 +95,8 @@ class Portal:
         except DragomanError:
             work.close()
             raise
+        if not _HAS_WARNED.is_set():
+            _warn_in_running_loop()
         call = _BlockingCall(work)
         try:
             self._inbox.append(call)
@@ -171,6 +178,29 @@ class Portal:
                 "A blocking call was made inside the running event loop that serves it, and would wait for itself;"
                 " await its asynchronous twin there, or make the function plain"
             )
+
+
+def _warn_in_running_loop() -> None:
+    """Log, once in the process, that a blocking call stops the event loop of its thread.
+
+    A cell of a notebook may block: its loop has nothing else to do, and IPython runs the cell, not a coroutine.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR):
+        frame = frame.f_back
+    if frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "IPython":
+        return
+    _HAS_WARNED.set()
+    place = "" if frame is None else f" in {frame.f_code.co_name}() ({frame.f_code.co_filename}:{frame.f_lineno})"
+    _logger.warning(
+        "A blocking call%s stops the event loop until it ends, and everything else that the loop does: use the"
+        " asynchronous twin, such as AsyncClient for Client, and await its methods",
+        place,
+    )
 
 
 class _BlockingCall:

@@ -2,8 +2,9 @@
 
 Text from a peer may contain characters that mislead a user. Control characters move the cursor or colour the screen,
 bidirectional controls change the order of reading, and invisible characters hide text that a model or a program still
-reads. The functions `printable*` replace them with escapes, such as `\\x1b` or `\\u202e`. Web pages use the same
-functions.
+reads. The functions `printable*` replace them with escapes, such as `\\x1b` or `\\u202e`. Variation selectors are
+escaped even after an emoji, where they choose its looks: each of them can stand for one hidden bit or byte. Web pages
+use the same functions.
 
 `read_line` leaves the terminal in its line mode, and the event loop watches the terminal, so that a task that waits for
 a line can be interrupted or cancelled.
@@ -26,16 +27,15 @@ from dragoman.runtime.offload import offload
 MAX_LINE_BYTES = 65_536
 _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
-    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\xad\u034f\u061c\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # zero width, line separators, bidirectional controls
-    "\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
-    "\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff"  # tags and variation selectors
+    "\u2800"  # the blank braille cell: looks like a space, but no program treats it as one
+    "\u3164\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"  # fillers, variation selectors
+    "\ud800-\udfff\U00013430-\U0001343f\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"  # tags, further variation selectors
 )
-# One variation selector chooses how an emoji looks. A row of them can spell hidden text.
-_REPEATED_SELECTORS = "(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]"
-_UNSAFE = re.compile(f"[{_HIDDEN}]|{_REPEATED_SELECTORS}")
-_UNSAFE_IN_LINE = re.compile(f"[\n\t{_HIDDEN}]|{_REPEATED_SELECTORS}")
+_UNSAFE = re.compile(f"[{_HIDDEN}]")
+_UNSAFE_IN_LINE = re.compile(f"[\n\t{_HIDDEN}]")
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 _KEPT_BY_BROWSERS = re.compile("[\xdf\u03c2]")
 """Letters that browsers resolve unchanged (IDNA 2008) and that Python's codec replaces (IDNA 2003)."""

@@ -16,6 +16,7 @@ from dragoman import types
 from dragoman.errors import DefinitionError
 from dragoman.protocol.extensions import merge_settings
 from dragoman.protocol.jsonrpc import encode
+from dragoman.runtime.callables import raise_at_caller
 from dragoman.server.wire_objects import wire_object, wire_objects
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def require_text(option: str, value: Any, *, optional: bool = True) -> None:
     raise DefinitionError(f"The {option} of a server must be {expected}, such as {_EXAMPLES[option]!r}, not {value!r}")
 
 
+@raise_at_caller("name version title description website_url icons")
 class ServerIdentity:
     """The properties of a `Server` that identify it; clients receive an assigned value from the assignment on."""
 
@@ -150,6 +152,7 @@ class Declaration:
     """
 
     def __init__(self, given: GivenCapabilities) -> None:
+        self._warned = False
         self._replaces = isinstance(given, types.ServerCapabilities)
         if given is not None and not self._replaces and not isinstance(given, Mapping):
             raise DefinitionError(
@@ -176,7 +179,21 @@ class Declaration:
         shown = {name: entry for name, entry in entries.items() if name not in self._hidden}
         return msgspec.convert(shown, types.ServerCapabilities)
 
-    def undeclared(self, registry: Registry) -> list[str]:
+    def warn_of_undeclared(self, registry: Registry, server: str) -> None:
+        """Log one warning if definitions are registered whose capability the server does not declare."""
+        undeclared = self._undeclared(registry)
+        if undeclared and not self._warned:
+            import logging
+
+            self._warned = True
+            logging.getLogger("dragoman.server").warning(
+                "The server %r has %s that no client can use, because its capabilities leave them out; give"
+                " `capabilities` as a dict to add to what is declared",
+                server,
+                " and ".join(undeclared),
+            )
+
+    def _undeclared(self, registry: Registry) -> list[str]:
         """Return the lists that have entries but that the author's `ServerCapabilities` does not declare.
 
         A list that the author hid with False is left out.

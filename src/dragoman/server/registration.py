@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
@@ -11,16 +11,17 @@ from dragoman import types
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHOD_NAMES, Method
-from dragoman.runtime.callables import explaining, refuse_unknown
+from dragoman.runtime.callables import at_caller, explaining, raise_at_caller, refuse_unknown
 from dragoman.server.define.binding import Hook
 from dragoman.server.define.definition import P, R, decorated, lists_options
 from dragoman.server.define.prompts import Prompt, PromptOptions
 from dragoman.server.define.resources import Resource, ResourceOptions, ResourceTemplate, resource
-from dragoman.server.define.sources import key_of
+from dragoman.server.define.sources import Overrides
 from dragoman.server.define.tools import Tool, ToolOptions
 from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
 from dragoman.server.dispatch.middleware import Chain, Middleware
 from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
+from dragoman.server.settings import ENABLE_OPTIONS_ELSEWHERE, MOUNT_OPTIONS_ELSEWHERE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,14 +47,16 @@ _TABLES: dict[DefinitionKind, tuple[str, ...]] = {
     "resource": ("resources", "templates"),
     "template": ("templates",),
 }
-_BY_TAGS = "choose by tags where the server is served, as in run(include_tags=[...], exclude_tags=[...]) or asgi(...)"
-_BY_NAME = "give one definition or its name, and call it once for each"
-_REMEDIES = {"tags": _BY_TAGS, "names": _BY_NAME, "keys": _BY_NAME, "only": _BY_TAGS}
 OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
 OwnPrompt = TypeVar("OwnPrompt", bound=Prompt[..., Any])
 OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate[..., Any])
 
 
+@raise_at_caller(
+    "tool prompt resource method middleware extension override mount expose_as_tools add_app skill add_skill add_skills"
+    " tools prompts resources resource_templates add_tool add_prompt add_resource remove_tool remove_prompt"
+    " remove_resource enable disable on_complete on_read_resource on_list_resources on_subscribe on_unsubscribe"
+)
 class Registration:
     """The registering methods of a `Server`, and the functions that they register."""
 
@@ -75,8 +78,7 @@ class Registration:
         """The extensions of the server; None if it has none."""
         self.own_methods: tuple[Method, ...] = ()
         """The rows of the methods that `server.method` registered; they need no capability."""
-        self.overrides: dict[Hashable, Callable[..., object]] = {}
-        """The functions that replace dependencies and lifespans, such as in tests."""
+        self.overrides = Overrides()
         self.mounts: Mounts | None = None
         """The servers that are mounted in this one; None if there are none."""
         self.mounted_in: WeakSet[Mount] = WeakSet()
@@ -138,7 +140,7 @@ class Registration:
 
     @lists_options(ResourceOptions, Resource, ResourceTemplate)
     def resource(
-        self, uri: str, /, **options: Unpack[ResourceOptions]
+        self, uri: str, **options: Unpack[ResourceOptions]
     ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
         """Register a function that reads a resource, or a resource template if the URI has variables.
 
@@ -152,11 +154,10 @@ class Registration:
         make = resource(uri, **options)
 
         def register(function: Callable[P, R]) -> Resource[P, R] | ResourceTemplate[P, R]:
-            made = make(function)
-            self.registry.add_resource(made)
+            self.registry.add_resource(made := make(function))
             return made
 
-        return register
+        return at_caller(register)
 
     def method(self, name: str) -> Callable[[Function], Function]:
         """Register a function as a JSON-RPC method of the server's own.
@@ -171,17 +172,20 @@ class Registration:
 
         Raises:
             MethodAlreadyDefined: the protocol, an extension or this server already has a method of this name.
+            DefinitionError: the name is not text, or begins with `rpc.`, which JSON-RPC reserves.
         """
+        CustomMethod.require_name(name)
         if name in METHOD_NAMES or self.is_defined(name):
             raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
 
         def register(function: Function) -> Function:
-            self.handlers[name] = CustomMethod.define(function, name=name).handle
+            self.registry.hooks[name] = method = CustomMethod.define(function, name=name)
+            self.handlers[name] = method.handle
             self.own_methods = (*self.own_methods, Method(name=name, result=types.Result))
             self.registry.changed()
             return function
 
-        return register
+        return at_caller(register)
 
     def is_defined(self, method: str) -> bool:
         """Tell whether this server has a method, or a server that this one is mounted in."""
@@ -196,14 +200,13 @@ class Registration:
                 client.call_tool("orders")
 
         The replacement begins at once, and ends with the `with` block or with `close()` of the returned object. It may
-        have dependencies of its own.
+        have dependencies of its own. If several replace the same function, the newest that is open counts; they may be
+        closed in any order.
+
+        Raises:
+            DefinitionError: `dependency` or `replacement` is not a function.
         """
-        key, undo = key_of(dependency), ExitStack()
-        before = {key: self.overrides[key]} if key in self.overrides else {}
-        undo.callback(self.overrides.update, before)
-        undo.callback(self.overrides.pop, key, None)
-        self.overrides[key] = replacement
-        return undo
+        return self.overrides.add(dependency, replacement)
 
     def on_complete(self, function: Function) -> Function:
         """Register a function of `(ref, argument, arguments)` that completes arguments without a completer.
@@ -213,7 +216,7 @@ class Registration:
             def complete(ref, argument, arguments):
                 return [word for word in WORDS if word.startswith(argument.value)]
         """
-        self.completer = Hook(function)
+        self.completer = self.registry.hook("on_complete", function)
         self.registry.changed()
         return function
 
@@ -225,7 +228,7 @@ class Registration:
             def read(uri: str) -> str:
                 return store[uri]
         """
-        self.resource_reader = Hook(function)
+        self.resource_reader = self.registry.hook("on_read_resource", function)
         return function
 
     def on_list_resources(self, function: Function) -> Function:
@@ -236,18 +239,18 @@ class Registration:
             def resources() -> list[dict]:
                 return [{"uri": uri, "name": uri} for uri in store]
         """
-        self.resource_lister = Hook(function)
+        self.resource_lister = self.registry.hook("on_list_resources", function)
         return function
 
     def on_subscribe(self, function: Function) -> Function:
         """Register a function of `(uri)` to call when a client subscribes to a resource (until 2025-11-25)."""
-        self.subscriber = Hook(function)
+        self.subscriber = self.registry.hook("on_subscribe", function)
         self.registry.changed()
         return function
 
     def on_unsubscribe(self, function: Function) -> Function:
         """Register a function of `(uri)` to call when a client unsubscribes from a resource (until 2025-11-25)."""
-        self.unsubscriber = Hook(function)
+        self.unsubscriber = self.registry.hook("on_unsubscribe", function)
         return function
 
     def on_roots_changed(self, function: Function) -> Function:
@@ -389,8 +392,9 @@ class Registration:
         skills = self.extension(_skills())
         if callable(given):
             return skills.add_function(given, None, description, prefix, fields)
-        return lambda function: skills.add_function(function, given, description, prefix, fields)
+        return at_caller(lambda function: skills.add_function(function, given, description, prefix, fields))
 
+    @explaining("server.mount()", MOUNT_OPTIONS_ELSEWHERE)
     def mount(
         self,
         server: Server,
@@ -541,7 +545,7 @@ class Registration:
         """
         self.registry.remove(definition, "templates", "resources")
 
-    @explaining("server.enable()", _REMEDIES)
+    @explaining("server.enable()", ENABLE_OPTIONS_ELSEWHERE)
     def enable(self, definition: AnyDefinition | str, *, kind: DefinitionKind | None = None) -> None:
         """Serve a tool, prompt, resource or template that is disabled, and notify the clients.
 
@@ -560,7 +564,7 @@ class Registration:
         """
         self._set_enabled(definition, kind, enabled=True)
 
-    @explaining("server.disable()", _REMEDIES)
+    @explaining("server.disable()", ENABLE_OPTIONS_ELSEWHERE)
     def disable(self, definition: AnyDefinition | str, *, kind: DefinitionKind | None = None) -> None:
         """Do not list and do not serve a tool, prompt, resource or template until `enable`, and notify the clients.
 

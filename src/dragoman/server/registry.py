@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from dragoman import types
-from dragoman.errors import DefinitionError, ToolNotUnique
+from dragoman.errors import DefinitionError, DragomanError, ToolNotUnique
 from dragoman.protocol.versions import Version
+from dragoman.server.define.binding import Hook
 from dragoman.server.define.completion import Completable
-from dragoman.server.define.definition import Definition
+from dragoman.server.define.definition import Definition, wrapped_definition
 from dragoman.server.define.prompts import Prompt
 from dragoman.server.define.resources import Resource, ResourceTemplate
+from dragoman.server.define.sources import Overrides
 from dragoman.server.define.tools import Tool
 from dragoman.server.listing import Listing
 
@@ -73,6 +75,9 @@ class Registry:
         self._places: dict[tuple[str, str], int] = {}
         """The place of each definition in the order of registration, by the name of its table and by its key."""
         self._order = count()
+        self._doubts: set[str] = set()
+        self.hooks: dict[str, Hook | Definition[..., Any]] = {}
+        """The hooks and the methods of the server, by name."""
         self.listings = {method: Listing(result, partial(self._entries, method)) for method, result in LISTS.values()}
         self._page_size: PageSize = None
 
@@ -245,6 +250,35 @@ class Registry:
         if self._notify is not None:
             self._notify()
 
+    def hook(self, name: str, function: Callable[..., Any]) -> Hook:
+        """Return a hook of the server; its lifespan values are checked as those of definitions are."""
+        self.hooks[name] = hook = Hook(function)
+        return hook
+
+    def require_lifespans(self, values: Mapping[Any, Any], overrides: Overrides) -> None:
+        """Check that lifespans have the values that definitions take; `values` maps their functions to the values.
+
+        Raises:
+            DefinitionError: no lifespan has a value that a definition takes, or several have one.
+        """
+        named = [(definition.name, definition) for definition in self.definitions()]
+        for name, function in (*named, *self.hooks.items()):
+            for source in function.lifespan_sources(overrides):
+                try:
+                    source.value(values)
+                except DragomanError as error:
+                    raise DefinitionError(f"{name!r} cannot be served: {error}") from None
+
+    def warn_of_mistakes(self) -> None:
+        """Log what is probably a mistake in a definition, each text once."""
+        doubts = [doubt for definition in self.definitions() for doubt in definition.doubts()]
+        for doubt in doubts:
+            if doubt not in self._doubts:
+                import logging
+
+                logging.getLogger("dragoman.server").warning("%s", doubt)
+        self._doubts.update(doubts)
+
     @property
     def has_scopes(self) -> bool:
         """Whether a tool requires scopes."""
@@ -310,5 +344,10 @@ def _made(given: Any, kind: type[Any]) -> Any:
     if isinstance(given, type) and issubclass(given, kind):
         return given()
     if callable(given) and not isinstance(given, type | Definition):
+        if isinstance(wrapped := wrapped_definition(given), kind):
+            name = kind.__name__.lower()
+            raise DefinitionError(
+                f"A decorator has wrapped {wrapped!r}, whose options would be lost: write @{name} above it"
+            )
         return kind.define(given)
     raise DefinitionError(f"{given!r} is not a {kind.__name__}: give a {kind.__name__}, a class of it, or a function")

@@ -23,7 +23,7 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
-from dragoman.runtime.callables import explaining, invoke
+from dragoman.runtime.callables import explaining, invoke, raise_at_caller
 from dragoman.runtime.lazy import look_up
 from dragoman.server.audience import Notifying
 from dragoman.server.declaration import (
@@ -45,12 +45,15 @@ from dragoman.server.routes.registration import WithRoutes
 from dragoman.server.settings import (
     OPTIONS_ELSEWHERE,
     ServerSettings,
+    ServerType,
     checked_cache_hints,
     checked_configuration,
+    checked_flag,
     checked_limits,
     checked_secret,
     checked_state_key,
     checked_store,
+    missing_attribute,
     require_secret,
     sealed_store,
 )
@@ -73,7 +76,8 @@ if TYPE_CHECKING:
     from dragoman.transports.http.asgi import AsgiApp
 
 
-class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifecycle, Notifying):
+@raise_at_caller("__init__ proxy check run run_async asgi instructions page_size configuration capabilities")
+class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifecycle, Notifying, metaclass=ServerType):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -117,7 +121,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
     """The inputs of the current offer; `_derive` makes a new offer only if they changed."""
     around_methods: frozenset[str] = frozenset()
     """The methods of requests that extensions surround, or that depend on who may see a definition."""
-    _is_checked = _warned = False
+    _is_checked = False
 
     @explaining("Server()", OPTIONS_ELSEWHERE)
     def __init__(
@@ -155,7 +159,8 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         ServerIdentity.__init__(self, implementation(name, version, icons, **texts))
         self.instructions = instructions
         self.server_context: Any = server_context
-        self.debug, self._strict_arguments = debug, strict_arguments
+        self.debug = checked_flag("debug", debug)
+        self._strict_arguments = checked_flag("strict_arguments", strict_arguments)
         self.limits = checked_limits(max_message_bytes)
         self._configuration = checked_configuration(configuration)
         self.settings = self._merged(self._configuration)
@@ -164,7 +169,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         self._background: set[Any] = set()
         self._secret = checked_secret(secret)
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
-        self.audit = _audit_of(audit)
+        self._set_audit(audit)
         self._declaration = Declaration(capabilities)
         if lifespan is not None:
             self.lifespan(lifespan)
@@ -179,12 +184,22 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         PROCESS.watchers.add(self._derive)
         self.registry.extend(tools=tools, prompts=prompts, resources=resources, resource_templates=resource_templates)
 
+    def _set_audit(self, audit: Audit | AuditTarget | None) -> None:
+        if audit is not None:
+            from dragoman.server.dispatch.audit import Audit
+
+            audit = audit if isinstance(audit, Audit) else Audit(audit)
+        self.audit = audit
+
     def __repr__(self) -> str:
         registry = self.registry
         resources = len(registry.resources) + len(registry.templates)
         held = {"tool": len(registry.tools), "prompt": len(registry.prompts), "resource": resources}
         counts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in held.items() if count]
         return f"<Server {self.name!r} {self.version}: {', '.join(counts) or 'nothing'}>"
+
+    if not TYPE_CHECKING:  # a type checker would accept every name
+        __getattr__ = missing_attribute
 
     def _install(self, extensions: Extensions) -> None:
         from dragoman.server.extensions.installed import InstalledExtensions
@@ -246,15 +261,19 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
 
         Raises:
-            DefinitionError: `DRAGOMAN_SECRET` is too short, or an extension refuses a definition.
+            DefinitionError: `DRAGOMAN_SECRET` is too short, an extension refuses a definition, or there is no lifespan.
             ConfigError: the audit file cannot be opened.
         """
         if "DRAGOMAN_SECRET" in os.environ:
             _ = self.key_ring  # refuses a short secret before anything is served
         if self.audit is not None:
             self.audit.check()
-        if self.installed is not None and not self._is_checked:
-            self.installed.check()
+        if not self._is_checked:
+            if self.installed is not None:
+                self.installed.check()
+            if self.lifecycle is None or not self.lifecycle.lifespans:
+                self.registry.require_lifespans({}, self.overrides)
+            self.registry.warn_of_mistakes()
             self._is_checked = True
         for mount in self.mounts or ():
             mount.server.check()
@@ -392,22 +411,11 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         except DefinitionError:
             self._declaration = before
             raise
-        self._warned = False
         self._derive()
 
     def warn_of_unserved(self) -> None:
         """Log one warning if definitions are registered whose capability the server does not declare."""
-        undeclared = self._declaration.undeclared(self.registry)
-        if undeclared and not self._warned:
-            import logging
-
-            self._warned = True
-            logging.getLogger("dragoman.server").warning(
-                "The server %r has %s that no client can use, because its capabilities leave them out; give"
-                " `capabilities` as a dict to add to what is declared",
-                self.name,
-                " and ".join(undeclared),
-            )
+        self._declaration.warn_of_undeclared(self.registry, self.name)
 
     @cached_property
     def key_ring(self) -> KeyRing:
@@ -590,11 +598,3 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
 
         self.check()
         return asgi_app(self, options_among(locals(), HttpOptions))
-
-
-def _audit_of(given: Audit | AuditTarget | None) -> Audit | None:
-    if given is None:
-        return None
-    from dragoman.server.dispatch.audit import Audit
-
-    return given if isinstance(given, Audit) else Audit(given)

@@ -13,13 +13,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dragoman.config import SCRIPT_RUN
-from dragoman.errors import DefinitionError, DragomanError
+from dragoman.errors import DefinitionError, DragomanError, UnknownOption
 from dragoman.protocol import jsonrpc
 from dragoman.runtime.callables import did_you_mean
 from dragoman.server.dispatch.opening import open_call, open_notification
 from dragoman.server.dispatch.runner import refusal, run_notification, whole_answer
 from dragoman.server.dispatch.tags import Tags, with_tags
 from dragoman.server.request.call import NO_CHANNEL, Session
+from dragoman.server.settings import RUN_OPTIONS_ELSEWHERE
 
 if TYPE_CHECKING:
     from dragoman.server.duplex import DuplexConnection
@@ -97,8 +98,8 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
 
     Raises:
         DefinitionError: there is no such transport, or an option has an invalid value.
-        TypeError: the transport has no such option.
-        DragomanError: an event loop runs in this thread.
+        UnknownOption: the transport has no such option.
+        DragomanError: an event loop runs in this thread, or HTTP is to be served by another than the main thread.
         ConfigError: the store reaches other machines, and the server has no secret.
     """
     name = _served_transport(transport, options)
@@ -107,25 +108,16 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
         LOADING.serve(server, options)
         raise SystemExit
     server.require_shared_secret()
-    _warn_of_mistakes(server)
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
         run_stdio(SoleService(server, options))
         return
+    _refuse_other_thread()
     listening, app = _http_app(server, options)
     from dragoman.server.http.run import run_http
 
     run_http(app, **listening, announce=_announce(server, options))
-
-
-def _warn_of_mistakes(server: Server) -> None:
-    registry = server.registry
-    for served in (registry.tools, registry.prompts, registry.resources, registry.templates):
-        for doubt in (doubt for definition in served.values() for doubt in definition.doubts()):
-            import logging
-
-            logging.getLogger("dragoman.server").warning("%s", doubt)
 
 
 async def run_async(server: Server, transport: str, options: HttpOptions, *, handle_signals: bool) -> None:
@@ -227,10 +219,11 @@ def _refuse_unknown(transport: str, options: Mapping[str, Any]) -> None:
     known = HttpOptions.__annotations__
     for option in options:
         if option not in known:
-            remedy = did_you_mean(option, known) or f"; there are {', '.join(known)}"
-            raise TypeError(f"server.run() has no option {option!r}{remedy}")
+            remedy = RUN_OPTIONS_ELSEWHERE.get(option)
+            hint = f": {remedy}" if remedy else did_you_mean(option, known) or f"; there are {', '.join(known)}"
+            raise UnknownOption(f"server.run() has no option {option!r}{hint}")
         if transport == "stdio" and option not in ("include_tags", "exclude_tags"):
-            raise TypeError(
+            raise UnknownOption(
                 f'The option {option!r} is for HTTP, but server.run() serves stdio: write run("http", {option}=...),'
                 " or leave it out"
             )
@@ -245,6 +238,16 @@ def _refuse_running_loop() -> None:
         "server.run() starts an event loop, but one runs in this thread already, as in an `async def` or a notebook:"
         " write `await server.run_async(...)` with the same arguments there, or call run() from plain code"
     )
+
+
+def _refuse_other_thread() -> None:
+    from threading import current_thread, main_thread
+
+    if current_thread() is not main_thread():
+        raise DragomanError(
+            'server.run("http") handles signals, which only the main thread can: write'
+            ' `asyncio.run(server.run_async("http", ...))` in this thread, or call run() in the main thread'
+        )
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -264,8 +267,10 @@ def _expected(name: str, value: Any) -> str | None:
     match name:
         case "stateless" | "json_response" | "health" | "access_log" if not isinstance(value, bool):
             return "True or False"
-        case "host" | "path" if not isinstance(value, str):
+        case "path" if not isinstance(value, str):
             return "a string"
+        case "host" if not isinstance(value, str) or not value.strip():
+            return 'an address or a name of this machine, such as "127.0.0.1", or "0.0.0.0" for every network'
         case "session_idle_timeout" if value is not None and not _is_duration(value):
             return "a number of seconds above 0, or None for no limit"
         case "auth" if value is not None and not _is_auth(value):

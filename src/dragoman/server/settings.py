@@ -6,6 +6,7 @@ lacks, because the server could not send that field.
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,7 +46,82 @@ OPTIONS_ELSEWHERE = {
     ),
 }
 """Options that servers of other packages have, and what to write here instead."""
+_ASGI = "write server.asgi(), which needs no lifespan of its own"
+_CLIENT = "write `with Client(server) as client:`, and call that method of the client"
+_OPENAPI = "OpenAPI is not imported; write a tool for each operation that a model needs"
+_SSE = "the transport HTTP+SSE of 2024-11-05 is not served; write"
+NAMES_ELSEWHERE = {
+    **dict.fromkeys(("http_app", "streamable_http_app"), _ASGI),
+    "sse_app": f"{_SSE} server.asgi()",
+    "session_manager": _ASGI,
+    "custom_route": 'write @server.route("/path", methods=["GET"])',
+    "add_middleware": "write server.middleware(function) with an `async def (ctx, call_next)`",
+    **dict.fromkeys(("list_tools", "get_tools", "get_tool"), "read server.tools"),
+    **dict.fromkeys(("list_prompts", "get_prompts"), "read server.prompts"),
+    **dict.fromkeys(("list_resources", "get_resources", "get_resource"), "read server.resources"),
+    **dict.fromkeys(
+        ("list_resource_templates", "get_resource_templates", "get_resource_template"), "read server.resource_templates"
+    ),
+    **dict.fromkeys(("call_tool", "read_resource", "get_prompt", "render_prompt"), _CLIENT),
+    "import_server": 'write server.mount(other, prefix="name")',
+    **dict.fromkeys(("as_proxy", "create_proxy"), "write Server.proxy(target)"),
+    **dict.fromkeys(("from_openapi", "from_fastapi"), _OPENAPI),
+    "run_stdio_async": "write await server.run_async()",
+    **dict.fromkeys(("run_http_async", "run_streamable_http_async"), 'write await server.run_async("http", port=8000)'),
+    "run_sse_async": f'{_SSE} await server.run_async("http")',
+    **dict.fromkeys(("add_template", "add_resource_template"), "write server.add_resource(template)"),
+    "add_resource_fn": "write server.resource(uri)(function)",
+    "completion": "write @server.on_complete, or complete() of a prompt or resource template",
+    "get_context": "give the function a parameter `ctx: Context`",
+}
+"""Methods and attributes that servers of other packages have, and what to write here instead."""
+MOUNT_OPTIONS_ELSEWHERE = {
+    "namespace": 'write prefix="name"',
+    "as_proxy": "write mount(Server.proxy(target), prefix=...)",
+    **dict.fromkeys(("tool_separator", "resource_separator", "prompt_separator"), "write separator="),
+    "tool_names": "write rename={...}",
+}
+"""Options of `mount` in other packages, and what to write here instead."""
+_BY_TAGS = "choose by tags where the server is served, as in run(include_tags=[...], exclude_tags=[...]) or asgi(...)"
+_BY_NAME = "give one definition or its name, and call it once for each"
+ENABLE_OPTIONS_ELSEWHERE = {"tags": _BY_TAGS, "names": _BY_NAME, "keys": _BY_NAME, "only": _BY_TAGS}
+"""Options of `enable` and `disable` in other packages, and what to write here instead."""
+RUN_OPTIONS_ELSEWHERE = {
+    "stateless_http": "write stateless=True",
+    "show_banner": "leave it out; HTTP writes one line to stderr when it starts",
+    "uvicorn_config": "serve server.asgi() with a uvicorn of your own",
+    **{name: OPTIONS_ELSEWHERE[name] for name in ("middleware", "log_level")},
+}
+"""Options of `run` in other packages, and what to write here instead."""
 _STORE_METHODS = ("bus", "log", "state", "tasks", "now", "close")
+
+
+class ServerType(ABCMeta):
+    """The class of `Server`: explains class attributes that servers of other packages have.
+
+    It extends ABCMeta, so that a subclass of `Server` may extend an abstract class too.
+    """
+
+    if not TYPE_CHECKING:  # a type checker would accept every name
+
+        def __getattr__(cls, name: str) -> object:
+            return missing_attribute(cls, name)
+
+
+def missing_attribute(owner: object, name: str) -> object:
+    """Explain an attribute that a server or its class lacks; this is their `__getattr__`.
+
+    Raises:
+        AttributeError: always; the message says what to write instead of a name of another package.
+    """
+    if hasattr(type(owner), name):
+        return object.__getattribute__(owner, name)  # a property raised an AttributeError: raise it again
+    kind = f"type object {owner.__name__!r}" if isinstance(owner, type) else f"{type(owner).__name__!r} object"
+    remedy = NAMES_ELSEWHERE.get(name)
+    if remedy is None:
+        raise AttributeError(f"{kind} has no attribute {name!r}", name=name, obj=owner)
+    # Without `obj`, Python does not suggest another name after the remedy.
+    raise AttributeError(f"{kind} has no attribute {name!r}: {remedy}", name=name)
 
 
 class ServerSettings(Struct, frozen=True):
@@ -165,6 +241,17 @@ def checked_cache_hints(ttl_ms: int | None, cache_scope: str | None) -> tuple[in
     if cache_scope not in (None, "public", "private"):
         raise DefinitionError(f'cache_scope must be "public" or "private", not {cache_scope!r}')
     return ttl_ms, cache_scope
+
+
+def checked_flag(name: str, value: bool) -> bool:  # noqa: FBT001
+    """Return an option that is True or False.
+
+    Raises:
+        DefinitionError: the value is something else, such as the text "false", which would count as True.
+    """
+    if not isinstance(value, bool):
+        raise DefinitionError(f"{name} must be True or False, not {value!r}")
+    return value
 
 
 def checked_store(store: Store | None) -> Store | None:

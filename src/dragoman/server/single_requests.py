@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from dragoman import types
+from dragoman.errors import DefinitionError
 from dragoman.protocol.jsonrpc import encode
+from dragoman.runtime.callables import raise_at_caller
 
 if TYPE_CHECKING:
     from dragoman.server.http.views import Headers, HttpReply, ViewService
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
+@raise_at_caller("wsgi")
 class SingleRequests:
     """Answers requests of views, of WSGI and of code that has a message."""
 
@@ -48,6 +51,22 @@ class SingleRequests:
 
         self.check()
         return wsgi_app(cast("Server", self), path, allowed_hosts, allowed_origins, server_context)
+
+    async def __call__(
+        self,
+        scope: Mapping[str, Any],
+        receive: object,  # noqa: ARG002
+        send: Callable[[Mapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        """Tell an ASGI server, as of `uvicorn file:server`, that it needs the application of `asgi`.
+
+        Raises:
+            DefinitionError: always, unless the ASGI server asks to start; it is then told that the start failed.
+        """
+        message = f"{self!r} is not an ASGI application: write `app = server.asgi()`, and serve `app` instead"
+        if scope["type"] != "lifespan":
+            raise DefinitionError(message)
+        await send({"type": "lifespan.startup.failed", "message": message})
 
     async def handle_http_async(
         self, method: str, headers: Headers, body: bytes | str, server_context: object = None

@@ -14,7 +14,11 @@ from scenarios.command_line import options as pointed_at
 from scenarios.hostile_server import BAD
 
 HOSTILE = Path(__file__).parents[1] / "hostile_server.py"
-UNSEEN = [character for character in dict.fromkeys(BAD) if not character.isprintable() and character != "\n"]
+UNSEEN = [
+    character
+    for character in dict.fromkeys(BAD)
+    if character != "\n" and not (character.isascii() and character.isprintable())
+]
 
 
 def target(how):

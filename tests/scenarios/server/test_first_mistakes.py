@@ -1,14 +1,18 @@
 """What authors of a first server get wrong, and what they are told."""
 
+import asyncio
 import functools
 import subprocess
 import sys
+import threading
 from typing import Literal
 
 import pytest
 
-from dragoman import Client, DefinitionError, Server
+from dragoman import Client, DefinitionError, DragomanError, Prompt, Resource, Server, Tool, ToolError
 from dragoman.errors import ConnectError
+from ports import free_port
+from scenarios.command_line import dragoman, written
 from scenarios.wire import DEADLINE
 
 
@@ -194,3 +198,145 @@ def test_an_empty_name_is_refused_with_the_remedy():
     for decorate in (server.tool, server.prompt):
         with pytest.raises(DefinitionError, match="leave `name` out to use the name of the function"):
             decorate(name="")(lambda: None)
+
+
+@pytest.mark.parametrize("kind", [Tool, Prompt])
+def test_a_lambda_needs_a_name(kind):
+    with pytest.raises(
+        DefinitionError, match=rf'A lambda has no name: .* {kind.__name__}.define\(function, name="double"\)'
+    ):
+        kind.define(lambda a: a)
+    assert kind.define(lambda a: a, name="double").name == "double"
+
+
+def test_a_resource_of_a_lambda_is_named_by_its_uri():
+    server = Server()
+    server.resource("config://app")(lambda: "")
+    server.resource("users://{user}")(lambda user: user)
+    assert [resource.name for resource in (*server.resources, *server.resource_templates)] == [
+        "config://app",
+        "users://{user}",
+    ]
+
+
+@pytest.mark.parametrize("option", ["name", "title", "description"])
+@pytest.mark.parametrize("kind", [Tool, Prompt, Resource])
+def test_texts_of_a_definition_must_be_texts(kind, option):
+    def add() -> str: ...
+
+    uri = {"uri": "a://b"} if kind is Resource else {}
+    with pytest.raises(DefinitionError, match=f"^{option} of add must be text, not 5$"):
+        kind.define(add, **uri, **{option: 5})
+
+
+def test_the_uri_of_a_resource_may_be_named():
+    server = Server()
+
+    @server.resource(uri="config://app", mime_type="text/plain")
+    def config() -> str:
+        return "on"
+
+    with Client(server) as client:
+        assert client.read_resource("config://app").contents[0].text == "on"
+
+
+def test_http_in_another_thread_is_refused_with_the_remedy():
+    raised = []
+
+    def run():
+        try:
+            Server().run("http", port=free_port())
+        except DragomanError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(DEADLINE)
+    [message] = raised
+    assert 'write `asyncio.run(server.run_async("http", ...))` in this thread' in message
+
+
+SERVED = """
+    import sys
+    from dragoman import Server
+
+    server = Server("sums")
+
+    if __name__ == "__main__":
+        server.run("http", host=sys.argv[1], port=int(sys.argv[2]), workers=int(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("host", ["999.1.1.1", "192.0.2.1"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_bad_host_is_named(tmp_path, host, workers):
+    words = [sys.executable, written(tmp_path, SERVED), host, str(free_port()), str(workers)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert ended.returncode != 0
+    assert (
+        f"The host {host!r} is not an address or a name of this machine: choose another (host=, or --host)"
+        in ended.stderr
+    )
+    assert "Traceback" not in ended.stderr
+
+
+async def test_a_bad_host_is_named_in_a_running_loop():
+    async with asyncio.timeout(DEADLINE):
+        with pytest.raises(OSError, match=r"The host '999.1.1.1' is not an address or a name of this machine"):
+            await Server().run_async("http", host="999.1.1.1", port=free_port())
+
+
+@pytest.mark.parametrize("host", ["", " ", 5, None])
+def test_an_empty_host_is_refused(host):
+    with pytest.raises(DefinitionError, match="host must be an address or a name of this machine, such as"):
+        Server().run("http", host=host)
+
+
+def test_uvicorn_with_the_server_itself_is_told_what_to_serve(tmp_path):
+    written(tmp_path, SERVED)
+    words = [sys.executable, "-m", "uvicorn", "service:server", "--port", str(free_port())]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, check=False, cwd=tmp_path)
+    assert ended.returncode == 3
+    assert "is not an ASGI application: write `app = server.asgi()`, and serve `app` instead" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+async def test_a_server_that_is_mounted_in_place_of_its_application_says_so():
+    with pytest.raises(DefinitionError, match=r"write `app = server.asgi\(\)`"):
+        await Server()({"type": "http"}, None, None)
+
+
+class HTTPException(Exception):
+    """As FastAPI and Starlette have it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "is_hinted"),
+    [(ValueError("no such city"), True), (HTTPException("404"), True), (OSError("disk"), False)],
+)
+def test_the_log_suggests_a_tool_error(error, is_hinted, caplog):
+    server = Server()
+
+    @server.tool
+    def forecast() -> str:
+        raise error
+
+    @server.prompt
+    def ask() -> str:
+        raise error
+
+    with Client(server) as client:
+        with pytest.raises(ToolError, match="Internal error occurred"):
+            client.call_tool("forecast")
+        with pytest.raises(DragomanError):
+            client.get_prompt("ask")
+    of_tool, of_prompt = caplog.messages
+    assert of_tool.startswith("Unexpected error in tools/call of 'forecast'")
+    assert of_tool.endswith("; the model does not see this text: raise ToolError(...) if it should") is is_hinted
+    assert "ToolError" not in of_prompt
+
+
+def test_the_command_names_a_bad_host(tmp_path):
+    finished = dragoman("run", "--http", "--host", "999.1.1.1", "--port", free_port(), written(tmp_path, SERVED))
+    assert finished.code != 0
+    assert "The host '999.1.1.1' is not an address or a name of this machine" in finished.err

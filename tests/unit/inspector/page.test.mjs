@@ -219,6 +219,7 @@ test('two values differ where they differ', () => {
 test('characters that hide or move others are named', () => {
     assert.equal(harmless('a\u202eb\u0007\u001b[31mc\u200b\n\td'), 'a⟨U+202E⟩b␇␛[31mc⟨U+200B⟩\n\td');
     assert.equal(harmless('\u{e0041}\u009b'), '⟨U+E0041⟩⟨U+009B⟩');
+    assert.equal(harmless('a\ufe0f\u{e0101}\u3164\u2800'), 'a⟨U+FE0F⟩⟨U+E0101⟩⟨U+3164⟩⟨U+2800⟩');
     assert.equal(withoutColours('\u001b[31mred\u001b[0m'), 'red');
 });
 

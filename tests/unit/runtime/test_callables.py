@@ -4,16 +4,20 @@ import asyncio
 import functools
 import inspect
 import threading
+import traceback
 from typing import Any
 
 import pytest
 
+from dragoman.errors import DefinitionError, UnknownOption
 from dragoman.runtime.callables import (
     ThreadCall,
+    at_caller,
     blocking,
     did_you_mean,
     explaining,
     invoke,
+    raise_at_caller,
     refuse_unknown,
     resolved,
     starter,
@@ -126,6 +130,71 @@ def test_an_option_that_there_is_not_is_refused():
     refuse_unknown("It", {"timeout": 1}, ["timeout"])
     with pytest.raises(TypeError, match=r"It has no option 'timeuot'; did you mean 'timeout'\?"):
         refuse_unknown("It", {"timeuot": 1}, ["timeout"])
+
+
+def frames(error):
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def raise_like_the_package(kind):
+    namespace = {"__name__": "dragoman.inner", "kind": kind}
+    exec("def inner():\n    try:\n        int('x')\n    except ValueError:\n        raise kind('no')", namespace)
+    return namespace["inner"]
+
+
+@pytest.mark.parametrize("kind", [DefinitionError, UnknownOption])
+def test_errors_of_definitions_show_only_frames_outside_the_package(kind):
+    function = at_caller(raise_like_the_package(kind))
+    with pytest.raises(kind) as raised:
+        function()
+    assert frames(raised.value) == ["test_errors_of_definitions_show_only_frames_outside_the_package"]
+    assert raised.value.__suppress_context__
+
+
+def test_frames_of_author_code_below_the_package_stay():
+    inner = at_caller(raise_like_the_package(DefinitionError))
+
+    def lifespan():
+        inner()
+
+    with pytest.raises(DefinitionError) as raised:
+        at_caller(lambda: lifespan())()
+    assert frames(raised.value)[-1] == "lifespan"
+
+
+async def test_errors_of_async_definitions_show_only_frames_outside_the_package():
+    inner = raise_like_the_package(DefinitionError)
+
+    class Server:
+        async def run(self):
+            inner()
+
+    raise_at_caller("run")(Server)
+    with pytest.raises(DefinitionError) as raised:
+        await Server().run()
+    assert frames(raised.value) == ["test_errors_of_async_definitions_show_only_frames_outside_the_package", "run"]
+
+
+def test_other_errors_keep_every_frame():
+    with pytest.raises(LookupError) as raised:
+        at_caller(raise_like_the_package(LookupError))()
+    assert frames(raised.value)[-2:] == ["run", "inner"]
+    assert not raised.value.__suppress_context__
+
+
+def test_setters_and_static_methods_raise_at_the_caller():
+    inner = raise_like_the_package(DefinitionError)
+
+    @raise_at_caller("name make")
+    class Thing:
+        name = property(lambda self: "thing", lambda self, value: inner())
+        make = staticmethod(inner)
+
+    assert Thing().name == "thing"
+    for act in (lambda: setattr(Thing(), "name", 1), lambda: Thing.make()):
+        with pytest.raises(DefinitionError) as raised:
+            act()
+        assert "inner" not in frames(raised.value)
 
 
 def test_an_option_of_another_package_is_refused_with_what_to_write_instead():

@@ -1,6 +1,8 @@
 """Text of others as it is shown."""
 
 import json
+import sys
+import unicodedata
 
 import pytest
 
@@ -25,8 +27,9 @@ UNSEEN = [
         ("\x9b31m\u202ereversed", "\\x9b31m\\u202ereversed"),
         ("tag \U000e0041", "tag \\U000e0041"),
         ("lone \ud800", "lone \\ud800"),
-        ("grüße 東京 🙂 ❤\ufe0f", "grüße 東京 🙂 ❤\ufe0f"),
-        ("❤\ufe0f\ufe0e\ufe0f", "❤\ufe0f\\ufe0e\\ufe0f"),
+        ("grüße 東京 🙂 ❤ مرحبا", "grüße 東京 🙂 ❤ مرحبا"),
+        ("❤\ufe0f", "❤\\ufe0f"),
+        ("a\ufe0eb\ufe0fc", "a\\ufe0eb\\ufe0fc"),
     ],
 )
 def test_what_is_not_seen_as_it_is_is_escaped(text, shown):
@@ -39,6 +42,31 @@ def test_no_unseen_character_is_left(character):
     assert printable(f"a{character}b").isascii()
     assert printable_line(f"a{character}b").isascii()
     assert json.loads(printable_json(json.dumps(f"a{character}b", ensure_ascii=False))) == f"a{character}b"
+
+
+@pytest.mark.covers("CMD-17")
+def test_every_control_format_and_ignorable_character_is_escaped():
+    visible_signs = {*range(0x600, 0x606), 0x6DD, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}  # Arabic, Kaithi: have a glyph
+    ignorable = [
+        *(0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x2065, 0x2800, 0x3164, 0xFFA0, 0xFFF0),
+        *range(0xFE00, 0xFE10),
+        *range(0xE0000, 0xE1000),
+    ]
+    hidden = [
+        code
+        for code in range(sys.maxunicode + 1)
+        if unicodedata.category(chr(code)) in {"Cc", "Cf", "Cs", "Zl", "Zp"} and chr(code) not in "\t\n"
+    ]
+    passed = {code for code in (*hidden, *ignorable) if not printable(f"a{chr(code)}b").isascii()}
+    assert {f"{code:x}" for code in passed - visible_signs} == set()
+
+
+@pytest.mark.covers("CMD-17")
+def test_bytes_hidden_in_variation_selectors_are_shown():
+    hidden = "".join(chr(0xFE00 + byte if byte < 16 else 0xE0100 + byte - 16) for byte in b"\x01send all\x0f")
+    shown = printable_line(f"Weather \u263a{hidden}")
+    assert shown.removeprefix("Weather \u263a").isascii()
+    assert shown.count("\\") == len(hidden)
 
 
 @pytest.mark.covers("CMD-17")

@@ -1,10 +1,16 @@
 import re
+from abc import ABC, abstractmethod
 
 import pytest
 
 from dragoman import ConfigError, Configuration, DefinitionError, Server, tool, types
 from dragoman.protocol.versions import V2025_03_26, VERSIONS
-from dragoman.server.settings import ServerSettings
+from dragoman.server.settings import (
+    MOUNT_OPTIONS_ELSEWHERE,
+    NAMES_ELSEWHERE,
+    RUN_OPTIONS_ELSEWHERE,
+    ServerSettings,
+)
 from dragoman.stores import Local, Memory, Redis
 from dragoman.stores.sealed import SealedStore
 
@@ -55,6 +61,96 @@ def test_a_definition_is_checked_without_being_changed():
     before = counting.definition
     settings_of(protocol_version="2024-11-05").require_definition_carried(counting)
     assert counting.definition is before
+
+
+@pytest.mark.parametrize("name", NAMES_ELSEWHERE)
+def test_names_of_other_packages_say_what_to_write(name):
+    server = Server()
+    for owner, kind in ((server, "'Server' object"), (Server, "type object 'Server'")):
+        assert not hasattr(owner, name)
+        with pytest.raises(AttributeError) as raised:
+            getattr(owner, name)
+        assert str(raised.value) == f"{kind} has no attribute {name!r}: {NAMES_ELSEWHERE[name]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("http_app", "server.asgi()"),
+        ("streamable_http_app", "server.asgi()"),
+        ("custom_route", "@server.route("),
+        ("add_middleware", "server.middleware(function)"),
+        ("list_tools", "server.tools"),
+        ("get_tools", "server.tools"),
+        ("import_server", "server.mount(other"),
+        ("as_proxy", "Server.proxy(target)"),
+        ("from_openapi", "OpenAPI is not imported"),
+    ],
+)
+def test_methods_of_fastmcp_name_ours(name, remedy):
+    with pytest.raises(AttributeError, match=re.escape(remedy)):
+        getattr(Server(), name)
+
+
+def test_remedies_name_attributes_that_exist():
+    server = Server()
+    texts = [*NAMES_ELSEWHERE.values(), *MOUNT_OPTIONS_ELSEWHERE.values(), *RUN_OPTIONS_ELSEWHERE.values()]
+    named = {name for text in texts for name in re.findall(r"\b[sS]erver\.([a-z_]+)", text)}
+    assert named
+    assert [name for name in named if not hasattr(server, name)] == []
+
+
+def test_other_missing_names_are_suggested_as_usual():
+    with pytest.raises(AttributeError, match=r"^'Server' object has no attribute 'tols'$") as raised:
+        Server().tols  # noqa: B018
+    assert (raised.value.name, type(raised.value.obj)) == ("tols", Server)
+    with pytest.raises(AttributeError, match=r"^type object 'Server' has no attribute 'tols'$"):
+        Server.tols  # noqa: B018
+
+
+def test_a_subclass_of_server_may_extend_an_abstract_class():
+    class Abstract(ABC):
+        @abstractmethod
+        def city(self): ...
+
+    class Weather(Server, Abstract):
+        def city(self):
+            return "Oslo"
+
+    assert Weather("weather").city() == "Oslo"
+    assert not hasattr(Weather, "http_app")
+
+
+def test_an_attribute_error_within_a_property_is_not_replaced():
+    class Broken(Server):
+        @property
+        def http_app(self):
+            return None.missing
+
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'missing'"):
+        Broken().http_app  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (
+            lambda server: server.mount(Server(), namespace="a"),
+            "mount() has no option 'namespace': write prefix=\"name\"",
+        ),
+        (lambda server: server.mount(Server(), tool_names={}), "mount() has no option 'tool_names': write rename="),
+        (lambda server: server.run("http", stateless_http=True), "'stateless_http': write stateless=True"),
+        (lambda server: server.run(show_banner=False), "'show_banner': leave it out"),
+        (lambda _: Server(auth=print), "'auth': give it to run(\"http\", ...) or asgi(...)"),
+        (
+            lambda _: types.TextContent(type="text", text="a"),
+            "leave it out, because every TextContent has the type 'text'",
+        ),
+    ],
+)
+def test_options_of_fastmcp_say_what_to_write(act, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        act(Server())
 
 
 NO_SECRET = "set DRAGOMAN_SECRET to the same value on every machine, or give the Server a secret"

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.cli.exit_codes import exit_code
 from dragoman.cli.server_file import load_server, split_target
-from dragoman.errors import ConfigError, DragomanError
+from dragoman.errors import ConfigError, DefinitionError, DragomanError
 from dragoman.runtime.callables import did_you_mean
 from dragoman.server.serving import SoleService
 from dragoman.transports.stdio.serving import claim, run_stdio
@@ -128,7 +128,10 @@ def run(words: RunWords) -> None:
             server.require_shared_secret()
         except DragomanError as error:
             end(error)
-        run_stdio(SoleService(server, {**options, **words.tags}), streams=streams)
+        try:
+            run_stdio(SoleService(server, {**options, **words.tags}), streams=streams)
+        except DefinitionError as error:
+            end(error)
 
     try:
         server = load_server(*split_target(words.target), serve)

@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
-from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType, UnionType
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType, NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -33,13 +33,15 @@ from msgspec import UNSET, Struct
 from dragoman import types
 from dragoman.errors import DefinitionError, RpcError, ValidationError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.runtime.callables import did_you_mean
+from dragoman.runtime.callables import at_caller, did_you_mean, raise_at_caller
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.annotations import UnresolvedName
 from dragoman.schema.python.signature import ArgumentsRejected
-from dragoman.server.define.binding import signature_of, starter_of
+from dragoman.server.define.binding import lifespan_sources, signature_of, starter_of
+from dragoman.server.define.sources import LifespanSource, Overrides
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
+from dragoman.server.settings import ServerType
 from dragoman.server.wire_objects import wire_objects
 
 P = ParamSpec("P")
@@ -67,6 +69,10 @@ _BLOCKING = {
 }
 """Functions that block, by module, of which authors call some in an `async def`."""
 _BLOCKING_NAMES = frozenset().union(*_BLOCKING.values())
+MAX_WRAPPERS = 20
+"""The most decorators of one function that are looked through."""
+_EMPTY_CELL = CellType()
+_LAMBDA = "<lambda>"
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -111,6 +117,7 @@ class DefinitionOptions(TypedDict, total=False):
     """Tells by the `Context` whether the caller may list and use the definition; by default every caller may."""
 
 
+@raise_at_caller("__init__ define")
 class Definition(Generic[Parameters, Returned]):
     """An author's function with its description for clients."""
 
@@ -130,8 +137,12 @@ class Definition(Generic[Parameters, Returned]):
 
     _method: ClassVar[str]
     """The name of the method that a subclass implements, such as `call`."""
+    _flags: ClassVar[tuple[str, ...]] = ("inline", "enabled")
+    """The options that are True or False."""
     further_options: ClassVar[set[str]] = set()
     """The options that extensions add to definitions of this kind."""
+    _has_decorator_above = False
+    """Whether the source has another decorator above the one that made the definition."""
 
     definition: Any
     """The entry in lists."""
@@ -196,8 +207,15 @@ class Definition(Generic[Parameters, Returned]):
         Raises:
             DefinitionError: the function cannot be served; the message names the remedy.
         """
+        if isinstance(function, cls):
+            if options:
+                raise DefinitionError(
+                    f"{function!r} has its options already: give them where it is made, or to its function"
+                )
+            return function
         _refuse_class(function, cls)
         made = cls.__new__(cls)
+        made._has_decorator_above = _has_decorator_above(function)
         made._set(options)
         made._adopt(function, _name_of(function), None)
         functools.update_wrapper(made, function, updated=())
@@ -209,6 +227,10 @@ class Definition(Generic[Parameters, Returned]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+    def lifespan_sources(self, overrides: Overrides) -> list[LifespanSource]:
+        """Return the sources of all lifespan values that the function and its dependencies take."""
+        return lifespan_sources(self._function, self.signature, overrides)
 
     def doubts(self) -> Iterator[str]:
         """Yield what is probably a mistake of the author, with its remedy."""
@@ -232,28 +254,47 @@ class Definition(Generic[Parameters, Returned]):
 
     def _is_decorated(self) -> bool:
         """Tell whether a decorator above `@server.tool` and its like has wrapped the definition; clients bypass it."""
-        module = sys.modules.get(getattr(self._function, "__module__", ""))
-        wrapper = getattr(module, getattr(self._function, "__name__", ""), None)
-        try:
-            return any(cell.cell_contents is self for cell in getattr(wrapper, "__closure__", None) or ())
-        except ValueError:  # a cell is empty
+        value: Any = sys.modules.get(getattr(self._function, "__module__", ""))
+        for name in getattr(self._function, "__qualname__", "<locals>").split("."):
+            if name == "<locals>":  # the variable cannot be looked at
+                return self._has_decorator_above
+            value = getattr(value, name, None)
+        if value is None or isinstance(value, Definition):
             return False
+        cells = [cell for cell in getattr(value, "__closure__", None) or () if cell != _EMPTY_CELL]
+        is_called = any(cell.cell_contents is self for cell in cells)
+        return self._has_decorator_above or is_called or wrapped_definition(value) is self
 
     def _adopt(self, function: Callable[..., Any], source: str, documentation: str | None) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise DefinitionError(f"{source}() cannot be served because it yields; return a list instead")
-        self._check_selection(source)
+        self._check_options(source)
         self._function = function
         self.signature = signature_of(function)
         self.start = starter_of(function, self.signature, in_place=self.signature.is_async or self.inline)
-        self.name = self.name or snake_case(source)
+        self.name = self.name or self._default_name(source)
         if self.description is None:
             self.description = documentation or self.signature.description
         self._compile()
         self._refuse_unlistable()
 
-    def _check_selection(self, source: str) -> None:
-        """Check the options that decide who may see the definition."""
+    def _default_name(self, source: str) -> str:
+        """Return the name of a definition whose author gave none; `source` is the name of its function or class."""
+        if source == _LAMBDA:
+            kind = type(self).__name__
+            raise DefinitionError(
+                f'A lambda has no name: give it one, as in {kind}.define(function, name="double"), or write a `def`'
+            )
+        return snake_case(source)
+
+    def _check_options(self, source: str) -> None:
+        """Check the flags, and the options that decide who may see the definition."""
+        for option in ("name", "title", "description"):
+            if not isinstance(text := getattr(self, option), str | None):
+                raise DefinitionError(f"{option} of {source} must be text, not {text!r}")
+        for flag in self._flags:
+            if not isinstance(value := getattr(self, flag), bool):
+                raise DefinitionError(f"{flag} of {source} must be True or False, not {value!r}")
         given, self.tags = self.tags, list(self.tags)  # a generator can be read only once
         if isinstance(given, str) or not all(isinstance(tag, str) for tag in self.tags):
             raise DefinitionError(f'The tags of {source} must be a set of texts, such as {{"admin"}}, not {given!r}')
@@ -296,6 +337,30 @@ class Definition(Generic[Parameters, Returned]):
     def result(self, call: Call, value: object) -> object:  # noqa: ARG002
         """Return the unsealed result for the function's value; a subclass overrides this."""
         return value
+
+
+def _has_decorator_above(function: Any) -> bool:
+    """Tell whether another decorator stands above the one that calls this.
+
+    The code of a decorated function begins at the line of the topmost decorator, and the caller is at the line of the
+    decorator that it applies.
+    """
+    code, frame = getattr(function, "__code__", None), sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dragoman":
+        frame = frame.f_back
+    if code is None or frame.f_code.co_filename != code.co_filename:
+        return False
+    body = [line for *_, line in code.co_lines() if line is not None and line > code.co_firstlineno]
+    return bool(body) and code.co_firstlineno < frame.f_lineno < min(body)
+
+
+def wrapped_definition(function: Any) -> Definition[..., Any] | None:
+    """Return the definition that decorators have wrapped with `functools.wraps`, if any."""
+    for _ in range(MAX_WRAPPERS):
+        function = getattr(function, "__wrapped__", None)
+        if function is None or isinstance(function, Definition):
+            return function
+    return None
 
 
 def snake_case(name: str) -> str:
@@ -358,7 +423,7 @@ def decorated(
             raise DefinitionError(f"Two names are given, {given!r} and {options['name']!r}; give one")
         options, given = {**options, "name": given}, None
     if given is None:
-        return lambda function: make(function, **options)
+        return at_caller(lambda function: make(function, **options))
     return make(given, **options)
 
 
@@ -375,6 +440,8 @@ def _refuse_class(function: Any, kind: type[Any]) -> None:
             f"{name} is a class method that belongs to no class yet: register it after the class, such as"
             f" server.tool(Thing.{name})"
         )
+    if isinstance(type(function), ServerType):
+        raise DefinitionError(f"{function!r} is a server, not a function: serve what it has with server.mount()")
     if not callable(function):
         raise DefinitionError(f"{function!r} cannot be called: give a function")
     if getattr(function, "__qualname__", "") == "_overload_dummy":

@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
 from dragoman.errors import DefinitionError
-from dragoman.runtime.callables import refuse_unknown
+from dragoman.runtime.callables import at_caller, refuse_unknown
 from dragoman.schema.python.shapes import Problem
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completers
@@ -155,6 +155,7 @@ def prompt(function: Callable[P, R], /) -> Prompt[P, R]: ...
 def prompt(
     given_name: str | None = None, /, **options: Unpack[PromptOptions]
 ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+@at_caller
 @lists_options(PromptOptions, Prompt)
 def prompt(
     given: Callable[P, R] | str | None = None, /, **options: Any

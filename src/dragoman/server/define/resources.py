@@ -13,7 +13,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import DefinitionError, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.runtime.callables import refuse_unknown
+from dragoman.runtime.callables import at_caller, refuse_unknown
 from dragoman.schema.python.shapes import encode_json
 from dragoman.schema.python.signature import ArgumentsRejected
 from dragoman.server.define.completion import Completable, Completer, Completers
@@ -57,6 +57,10 @@ class _Readable(Definition[Parameters, Returned]):
             self._adopt(_read_nothing, type(self).__name__, None)
         else:
             super().__init__(**options)
+
+    def _default_name(self, source: str) -> str:
+        uri: str = getattr(self, "uri", "") or getattr(self, "uri_template", "")
+        return uri if source == "<lambda>" else super()._default_name(source)
 
     def read(self, *_: Any, **__: Any) -> Any:
         """Return the contents of the resource; a subclass overrides this, and otherwise the resource is empty."""
@@ -142,6 +146,7 @@ class ResourceTemplate(Completable, _Readable[Parameters, Returned]):
 
     uri_template: str = ""
     unsafe_paths: bool = False
+    _flags: ClassVar[tuple[str, ...]] = (*Definition._flags, "unsafe_paths")
 
     def _compile(self) -> None:
         from dragoman.protocol.uritemplate import UriTemplate  # servers without templates do not import it
@@ -252,9 +257,10 @@ class ResourceOptions(DefinitionOptions, total=False):
     """Let variables of a template hold paths that leave their folder."""
 
 
+@at_caller
 @lists_options(ResourceOptions, Resource, ResourceTemplate)
 def resource(
-    uri: str, /, **options: Unpack[ResourceOptions]
+    uri: str, **options: Unpack[ResourceOptions]
 ) -> Callable[[Callable[P, R]], Resource[P, R] | ResourceTemplate[P, R]]:
     """Make a resource from a function, or a resource template if the URI has variables; any server can register it.
 

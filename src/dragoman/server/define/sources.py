@@ -12,8 +12,9 @@ become an argument that the client chooses.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Hashable, Mapping
-from types import UnionType
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import ExitStack
+from types import FunctionType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 import msgspec
@@ -99,15 +100,34 @@ class Lifespan:
 
     def source(self, parameter: inspect.Parameter) -> Source:
         """Return the source of a parameter."""
-        return lambda call: self._value(call.server.lifespan_values(call.loop), parameter.annotation)
+        return LifespanSource(self, parameter.annotation)
 
-    def _value(self, values: Mapping[Any, Any], kind: Any) -> Any:
-        named = {key: value for key, value in values.items() if self.function is None or key == self.function}
-        fitting = [value for value in named.values() if self.function is not None or _is_of(value, kind)]
+
+class LifespanSource(Struct, frozen=True):
+    """The source of a parameter that has the value of a lifespan."""
+
+    marker: Lifespan
+    kind: Any
+    """The type of the parameter."""
+
+    def __call__(self, call: Call) -> Any:
+        """Return the value for a request."""
+        return self.value(call.server.lifespan_values(call.loop))
+
+    def value(self, values: Mapping[Any, Any]) -> Any:
+        """Return the one of the values of lifespans, by their functions, that the parameter gets.
+
+        Raises:
+            DragomanError: there is no such value, or there are several.
+        """
+        function = self.marker.function
+        named = {key: value for key, value in values.items() if function is None or key == function}
+        fitting = [value for value in named.values() if function is not None or _is_of(value, self.kind)]
         if len(fitting) == 1:
             return fitting[0]
-        found = "several lifespans have one: write Lifespan(function)" if fitting else "no lifespan has one"
-        raise DragomanError(f"{self!r} should give a parameter {describe(kind)}, but {found}")
+        missing = "no lifespan has one: register one with @server.lifespan"
+        found = "several lifespans have one: write Lifespan(function)" if fitting else missing
+        raise DragomanError(f"{self.marker!r} should give a parameter {describe(self.kind)}, but {found}")
 
 
 class Dependency:
@@ -190,7 +210,7 @@ class Sources:
         Raises:
             DefinitionError: there is no value for the parameter; the message is the reason.
         """
-        _refuse_web_parameter(parameter)
+        _refuse_misplaced_markers(parameter)
         marked, marker = _marker(parameter)
         if marker is not None:
             return marker.source(marked)
@@ -253,9 +273,43 @@ class DependencySources(Sources):
             super()._require_fitting(context, is_async=is_async)
 
 
+_MARKERS = (Header, Lifespan, Dependency)
+_CALLS: dict[Any, str] = {Depends: "Depends(function)", Header: 'Header("x-name")', Lifespan: "Lifespan()"}
+"""The markers, which an author may forget to call, and how they are called."""
+
+
 def key_of(function: Any) -> Hashable:
     """Return the function, or its id if it is an object that cannot be a key of a dict."""
     return function if isinstance(function, Hashable) else id(function)
+
+
+class Overrides:
+    """The functions that replace dependencies and lifespans on one server, such as in tests."""
+
+    def __init__(self) -> None:
+        self.functions: Mapping[Hashable, Callable[..., object]] = {}
+        """The replacements in force, by the keys of the functions that they replace."""
+        self._layers: list[tuple[Hashable, Callable[..., object]]] = []
+
+    def add(self, dependency: Callable[..., object], replacement: Callable[..., object]) -> ExitStack:
+        """Replace a function until the returned object is closed; the newest open replacement counts.
+
+        Raises:
+            DefinitionError: `dependency` or `replacement` is not a function.
+        """
+        for name, function in (("dependency", dependency), ("replacement", replacement)):
+            if not callable(function):
+                raise DefinitionError(f"The {name} of server.override() must be a function, not {function!r}")
+        layer, undo = (key_of(dependency), replacement), ExitStack()
+        undo.callback(self._remove, layer)
+        self._set([*self._layers, layer])
+        return undo
+
+    def _remove(self, layer: tuple[Hashable, Callable[..., object]]) -> None:
+        self._set([other for other in self._layers if other is not layer])
+
+    def _set(self, layers: list[tuple[Hashable, Callable[..., object]]]) -> None:
+        self._layers, self.functions = layers, dict(layers)
 
 
 def _marker(parameter: inspect.Parameter) -> tuple[inspect.Parameter, Header | Lifespan | Dependency | None]:
@@ -266,21 +320,46 @@ def _marker(parameter: inspect.Parameter) -> tuple[inspect.Parameter, Header | L
     for candidate in (*metadata, parameter.default):
         if type(candidate).__name__ == "Depends" and hasattr(candidate, "dependency"):  # of FastAPI
             candidate = Dependency(candidate.dependency, use_cache=getattr(candidate, "use_cache", True))
-        if isinstance(candidate, Header | Lifespan | Dependency):
+        if isinstance(candidate, _MARKERS):
             default = _EMPTY if isinstance(parameter.default, type(candidate)) else parameter.default
             return parameter.replace(annotation=annotation, default=default), candidate
     return parameter, None
 
 
-def _refuse_web_parameter(parameter: inspect.Parameter) -> None:
-    """Refuse what only FastAPI can fill in, such as its `Request` and its `Header`."""
-    annotation = parameter.annotation
-    parts = get_args(annotation) if get_origin(annotation) in {Annotated, *_UNIONS} else (annotation,)
-    for part in (*parts, parameter.default):
-        kind = part if isinstance(part, type) else type(part)
-        if kind.__module__.partition(".")[0] in _WEB_FRAMEWORKS and kind.__name__ != "Depends":
+def _refuse_misplaced_markers(parameter: inspect.Parameter) -> None:
+    """Refuse markers that would have no effect, so that the client would choose the value of the parameter.
+
+    These are markers that are not called, markers inside a type, and what only FastAPI can fill in, such as its
+    `Request` and its `Header`.
+    """
+    annotation, default = parameter.annotation, parameter.default
+    outer = (default, *get_args(annotation)[1:]) if get_origin(annotation) is Annotated else (default,)
+    for part in (*_parts(annotation), default):
+        kind = part if isinstance(part, type | FunctionType) else type(part)
+        is_of_web = str(kind.__module__).partition(".")[0] in _WEB_FRAMEWORKS
+        if kind is part and (part in _CALLS or (is_of_web and kind.__name__ == "Depends")):
+            call = _CALLS.get(kind, _CALLS[Depends])
+            raise DefinitionError(f"{kind.__name__} is not called, so it has no effect: write {call}")
+        if is_of_web and kind.__name__ != "Depends":
             remedy = _REMEDIES.get(kind.__name__, "take a plain argument of the tool instead")
             raise DefinitionError(f"{kind.__name__} of {kind.__module__} has no value in MCP; {remedy}")
+        if _is_marker(part) and not any(part is other for other in outer):
+            raise DefinitionError(
+                f"{part!r} is inside of a type, where it has no effect: write Annotated[..., {part!r}] around the whole"
+                " type"
+            )
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """Yield the types and the metadata of an annotation, at every depth."""
+    yield annotation
+    for argument in get_args(annotation):
+        yield from _parts(argument)
+
+
+def _is_marker(part: Any) -> bool:
+    is_of_fastapi = type(part).__name__ == "Depends" and hasattr(part, "dependency")
+    return is_of_fastapi or isinstance(part, _MARKERS)
 
 
 def _fitting(*, is_async: bool) -> str:

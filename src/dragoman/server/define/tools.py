@@ -15,7 +15,7 @@ from dragoman.errors import DefinitionError, ToolError, ValidationError
 from dragoman.protocol.fields import wrap_structured_content
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
-from dragoman.runtime.callables import resolved
+from dragoman.runtime.callables import at_caller, resolved
 from dragoman.schema.coerce import coerce
 from dragoman.schema.compile import InputSchema, OutputSchema
 from dragoman.schema.python.signature import ArgumentsRejected
@@ -83,6 +83,7 @@ class Tool(Definition[Parameters, Returned]):
     """Whether the tool runs as a task, for clients that can use tasks."""
 
     _method: ClassVar[str] = "call"
+    _flags: ClassVar[tuple[str, ...]] = (*Definition._flags, "wrap_result")
     further_options: ClassVar[set[str]] = set(OFFICIAL_OPTIONS)
 
     @property
@@ -279,6 +280,7 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 def tool(
     given_name: str | None = None, /, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+@at_caller
 @lists_options(ToolOptions, Tool)
 def tool(
     given: Callable[P, R] | str | None = None, /, **further: object

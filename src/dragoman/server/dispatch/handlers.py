@@ -14,7 +14,14 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.errors import InsufficientScope, InvalidParams, InvalidRequest, MethodNotFound, ResourceNotFound
+from dragoman.errors import (
+    DefinitionError,
+    InsufficientScope,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ResourceNotFound,
+)
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.subscriptions import Subscription, honoured_filter, require_fields_declared
@@ -310,6 +317,18 @@ HANDLERS: dict[str, Handler] = {
 
 class CustomMethod(Definition[..., Any]):
     """A method of `server.method`; its function takes the params by name, or all of them as `params`."""
+
+    @staticmethod
+    def require_name(name: object) -> None:
+        """Check the name of a method.
+
+        Raises:
+            DefinitionError: the name is not text, is empty, or is one that JSON-RPC reserves.
+        """
+        if not isinstance(name, str) or not name:
+            raise DefinitionError(f'server.method() needs the name of the method, such as "acme/add", not {name!r}')
+        if name.startswith("rpc."):
+            raise DefinitionError(f"JSON-RPC reserves the names that begin with 'rpc.'; give {name!r} another name")
 
     def handle(self, _server: Server, call: Call) -> None:
         """Set the function as the target of a request."""

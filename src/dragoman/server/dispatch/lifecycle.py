@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, DragomanError
+from dragoman.runtime.callables import raise_at_caller
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +46,7 @@ OwnLifespan = TypeVar("OwnLifespan", bound=LifespanFunction)
 _REMEDY = "write an `async def` that yields once, with or without @asynccontextmanager"
 
 
+@raise_at_caller("lifespan")
 class WithLifecycle:
     """The part of a `Server` that begins and ends with serving."""
 
@@ -178,8 +180,10 @@ class Lifecycle:
         try:
             async with AsyncExitStack() as stack:
                 for function in list(self.lifespans):
-                    manager = _manager(self._server.overrides.get(function, function), self._server)
+                    manager = _manager(self._server.overrides.functions.get(function, function), self._server)
                     scope.values[function] = await stack.enter_async_context(manager)
+                if self.lifespans:
+                    self._server.registry.require_lifespans(scope.values, self._server.overrides)
                 for manager in self._managers():
                     await stack.enter_async_context(manager)
                 scope.entered.set_result(None)

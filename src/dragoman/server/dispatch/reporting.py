@@ -31,12 +31,20 @@ def report(reporter: Reporter | None, error: BaseException, call: Call | None, i
     with suppress(Exception):
         place = _place(call, info)
         if reporter is None:
-            _logger.error("Unexpected error in %s", place, exc_info=error)
+            _logger.error("Unexpected error in %s%s", place, _hint(error, call), exc_info=error)
             return
         try:
             reporter(error, info or {"request": None if call is None else _request(call)})
         except BaseException:
             _logger.exception("The exception reporter failed on an error in %s", place)
+
+
+def _hint(error: BaseException, call: Call | None) -> str:
+    """Return the remedy if a tool seems to describe a failure for its caller, who does not see the text."""
+    is_for_caller = isinstance(error, ValueError) or type(error).__name__ == "HTTPException"
+    if call is None or call.request.method.name != "tools/call" or not is_for_caller:
+        return ""
+    return "; the model does not see this text: raise ToolError(...) if it should"
 
 
 def described(error: BaseException) -> str:

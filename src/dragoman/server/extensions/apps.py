@@ -160,6 +160,8 @@ def _reader(uri: str, html: Html | None) -> Callable[..., Any]:
         return partial(_read_file, html)
     if isinstance(html, str) and "<" not in html:
         raise DefinitionError(f"The app {uri!r} is an HTML document, not {html!r}; give a file as Path({html!r})")
+    if html is not None and not isinstance(html, str) and not callable(html):
+        raise DefinitionError(f"The app {uri!r} needs HTML text, a Path or a function that returns HTML, not {html!r}")
     return html if callable(html) else partial(_give, html)
 
 

@@ -34,6 +34,8 @@ MAX_CACHED_HEADS = 512
 MAX_CACHED_BYTES = 4096
 _EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-z:.%]+)\]|(?P<name>[^\[\]:/?#@,\s]*))(?::[0-9]*)?")
+_ALLOWED_HOST = re.compile(r"\[?[0-9a-f:.%]*:[0-9a-f:.%]+\]?(:[0-9]+)?|[^\[\]:/?#@,\s*]+(:[0-9]+)?")
+_ALLOWED_ORIGIN = re.compile(r"null|[a-z][a-z0-9+.-]*://[^/?#@,\s*]+/?")
 
 
 class RequestHead(Struct, frozen=True):
@@ -99,16 +101,19 @@ class Guard:
     `DRAGOMAN_ALLOWED_ORIGINS`.
 
     Raises:
-        DefinitionError: a value is not a string.
+        DefinitionError: a value is not a host, or not an origin with its scheme.
     """
 
     def __init__(
         self, *, allowed_hosts: str | Iterable[str] | None = None, allowed_origins: str | Iterable[str] | None = None
     ) -> None:
         hosts = _allowed(allowed_hosts, "DRAGOMAN_ALLOWED_HOSTS")
+        _require_each(hosts, _ALLOWED_HOST, 'a host, such as "mcp.example.com" or "mcp.example.com:8000"')
         # An IPv6 address is compared without its brackets, unless a port follows them.
         self._hosts = {host[1:-1] if host.startswith("[") and host.endswith("]") else host for host in hosts}
-        self._origins = {origin.rstrip("/") for origin in _allowed(allowed_origins, "DRAGOMAN_ALLOWED_ORIGINS")}
+        origins = _allowed(allowed_origins, "DRAGOMAN_ALLOWED_ORIGINS")
+        _require_each(origins, _ALLOWED_ORIGIN, 'an origin with its scheme, such as "https://app.example.com"')
+        self._origins = {origin.rstrip("/") for origin in origins}
 
     def refuse(
         self, headers: Iterable[Header], bound_to: str | None, http_version: str | None = None
@@ -186,6 +191,16 @@ def _allowed(values: str | Iterable[str] | None, variable: str) -> frozenset[str
             option = variable.removeprefix("DRAGOMAN_").lower()
             raise DefinitionError(f"{option} must be strings, not {value!r}")
     return frozenset(value.strip().lower() for value in listed if value.strip())
+
+
+def _require_each(values: Iterable[str], pattern: re.Pattern[str], expected: str) -> None:
+    """Refuse a value that no request can have, such as an origin without its scheme."""
+    for value in values:
+        if value != "*" and pattern.fullmatch(value) is None:
+            option = "allowed_hosts" if pattern is _ALLOWED_HOST else "allowed_origins"
+            raise DefinitionError(
+                f'{value!r} in {option}, or in DRAGOMAN_{option.upper()}, must be {expected}, or "*" for all'
+            )
 
 
 def _size(lines: Iterable[Header]) -> int:

@@ -61,16 +61,22 @@ def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterato
 
 
 @contextmanager
-def _explaining_taken_port(port: int) -> Iterator[None]:
-    """Log the remedy if uvicorn ends the process because another program listens at the port."""
+def _explaining_address(host: str, port: int) -> Iterator[None]:
+    """Log the remedy if uvicorn ends the process because it cannot listen at the address."""
     try:
         yield
     except SystemExit as end:
-        if isinstance(end.__context__, OSError) and end.__context__.errno == errno.EADDRINUSE:
-            _logger.error(  # noqa: TRY400
-                "Another program listens at port %d: end it, or choose another port (port=, or --port)", port
-            )
+        if isinstance(end.__context__, OSError):
+            _logger.error(_address_problem(end.__context__, host, port))  # noqa: TRY400
         raise
+
+
+def _address_problem(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"Another program listens at port {port}: end it, or choose another port (port=, or --port)"
+    if error.errno in (errno.EADDRNOTAVAIL, socket.EAI_NONAME) or isinstance(error, socket.gaierror):
+        return f"The host {host!r} is not an address or a name of this machine: choose another (host=, or --host)"
+    return f"The server cannot listen at host {host!r}, port {port}: {error.strerror}"
 
 
 class _Place(NamedTuple):
@@ -110,7 +116,7 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Get the application ready, and listen."""
         await self._app.start()
-        with _explaining_taken_port(self.config.port):
+        with _explaining_address(self.config.host, self.config.port):
             await super().startup(sockets if self._place is None else [])
         if self._place is not None:
             self._listener = self._listen(self._place)
@@ -250,7 +256,7 @@ def run_http(app: AsgiApp, *, host: str, port: int, workers: int = 1, announce: 
     elif not hasattr(os, "fork"):
         raise DragomanError("Several workers need fork, which this system lacks; start several processes instead")
     else:
-        with _explaining_taken_port(port):
+        with _explaining_address(host, port):
             bound = config.bind_socket()
         with bound as shared:
             # asyncio sets TCP_NODELAY only for sockets with an explicit protocol number, and uvicorn's has none.
@@ -266,7 +272,11 @@ async def serve_http(app: AsgiApp, *, host: str, port: int, announce: Announce |
     """
     config = _config(app, host, port)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=config.backlog)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}. {_address_problem(error, host, port)}") from None
+    with listener as listening:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         server = _EmbeddedUvicorn(config, app, announce=announce)
         task = asyncio.get_running_loop().create_task(server.serve([listening]))

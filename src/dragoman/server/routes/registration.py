@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dragoman.runtime.callables import at_caller, raise_at_caller
+
 if TYPE_CHECKING:
     from dragoman.server.routes.table import AsgiApplication, RouteTable
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
+@raise_at_caller("mount_asgi")
 class WithRoutes:
     """The routes of a `Server`: HTTP paths beside that of MCP."""
 
@@ -46,7 +49,7 @@ class WithRoutes:
             self._routes().add(path, methods, function, needs_auth=auth)
             return function
 
-        return register
+        return at_caller(register)
 
     def mount_asgi(self, path: str, app: AsgiApplication) -> None:
         """Serve an ASGI application at a path and below it, beside MCP, for `run("http")` and `asgi()`.

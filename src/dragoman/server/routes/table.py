@@ -8,6 +8,7 @@ from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 from dragoman.errors import DefinitionError
+from dragoman.server.settings import ServerType
 
 AsgiApplication = Callable[[Any, Any, Any], Awaitable[None]]
 """Any ASGI 3 application."""
@@ -66,6 +67,10 @@ class RouteTable:
             raise DefinitionError(f"The path {path!r} of a mounted application must not have parameters")
         if prefix in self._mounts:
             raise DefinitionError(f"An application is mounted at {path!r} already")
+        if isinstance(type(app), ServerType):
+            raise DefinitionError(
+                f"mount_asgi() needs an ASGI application: write server.mount_asgi({path!r}, other.asgi())"
+            )
         if not callable(app):
             raise DefinitionError(f"mount_asgi() needs an ASGI application, not {app!r}")
         self._mounts[prefix] = app

@@ -13,6 +13,7 @@ from _signal import (  # type: ignore[import-not-found]  # `signal` wraps these 
 )
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from logging import getLogger
 from typing import Any
 
 from dragoman.errors import TooLarge
@@ -29,6 +30,7 @@ from dragoman.transports.http.exchange import (
     ServedPath,
 )
 
+_logger = getLogger("dragoman.server")
 _CLOSE = (b"connection", b"close")
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 
@@ -230,6 +232,25 @@ class AsgiApp:
         documents: Mapping[str, bytes] | None = None,
     ) -> None:
         self.served = ServedPath(service, path=path, pace=pace, documents=documents)
+        self.served.on_unserved = self._warn_of_shadowed_routes
+
+    def _warn_of_shadowed_routes(self, exchange: Exchange) -> None:
+        """Log once which routes an application of Starlette or FastAPI lists after the mount that hides them."""
+        routes = list(getattr(exchange.scope.get("app"), "routes", ()))
+        mounts = [place for place, route in enumerate(routes) if getattr(route, "app", None) is self]
+        if not mounts:
+            return
+        prefix = getattr(routes[mounts[0]], "path", "")
+        paths = [str(getattr(route, "path", "")) for route in routes[mounts[0] + 1 :]]
+        hidden = [path for path in paths if path.startswith(f"{prefix}/")]
+        if hidden:
+            self.served.on_unserved = None
+            _logger.warning(
+                "The application mounts the server at %r before its routes %s, which are therefore never served: make"
+                ' the server a route, as in Route("/mcp", server.asgi()), or mount it after them',
+                prefix or "/",
+                ", ".join(hidden),
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""

@@ -334,6 +334,8 @@ class ServedPath:
         self.pace = pace
         self.log: Callable[[Exchange, ExchangeRecord, str], None] | None = None
         """Called with each exchange that has ended, its record and its path."""
+        self.on_unserved: Callable[[Exchange], None] | None = None
+        """Called with each exchange at a path that nothing serves."""
         self._service = service
         self._documents = documents or {}
         self._open: set[Exchange] = set()
@@ -384,6 +386,8 @@ class ServedPath:
         document = self._documents.get(path.rstrip("/"))
         if document is None:
             if self.beside is None or not await self.beside.serve(exchange, path):
+                if self.on_unserved is not None:
+                    self.on_unserved(exchange)
                 await exchange.reply(404)
         elif exchange.method == "OPTIONS":
             await exchange.reply(204, headers=_PREFLIGHT_HEADERS)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Annotated, Any
 
 import fastapi
@@ -14,6 +15,7 @@ import pytest
 from dragoman import (
     AsyncClient,
     BlockingContext,
+    Client,
     Configuration,
     Context,
     DefinitionError,
@@ -394,3 +396,35 @@ async def test_an_override_replaces_a_dependency_until_it_is_undone(noting):
         assert await noting.call(handler) == "hello Dr. fake"
     assert await noting.call(handler) == "hello real"
     assert noting.happened == ["left"] * 2
+
+
+@pytest.mark.covers("DEP-13")
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_overrides_close_in_any_order(order):
+    def user() -> str:
+        return "real"
+
+    server = Server()
+
+    @server.tool
+    def greet(name: str = Depends(user)) -> str:
+        return name
+
+    with Client(server) as client:
+        replacements = ["first", "second", "third"]
+        overrides = [server.override(user, lambda name=name: name) for name in replacements]
+        open_ones = list(replacements)
+        for position in order:
+            assert client.call_tool("greet").text == open_ones[-1]
+            overrides[position].close()
+            overrides[position].close()  # closing twice changes nothing
+            open_ones.remove(replacements[position])
+        assert client.call_tool("greet").text == "real"
+
+
+@pytest.mark.covers("DEP-13")
+def test_override_refuses_values_that_are_not_functions():
+    with pytest.raises(DefinitionError, match=r"replacement of server.override\(\) must be a function, not 5"):
+        Server().override(len, 5)
+    with pytest.raises(DefinitionError, match=r"dependency of server.override\(\) must be a function, not 'user'"):
+        Server().override("user", len)

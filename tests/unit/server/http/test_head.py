@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from dragoman import DefinitionError
 from dragoman.server.http.head import MAX_CACHED_BYTES, MAX_CACHED_HEADS, Guard, HeadReader
 from dragoman.transports.http.asgi import AsgiExchange
 
@@ -144,6 +145,40 @@ def test_a_page_is_served_if_it_came_from_here(origin, host, expected):
 )
 def test_a_page_of_an_allowed_origin_is_served(allowed, expected):
     assert status(Guard(allowed_origins=[allowed]), "localhost", "https://app.example.com") == expected
+
+
+@pytest.mark.covers("SHT-31")
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "app.example.com",
+        "//app.example.com",
+        "https://app.example.com/page",
+        "https://*.example.com",
+        "https://",
+        "a b",
+    ],
+)
+def test_origins_that_no_page_has_are_refused(origin, monkeypatch):
+    with pytest.raises(DefinitionError, match="must be an origin with its scheme, such as"):
+        Guard(allowed_origins=[origin])
+    monkeypatch.setenv("DRAGOMAN_ALLOWED_ORIGINS", origin)
+    with pytest.raises(DefinitionError, match="in allowed_origins, or in DRAGOMAN_ALLOWED_ORIGINS"):
+        Guard()
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "null", "http://localhost:3000", "https://[::1]:8000", "vscode-webview://abc", "HTTPS://A.example/"]
+)
+def test_origins_of_pages_are_accepted(origin):
+    Guard(allowed_origins=[origin])
+
+
+@pytest.mark.covers("SHT-31")
+@pytest.mark.parametrize("host", ["https://mcp.example.com", "mcp.example.com/mcp", "*.example.com", "ada@example.com"])
+def test_hosts_that_no_request_has_are_refused(host):
+    with pytest.raises(DefinitionError, match="must be a host, such as"):
+        Guard(allowed_hosts=[host])
 
 
 @pytest.mark.covers("SHT-31")

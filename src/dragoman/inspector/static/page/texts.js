@@ -6,7 +6,13 @@ import { button, fill, make } from "./nodes.js";
 const FIRST_CHARACTERS = 4_000;
 const FIRST_LINES = 200;
 const COLOURS = /\u001b\[[0-9;]*m/g;
-const HIDDEN = /[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
+// The same characters as in dragoman.runtime.terminal; the controls are named apart.
+const HIDDEN = new RegExp(
+    "[\\xad\\u034f\\u061c\\u070f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u2800" +
+        "\\u3164\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff\\ud800-\\udfff\\u{13430}-\\u{1343f}" +
+        "\\u{16fe4}\\u{1bca0}-\\u{1bca3}\\u{1d159}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]",
+    "gu",
+);
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 
 /** Return a text in which every character that hides or moves others is named. */
