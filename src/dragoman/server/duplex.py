@@ -47,7 +47,6 @@ from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
 from dragoman.server.dispatch.runner import Answer, pass_result, resume, run, run_notification
-from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
     MAX_STATE_KEYS,
@@ -56,6 +55,8 @@ from dragoman.server.request.call import (
     Sender,
     Session,
     SessionValues,
+    request_client,
+    set_outcome,
     wants_log,
 )
 from dragoman.server.request.recording import record_session

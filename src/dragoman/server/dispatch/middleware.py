@@ -25,7 +25,7 @@ Rejected: composing the middleware for each request. Every request would repeat 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Set
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ from dragoman.protocol.methods import METHOD_NAMES
 from dragoman.runtime.callables import invoke
 from dragoman.server.dispatch.observing import is_mounted
 from dragoman.server.dispatch.runner import label_of, outcome_of, serve
+from dragoman.server.request.asking import Checkpoint
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
 from dragoman.server.request.facts import readable
@@ -117,14 +118,14 @@ async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> 
     from dragoman.runtime.tasks import current_task
 
     call, served = ctx._call, object()
-    keys: Set[str] | None = None
+    checkpoint: Checkpoint | None = None
 
     async def call_next() -> object:
-        nonlocal served, keys
-        if keys is None:
-            keys = frozenset() if call.asking is None else call.asking.keys
+        nonlocal served, checkpoint
+        if checkpoint is None:
+            checkpoint = Checkpoint() if call.asking is None else call.asking.checkpoint()
         elif call.asking is not None:
-            call.asking.run_again(keys)
+            call.asking.run_again(checkpoint)
         outer, call.handler_task = call.handler_task, current_task(get_running_loop())
         try:
             served = await inner(ctx)

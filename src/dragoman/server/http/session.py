@@ -52,8 +52,16 @@ from dragoman.server.http.workers import (
     StreamState,
     Workers,
 )
-from dragoman.server.request.asking import request_client, set_outcome
-from dragoman.server.request.call import ELICITATION_COMPLETE, MAX_STATE_KEYS, Call, Session, SessionValues, wants_log
+from dragoman.server.request.call import (
+    ELICITATION_COMPLETE,
+    MAX_STATE_KEYS,
+    Call,
+    Session,
+    SessionValues,
+    request_client,
+    set_outcome,
+    wants_log,
+)
 from dragoman.server.request.recording import record_session
 from dragoman.stores.contract import EventLog
 from dragoman.stores.limits import Share

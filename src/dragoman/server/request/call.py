@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman import types
-from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError, ValidationError
+from dragoman.errors import Cancelled, DragomanError, RpcError, Timeout, TransportError, ValidationError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.methods import METHOD_NAMES, Method
-from dragoman.telemetry import API, active_recorder
+from dragoman.telemetry import API, active_recorder, note_request_id
 from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     import asyncio
 
+    from dragoman.protocol.peer import Peer
     from dragoman.protocol.subscriptions import Subscription
     from dragoman.server.define.dependencies import DependencyRun
     from dragoman.server.request.asking import Asking
@@ -429,8 +430,25 @@ class Call(Struct, eq=False):
         except Exception as error:
             self.server.report(error, self)
 
+    def require_open(self) -> None:
+        """Refuse to ask the client of a request that has ended.
+
+        Raises:
+            DragomanError: the request has ended.
+        """
+        if self.ended:
+            raise DragomanError(
+                f"The request has ended ({self.request.method.name}), so its client cannot be asked: a context serves"
+                " its own request only, until the handler returns"
+            )
+
     async def ask_client(self, method: str, params: Any, timeout: float) -> Raw:
-        """Send a request to the client and return its result; an error is recorded in `client_errors`."""
+        """Send a request to the client and return its result; an error is recorded in `client_errors`.
+
+        Raises:
+            DragomanError: the request has ended.
+        """
+        self.require_open()
         asking = self.channel.request
         if API in modules and (recorder := active_recorder()) is not None:
             from dragoman.server.request.recording import recorded_question
@@ -502,3 +520,38 @@ def holder_name(principal: str | None, address: str | None) -> str:
     if packed.startswith(_IPV4_IN_IPV6):
         return f"address {socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])}"
     return f"network {packed[:_IPV6_NETWORK_BYTES].hex()}"
+
+
+async def request_client(peer: Peer, send: Callable[[bytes], None], method: str, params: Any, timeout: float) -> Raw:
+    """Send a request to the client of a connection or session, and return its result.
+
+    If the caller stops waiting, or the time is up, the client receives a cancellation of the request.
+
+    Raises:
+        RpcError: the client answered with an error.
+        Timeout: the client did not answer in time.
+        TransportError: the connection or the session has ended.
+    """
+    import asyncio
+
+    answered: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+    id = peer.next_id()
+    note_request_id(id)
+    send(peer.send_request(id, method, params, answered))
+    reason = "The request that asked was cancelled"
+    try:
+        async with asyncio.timeout(timeout):
+            return await answered
+    except TimeoutError:
+        reason = f"Timed out after {timeout:g} seconds"
+        raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
+    finally:
+        if (cancellation := peer.cancel(id, reason)) is not None:  # the client has not answered
+            send(cancellation)
+
+
+def set_outcome(waiter: asyncio.Future[Any], outcome: Any) -> None:
+    """Set the result or the exception of a future, unless the future is done."""
+    if not waiter.done():
+        finish = waiter.set_exception if isinstance(outcome, Exception) else waiter.set_result
+        finish(outcome)

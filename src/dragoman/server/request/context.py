@@ -333,9 +333,15 @@ class Context(RequestFacts):
         dataclass. In the stateless era the client receives the recorded value, signed but not encrypted: record a
         handle instead of a secret.
 
+        Each step of a handler needs a name of its own, such as `f"charge-{item}"` in a loop. A step that failed may be
+        tried again with the same name.
+
         Raises:
+            DefinitionError: the handler has used the name already.
+            DragomanError: the request has ended.
             ValidationError: the value cannot be JSON, or does not fit `result_type`.
-            TypeError: JSON does not have the type of the value, and there is no `result_type`.
+            TypeError: `run` is not a function, or JSON does not have the type of the value, and there is no
+                `result_type`.
         """
         return await self._asking.step(name, run, result_type)
 
@@ -403,12 +409,16 @@ class BlockingContext(RequestFacts):
     def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T:
         """Run a function once for the whole request, as `Context.step` does; the function runs in this thread."""
         asking = self._asking
-        raw = asking.recorded_step(name)
+        raw = asking.begin_step(name, run)
         if raw is None:
             notes_steps = asking.on_step is not None
-            if notes_steps:
-                drive(self._call, asking.note_step(name, None))
-            raw = asking.record_step(name, run(), result_type)
+            try:
+                if notes_steps:
+                    drive(self._call, asking.note_step(name, None))
+                raw = asking.record_step(name, _plain_value(name, run()), result_type)
+            except BaseException:
+                asking.release_step(name)
+                raise
             if notes_steps:
                 drive(self._call, asking.note_step(name, raw))
         value: T = asking.step_value(raw, result_type)
@@ -427,3 +437,18 @@ CredentialExchange = (
     | Callable[[str, BlockingContext], str]
 )
 """Takes the `Authorization` header of a caller, and maybe the context, and returns the header for a target."""
+
+
+def _plain_value(name: str, value: T) -> T:
+    """Return the value of a step of a `def` handler.
+
+    Raises:
+        TypeError: the value is a coroutine, which a `def` handler cannot await.
+    """
+    if isinstance(value, Coroutine):
+        value.close()
+        raise TypeError(
+            f"The function of the step {name!r} is async, and a `def` handler cannot await it: pass a plain function,"
+            " or write the handler as `async def` with a Context"
+        )
+    return value
