@@ -299,6 +299,8 @@ class Call(Struct, eq=False):
     stopped: RpcError | None = None
     """The error to send if the request was cancelled because the server or the session ends."""
     ended: bool = False
+    is_drop_logged: bool = False
+    """Whether the log says that notifications are dropped, because the request has ended."""
     progress: float | None = None
     asking: Asking | None = None
     task: asyncio.Task[Any] | None = None
@@ -441,6 +443,23 @@ class Call(Struct, eq=False):
                 f"The request has ended ({self.request.method.name}), so its client cannot be asked: a context serves"
                 " its own request only, until the handler returns"
             )
+
+    def drops(self, what: str) -> bool:
+        """Tell whether the request has ended, so that a notification of it is dropped; the first drop is logged."""
+        if self.ended and not self.is_drop_logged:
+            import logging
+
+            self.is_drop_logged = True
+            subject = getattr(self.request.params, "name", None) or getattr(self.request.params, "uri", None)
+            logging.getLogger("dragoman.server").warning(
+                "%s of %s%s (request %r) was dropped, because the request has ended: report before the handler returns."
+                " Further notifications of this request are dropped without a line in this log",
+                what,
+                self.request.method.name,
+                f" {subject!r}" if isinstance(subject, str) else "",
+                self.request.id,
+            )
+        return self.ended
 
     async def ask_client(self, method: str, params: Any, timeout: float) -> Raw:
         """Send a request to the client and return its result; an error is recorded in `client_errors`.

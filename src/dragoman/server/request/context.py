@@ -15,7 +15,7 @@ from dragoman import types
 from dragoman.protocol.extensions import CORE
 from dragoman.runtime.callables import blocking
 from dragoman.server.request.call import ELICITATION_COMPLETE
-from dragoman.server.request.driving import drive, is_in_place
+from dragoman.server.request.driving import drive, is_in_place, run_in_place
 from dragoman.server.request.facts import RequestFacts
 from dragoman.server.request.tool_task import BlockingToolTask, ToolTask
 
@@ -85,7 +85,8 @@ class Context(RequestFacts):
         Example:
             await ctx.report_progress(3, total=10, message="reading")
 
-        `progress` must increase from call to call; a value that does not increase is not sent.
+        `progress` must increase from call to call; a value that does not increase is not sent. Progress of a request
+        that has ended is dropped, and the log of the server says so once for each request.
         """
         if self._send_progress(progress, total, message):
             await self._room()
@@ -95,6 +96,8 @@ class Context(RequestFacts):
 
         Example:
             await ctx.log("info", {"rows": 12}, "import")
+
+        A message of a request that has ended is dropped, as progress is.
 
         Raises:
             ValueError: there is no such level.
@@ -148,7 +151,8 @@ class Context(RequestFacts):
 
         Only clients of 2025-11-25 over HTTP can resume. For all other clients this method does nothing.
         """
-        await self._call.channel.close_stream()
+        if not self._call.ended:
+            await self._call.channel.close_stream()
 
     async def notify_elicitation_complete(self, elicitation_id: str) -> None:
         """Notify the client that a url elicitation is complete (2025-11-25 only), before or after the response.
@@ -167,6 +171,7 @@ class Context(RequestFacts):
 
         Raises:
             MethodNotFound: the client's protocol version has no ping from the server.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
             InvalidParams: the client's result is not an object.
         """
@@ -184,6 +189,7 @@ class Context(RequestFacts):
             MethodNotFound: the client's protocol version has no such request from a server.
             MissingCapability: the client did not declare the extension, or the capability of the method.
             RpcError: the client refused.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
             InvalidParams: the client's result is not an object.
         """
@@ -239,6 +245,7 @@ class Context(RequestFacts):
 
         Raises:
             MissingCapability: the client did not declare form elicitation.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import Elicit
@@ -263,6 +270,7 @@ class Context(RequestFacts):
 
         Raises:
             MissingCapability: the client did not declare url elicitation.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import ElicitUrl
@@ -283,6 +291,7 @@ class Context(RequestFacts):
 
         Raises:
             MissingCapability: the client did not declare sampling, or sampling with tools if tools are given.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import Sample
@@ -298,6 +307,7 @@ class Context(RequestFacts):
 
         Raises:
             MissingCapability: the client did not declare roots.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import ListRoots
@@ -313,6 +323,7 @@ class Context(RequestFacts):
 
         Raises:
             MissingCapability: the client lacks a capability that a question needs.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
         """
         asked: dict[str | None, Question] = {name: question for name, question in questions.items()}  # noqa: C416
@@ -427,8 +438,10 @@ class BlockingContext(RequestFacts):
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         context = Context(self._call)
         context._parks = False
-        context._waits = not is_in_place(self._call)
-        return drive(self._call, method(context, *args, **kwargs))
+        # A request that has ended waits for nothing, and its loop may be closed.
+        context._waits = not (self._call.ended or is_in_place(self._call))
+        work = method(context, *args, **kwargs)
+        return run_in_place(work) if self._call.ended else drive(self._call, work)
 
 
 CredentialExchange = (

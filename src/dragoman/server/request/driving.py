@@ -22,7 +22,7 @@ def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
     from concurrent.futures import CancelledError
 
     if is_in_place(call):
-        return _run_in_place(work)
+        return run_in_place(work)
     assert call.loop is not None
     try:
         future = asyncio.run_coroutine_threadsafe(work, call.loop)
@@ -45,7 +45,12 @@ def is_in_place(call: Call) -> bool:
     return call.loop is None or is_running_here(call.loop)
 
 
-def _run_in_place(work: Coroutine[Any, Any, T]) -> T:
+def run_in_place(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that does not wait, in this thread.
+
+    Raises:
+        DragomanError: the coroutine would have to wait.
+    """
     try:
         work.send(None)
     except StopIteration as finished:
