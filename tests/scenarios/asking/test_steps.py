@@ -21,15 +21,15 @@ async def test_repeated_step_name_raises(era, is_blocking):
     charged: list[str] = []
 
     async def handler(ctx: Context) -> str:
+        await ctx.step("charge", lambda: charged.append("pen"))
         with pytest.raises(DefinitionError, match=r'its own name, such as f"charge-\{item\}"'):
-            for item in ITEMS:
-                await ctx.step("charge", lambda item=item: charged.append(item))
+            await ctx.step("charge", lambda: charged.append("ink"))
         return "refused"
 
     def blocking_handler(ctx: BlockingContext) -> str:
+        ctx.step("charge", lambda: charged.append("pen"))
         with pytest.raises(DefinitionError, match=r'its own name, such as f"charge-\{item\}"'):
-            for item in ITEMS:
-                ctx.step("charge", lambda item=item: charged.append(item))
+            ctx.step("charge", lambda: charged.append("ink"))
         return "refused"
 
     assert text(await outcome(blocking_handler if is_blocking else handler, era)) == "refused"
@@ -156,16 +156,16 @@ async def test_repeated_step_name_in_a_task_raises(version, carrier, kind):
 
     @server.tool(name="async", task=True)
     async def charge_all(ctx: Context) -> str:
+        await ctx.step("charge", lambda: charged.append("pen"))
         with pytest.raises(DefinitionError, match="its own name"):
-            for item in ITEMS:
-                await ctx.step("charge", lambda item=item: charged.append(item))
+            await ctx.step("charge", lambda: charged.append("ink"))
         return "refused"
 
     @server.tool(name="def", task=True)
     def charge_all_blocking(ctx: BlockingContext) -> str:
+        ctx.step("charge", lambda: charged.append("pen"))
         with pytest.raises(DefinitionError, match="its own name"):
-            for item in ITEMS:
-                ctx.step("charge", lambda item=item: charged.append(item))
+            ctx.step("charge", lambda: charged.append("ink"))
         return "refused"
 
     async with task_peer(server, version, carrier) as peer:
