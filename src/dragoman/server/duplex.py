@@ -449,7 +449,6 @@ class DuplexConnection:
 
     def _receive_notification(self, message: jsonrpc.Notification) -> Coroutine[Any, Any, None] | None:
         server = self._server
-        server.notified(message.method)
         call = open_notification(message, self._session, self, server, server.server_context, self._loop)
         if call is None:
             return None

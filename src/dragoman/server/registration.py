@@ -68,7 +68,7 @@ class Registration:
         self.completer: Hook | None = None
         self.subscriber: Hook | None = None
         self.unsubscriber: Hook | None = None
-        self._roots_hooks: list[Callable[[], Any]] = []
+        self.roots_hooks: tuple[Hook, ...] = ()
         self.middlewares: tuple[Middleware, ...] = ()
         """The middleware in the order of registration; the first is the outermost."""
         self.middleware_chain: Chain | None = None
@@ -257,8 +257,14 @@ class Registration:
         return function
 
     def on_roots_changed(self, function: Function) -> Function:
-        """Register a function without parameters to call when the roots of a client changed (until 2025-11-25)."""
-        self._roots_hooks.append(function)
+        """Register a function to call when the roots of a client changed (until 2025-11-25).
+
+        Example:
+            @server.on_roots_changed
+            async def changed(ctx: Context) -> None:
+                folders = await ctx.list_roots()
+        """
+        self.roots_hooks = (*self.roots_hooks, Hook(function))
         return function
 
     def middleware(self, function: OwnMiddleware) -> OwnMiddleware:

@@ -223,6 +223,10 @@ class StandaloneChannel(NoChannel):
 
     notify_session = notify
 
+    async def request(self, method: str, params: Any, timeout: float) -> Raw:
+        """Send a request to the client on the standalone stream, and return its result."""
+        return await self._session.request(method, params, timeout)
+
     def notify_updated(self, uri: str) -> None:
         """Notify this client, from any thread, that a resource was updated."""
         self._session.notify(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))

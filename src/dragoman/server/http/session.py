@@ -313,8 +313,6 @@ class HttpSession:
                 self.running[id].cancel(reason)
             case Unmatched(message):
                 self._forward(message)
-            case jsonrpc.Notification(method):
-                self._server.notified(method)
 
     def receive_forwarded(self, data: bytes) -> None:
         """Receive a message that another process forwarded; ignore it if it matches no request of this process."""
