@@ -36,6 +36,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import (
     WITHHELD,
+    DefinitionError,
     InternalError,
     RpcError,
     StoreUnavailable,
@@ -394,6 +395,11 @@ async def outcome_of(call: Call, error: BaseException) -> Any:
     """
     if call.asking is not None and call.asking.is_stopping:
         return await settle(call, None, error)
+    if isinstance(error, UrlElicitationRequired):
+        try:
+            return await settle(call, None, error)
+        except (RpcError, DefinitionError) as raised:
+            error = raised
     if call.is_cancelled_by(error) or call.is_notification:
         raise error
     if isinstance(error, ToolError) and call.request.method.name == "tools/call":

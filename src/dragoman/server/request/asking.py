@@ -452,7 +452,7 @@ async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
         BaseException: the exception of the run, unless a question ended the run.
     """
     may_ask = call.request.method.input_required
-    if isinstance(failed, UrlElicitationRequired) and may_ask:
+    if isinstance(failed, UrlElicitationRequired):
         value, failed = _ask_for_pages(call, failed)
     if not may_ask or (call.asking is None and not isinstance(value, InputRequired)):
         if failed is not None:
@@ -486,8 +486,8 @@ def _ask_for_pages(
     try:
         checked = checked_elicitations(error)
     except DefinitionError as misfit:
-        return None, misfit
-    if asking_of(call).replays:
+        return None, misfit.with_traceback(error.__traceback__)  # it leads to the author's `raise`
+    if call.request.method.input_required and asking_of(call).replays:
         questions = asking_of(call).pages_to_visit(pages(checked))
         if questions:
             return InputRequired(questions), None
