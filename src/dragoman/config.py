@@ -36,9 +36,10 @@ class Configuration(Struct, kw_only=True):
     - `exception_reporter(error, info)` receives every error that is not meant for the client. `info` has the failed
       `request` or `notification`.
     - `around_request(data, call_next)` is an `async def` that must await `call_next()`. Before that call `data` has
-      `method`; after it, `data` also has `tool_name`, `tool_arguments`, `prompt_name`, `resource_uri`, `error`,
-      `cancel_reason` and `client`, as far as they apply. `data` holds registered names only. The function also sees
-      requests that the server refuses.
+      `method`; after it, `data` also has `tool_name`, `tool_arguments`, `prompt_name`, `resource_uri`,
+      `resource_template`, `error`, `cancel_reason` and `client`, as far as they apply. `data` holds registered names,
+      URIs and templates only, never a URI that a client made up. The function also sees requests that the server
+      refuses.
     - `instrumentation_callback(data)` is called after each request with the same data and `duration`; prefer
       `around_request`.
     - `instrument_server_context` adds `server_context` to the data.

@@ -581,15 +581,23 @@ def test_names_that_a_client_makes_up_are_no_labels():
 
 
 @pytest.mark.covers("CAN-07", "CFG-09")
-async def test_a_cancelled_request_is_observed_as_cancelled_with_its_reason():
+@pytest.mark.parametrize("then", ["passes it on", "returns", "fails", "refuses"])
+async def test_cancelled_request_is_labeled_whatever_its_tool_does(then):
     data: list[types.Json] = []
+    records: list[types.Json] = []
     begun = asyncio.Event()
-    server = Server("cancelled", configuration=observing(data))
+    server = Server("cancelled", configuration=observing(data), audit=records.append)
 
     @server.tool
     async def get() -> str:
         begun.set()
-        await asyncio.sleep(DEADLINE)
+        try:
+            await asyncio.sleep(DEADLINE)
+        except asyncio.CancelledError:
+            if then == "passes it on":
+                raise
+            if then != "returns":
+                raise (ToolError("late") if then == "refuses" else LookupError("late")) from None
         return "late"
 
     async with WirePeer(server) as peer:
@@ -599,6 +607,7 @@ async def test_a_cancelled_request_is_observed_as_cancelled_with_its_reason():
         await peer.request("ping")
     [observed] = [one for one in data if one["method"] == "tools/call"]
     assert (observed["error"], observed["cancel_reason"], observed["tool_name"]) == ("cancelled", "bored", "get")
+    assert [record["outcome"] for record in records if record["method"] == "tools/call"] == ["cancelled"]
 
 
 @pytest.mark.covers("CAN-07")
