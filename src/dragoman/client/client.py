@@ -28,6 +28,7 @@ from dragoman.client.options import (
     resumption,
     text_arguments,
     tool_name,
+    with_defaults,
 )
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, FurtherResult, Structured, unwrap
@@ -63,7 +64,7 @@ class AsyncClient(ClientProperties):
             print(result.text)
 
     The client connects at its first request, and again at the first request after it lost the connection. The options
-    are those of `ClientOptions`.
+    are those of `ClientOptions`; `dragoman.configure` sets defaults for some of them.
 
     Raises:
         TypeError: an option is unknown, or the target is of an unsupported type.
@@ -71,8 +72,8 @@ class AsyncClient(ClientProperties):
     """
 
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
-        check(options)
-        given = cast("dict[str, Any]", options)
+        given = with_defaults(options)
+        check(given)
         self._strict = bool(given.get("strict"))
         self.trusted = bool(given.get("trusted"))
         self._on_approval: ApprovalHandler | None = given.get("on_approval")
