@@ -148,7 +148,7 @@ class Session(Struct, eq=False, weakref=True):
 class ConnectedClient(Protocol):
     """Sends messages that belong to no request, for as long as the client is connected."""
 
-    def notify(self, method: str, params: Any) -> None:
+    def notify(self, method: str, params: Any) -> object:
         """Send a notification, from any thread."""
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
@@ -180,11 +180,12 @@ class Channel(Protocol):
     def notify(self, method: str, params: Any) -> None:
         """Send a notification that belongs to this request, from any thread."""
 
-    def notify_session(self, method: str, params: Any) -> None:
-        """Send a notification that may follow the response, from any thread.
+    def notify_session(self, method: str, params: Any) -> bool:
+        """Send a notification that may follow the response, from any thread; return whether the client can get it.
 
         Before the response it is sent on the stream of this request, afterwards on the standalone stream.
         """
+        ...
 
     async def wait_for_room(self) -> None:
         """Wait until the client has read enough of the sent messages."""
@@ -195,8 +196,9 @@ class Channel(Protocol):
     async def listen(self, subscription: Subscription) -> None:
         """Serve a subscription until the connection or the application ends (stateless era)."""
 
-    def notify_updated(self, uri: str) -> None:
-        """Notify this client, from any thread, that a resource was updated."""
+    def notify_updated(self, uri: str) -> bool:
+        """Notify this client, from any thread, that a resource was updated; return whether a client here gets it."""
+        ...
 
     async def close_stream(self) -> None:
         """Close the HTTP connection of this request, if the client can resume the stream of the response."""
@@ -215,8 +217,9 @@ class NoChannel:
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
 
-    def notify_session(self, method: str, params: Any) -> None:
+    def notify_session(self, method: str, params: Any) -> bool:  # noqa: ARG002
         """Send nothing."""
+        return False
 
     async def wait_for_room(self) -> None:
         """Return at once: this channel sends nothing."""
@@ -228,8 +231,9 @@ class NoChannel:
     async def listen(self, subscription: Subscription) -> None:
         """Return at once: this channel sends nothing."""
 
-    def notify_updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> bool:  # noqa: ARG002
         """Send nothing."""
+        return False
 
     async def close_stream(self) -> None:
         """Do nothing: the client cannot resume a stream."""

@@ -138,9 +138,9 @@ class Context(RequestFacts):
         """Log at level emergency."""
         await self.log("emergency", data, logger)
 
-    async def notify_resource_updated(self, uri: str) -> None:
-        """Notify the client of this request that a resource was updated."""
-        self._call.channel.notify_updated(uri)
+    async def notify_resource_updated(self, uri: str) -> bool:
+        """Notify the client of this request that a resource was updated; return whether a client here gets it."""
+        return self._call.channel.notify_updated(uri)
 
     async def close_stream(self) -> None:
         """Close the HTTP connection of this request; the client resumes the stream later and misses no message.
@@ -154,17 +154,19 @@ class Context(RequestFacts):
         if not self._call.ended:
             await self._call.channel.close_stream()
 
-    async def notify_elicitation_complete(self, elicitation_id: str) -> None:
+    async def notify_elicitation_complete(self, elicitation_id: str) -> bool:
         """Notify the client that a url elicitation is complete (2025-11-25 only), before or after the response.
 
-        Code without a context, such as the view of a page, calls `server.notify_elicitation_complete` instead.
+        Code without a context, such as the view of a page, calls `server.notify_elicitation_complete` instead. Returns
+        whether the notification was sent to a client of this process.
         """
         call = self._call
-        if CORE.exists(ELICITATION_COMPLETE, call.request.caller.version):
-            if call.session.elicitations is not None:
-                call.session.elicitations.pop(elicitation_id, None)
-            params = types.ElicitationCompleteNotificationParams(elicitation_id)
-            call.channel.notify_session(ELICITATION_COMPLETE, params)
+        if not CORE.exists(ELICITATION_COMPLETE, call.request.caller.version):
+            return False
+        if call.session.elicitations is not None:
+            call.session.elicitations.pop(elicitation_id, None)
+        params = types.ElicitationCompleteNotificationParams(elicitation_id)
+        return call.channel.notify_session(ELICITATION_COMPLETE, params)
 
     async def ping(self, timeout: float = TIMEOUT) -> None:
         """Send a ping to the client and wait for its response (until 2025-11-25).
@@ -200,14 +202,15 @@ class Context(RequestFacts):
         require_capabilities(self._call, [row.capability])
         return decode_answer(await self._call.ask_client(method, params or {}, timeout), types.Json)
 
-    async def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, object] | None = None) -> bool:
         """Send a notification of an extension to the client of this request, before or after the response.
 
         Example:
             await ctx.notify("notifications/quotes/changed", {"quoteId": "q-1"})
 
         Nothing is sent to a client whose version does not have the notification, or that did not declare the extension.
-        In the stateless era nothing is sent after the response.
+        In the stateless era nothing is sent after the response. Returns whether the notification was sent to a client
+        of this process.
 
         Raises:
             DefinitionError: no extension of the server has such a notification.
@@ -215,9 +218,10 @@ class Context(RequestFacts):
         """
         from dragoman.server.request.asking import wants_notification
 
-        if wants_notification(self._call, method):
-            self._call.channel.notify_session(method, params or {})
+        is_sent = wants_notification(self._call, method) and self._call.channel.notify_session(method, params or {})
+        if is_sent:
             await self._room()
+        return is_sent
 
     @overload
     async def elicit(
