@@ -6,6 +6,9 @@ returns the coroutine of an async function. `is_async` looks at the function its
 plain wrapper may run an async function to its end, which is not possible in the loop. `is_async` is defined in
 `config`, because `config` may not import this package.
 
+A forgotten `await` of a method of `awaited_by_caller` is reported at the line of the caller. Python itself reports it
+where the coroutine is freed, which is often a line of this package.
+
 A blocking twin has the name, the parameters and the documentation of an async method. The twin calls `_drive` of its
 object to run the method.
 
@@ -18,7 +21,8 @@ This module does not import asyncio, because a server needs asyncio only when it
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+import sys
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -27,6 +31,8 @@ from dragoman.config import is_async
 from dragoman.errors import DefinitionError, UnknownOption
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from dragoman.runtime.offload import Job
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -111,6 +117,87 @@ def blocking(method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]]) ->
         return self._drive(method, *args, **kwargs)  # type: ignore[no-any-return]
 
     return run
+
+
+class CallerCoroutine(Coroutine[Any, Any, R]):
+    """A coroutine that warns at the line of its caller if nobody awaits it.
+
+    Example:
+        CallerCoroutine("ctx.elicit", coroutine, sys._getframe(1))
+    """
+
+    __slots__ = ("_coroutine", "_is_started", "_name", "_place")
+
+    def __init__(self, name: str, coroutine: Coroutine[Any, Any, R], caller: FrameType) -> None:
+        self._name = name
+        self._coroutine = coroutine
+        self._is_started = False
+        self._place = (caller.f_code.co_filename, caller.f_lineno, caller.f_globals)
+
+    def __repr__(self) -> str:
+        return f"<{self._name}(...), {'awaited' if self._is_started else 'which was not awaited'}>"
+
+    def __await__(self) -> Generator[Any, Any, R]:
+        self._is_started = True
+        return self._coroutine.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Start or continue the coroutine, as a task does."""
+        self._is_started = True
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an exception in the coroutine."""
+        self._is_started = True
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """End the coroutine."""
+        self._is_started = True
+        self._coroutine.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("cr_", "__")):  # of coroutines; asyncio and debuggers read them
+            return getattr(self._coroutine, name)
+        raise AttributeError(f"{self._name}(...) has no {name!r} before it is awaited: write `await {self._name}(...)`")
+
+    def __del__(self) -> None:
+        if self._is_started:
+            return
+        import warnings
+
+        self._coroutine.close()
+        file, line, variables = self._place
+        warnings.warn_explicit(
+            f"{self._name}(...) was never awaited, so it did nothing: write `await {self._name}(...)`",
+            RuntimeWarning,
+            file,
+            line,
+            variables.get("__name__"),
+            variables.setdefault("__warningregistry__", {}),
+        )
+
+
+def awaited_by_caller(
+    owner: str,
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
+    """Return a decorator for async methods: a forgotten `await` is reported at the line of the caller.
+
+    Example:
+        @awaited_by_caller("ctx")
+        async def elicit(self, message: str) -> str: ...
+    """
+
+    def decorate(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        name = f"{owner}.{method.__name__}"
+
+        @functools.wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+            return CallerCoroutine(name, method(*args, **kwargs), sys._getframe(1))
+
+        return call
+
+    return decorate
 
 
 def coroutine_of(method: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:

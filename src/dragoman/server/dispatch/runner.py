@@ -47,7 +47,7 @@ from dragoman.errors import (
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE_RESULT_TYPES
 from dragoman.protocol.methods import declares
-from dragoman.runtime.callables import ThreadCall
+from dragoman.runtime.callables import CallerCoroutine, ThreadCall
 from dragoman.server.define.tool_results import ResultMisfit
 from dragoman.server.dispatch.observing import noted, observed, observes
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
@@ -65,7 +65,7 @@ Answer = bytes | tuple[bytes, Raw, bytes]
 """A response to write: one piece, or parts if the channel takes parts and the result is large. Empty: no response."""
 LARGE_BYTES = 64 * 1024
 """An encoded result of at least this size is sent in parts, without a copy, if the channel takes parts."""
-_PENDING = frozenset({CoroutineType, ThreadCall})
+_PENDING = frozenset({CoroutineType, CallerCoroutine, ThreadCall})
 """The types of a value that must be awaited."""
 _ANSWERS = frozenset({CallToolResult, Raw})
 """The types of results that ask the client nothing."""

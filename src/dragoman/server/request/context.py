@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from dragoman import types
 from dragoman.protocol.extensions import CORE
-from dragoman.runtime.callables import blocking
+from dragoman.runtime.callables import awaited_by_caller, blocking
 from dragoman.server.request.call import ELICITATION_COMPLETE
 from dragoman.server.request.driving import drive, is_in_place, run_in_place
 from dragoman.server.request.facts import RequestFacts
@@ -168,6 +168,7 @@ class Context(RequestFacts):
         params = types.ElicitationCompleteNotificationParams(elicitation_id)
         return call.channel.notify_session(ELICITATION_COMPLETE, params)
 
+    @awaited_by_caller("ctx")
     async def ping(self, timeout: float = TIMEOUT) -> None:
         """Send a ping to the client and wait for its response (until 2025-11-25).
 
@@ -179,6 +180,7 @@ class Context(RequestFacts):
         """
         await self.request("ping", timeout=timeout)
 
+    @awaited_by_caller("ctx")
     async def request(
         self, method: str, params: Mapping[str, object] | None = None, *, timeout: float = TIMEOUT
     ) -> types.Json:
@@ -235,6 +237,7 @@ class Context(RequestFacts):
     async def elicit(
         self, message: str, schema: LiteralForm, *, key: str | None = None, timeout: float = TIMEOUT
     ) -> ElicitResult[str]: ...
+    @awaited_by_caller("ctx")
     async def elicit(self, message: str, schema: Any, *, key: str | None = None, timeout: float = TIMEOUT) -> Any:
         """Ask the user to fill in a form, and return the answer.
 
@@ -256,6 +259,7 @@ class Context(RequestFacts):
 
         return await self._ask(Elicit(message, schema), key, timeout)
 
+    @awaited_by_caller("ctx")
     async def elicit_url(
         self,
         message: str,
@@ -282,6 +286,7 @@ class Context(RequestFacts):
         answer: ElicitResult[None] = await self._ask(ElicitUrl(message, url, elicitation_id), key, timeout)
         return answer
 
+    @awaited_by_caller("ctx")
     async def sample(
         self, messages: Messages, *, key: str | None = None, timeout: float = TIMEOUT, **options: Unpack[SampleOptions]
     ) -> types.CreateMessageResult:
@@ -303,6 +308,7 @@ class Context(RequestFacts):
         answer: types.CreateMessageResult = await self._ask(Sample(messages, **options), key, timeout)
         return answer
 
+    @awaited_by_caller("ctx")
     async def list_roots(self, *, key: str | None = None, timeout: float = TIMEOUT) -> list[types.Root]:
         """Ask the client for its roots.
 
@@ -319,6 +325,7 @@ class Context(RequestFacts):
         roots: list[types.Root] = await self._ask(ListRoots(), key, timeout)
         return roots
 
+    @awaited_by_caller("ctx")
     async def ask(self, /, *, timeout: float = TIMEOUT, **questions: Question) -> dict[str, Any]:
         """Ask several questions at once, and return the answers by name.
 
@@ -338,6 +345,7 @@ class Context(RequestFacts):
     async def step(self, name: str, run: Callable[[], Awaitable[T]], *, result_type: type[T] | None = None) -> T: ...
     @overload
     async def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T: ...
+    @awaited_by_caller("ctx")
     async def step(self, name: str, run: Callable[[], Any], *, result_type: type[Any] | None = None) -> Any:
         """Run a function once for the whole request, even if the handler runs several times, and return its value.
 
