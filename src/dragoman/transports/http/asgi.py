@@ -36,6 +36,7 @@ from dragoman.transports.http.exchange import (
     Pace,
     ServedPath,
 )
+from dragoman.transports.http.termination import is_terminating
 
 _logger = getLogger("dragoman.server")
 _CLOSE = (b"connection", b"close")
@@ -268,10 +269,10 @@ class AsgiExchange(Exchange):
         Before that, the server does not yet close a connection after its response: a client would use the connection of
         an ended stream for its next request, and find it closed.
         """
-        # ASGI reports a shutdown only when all responses are complete, which event streams never are. The signal
-        # handler of uvicorn is a method of its server object, which has the flag `should_exit`.
-        server = getattr(getsignal(SIGTERM), "__self__", None)
-        if getattr(server, "should_exit", False) is not True:
+        server = _uvicorn_server()
+        if server is None:
+            return is_terminating()
+        if server.should_exit is not True:
             return False
         if getattr(server, "drains_while_listening", False):  # of `run_http`: every response closes its connection
             return True
@@ -279,8 +280,8 @@ class AsgiExchange(Exchange):
 
     def _close_header(self) -> tuple[Header, ...]:
         """Return the header `Connection: close`, if the server shuts down."""
-        server = getattr(getsignal(SIGTERM), "__self__", None)
-        if getattr(server, "should_exit", False) is not True:
+        server = _uvicorn_server()
+        if server is None or server.should_exit is not True:
             return ()
         return (_CLOSE,) if (self.http_version or "").startswith("1.") else ()
 
@@ -296,6 +297,12 @@ class AsgiExchange(Exchange):
             with suppress(OSError, RuntimeError):
                 await self._send({"type": "http.response.start", "status": CLIENT_CLOSED, "headers": []})
                 await self._send({"type": "http.response.body", "body": b""})
+
+
+def _uvicorn_server() -> Any:
+    """Return the server object of uvicorn, which has the flag `should_exit`; its signal handler is a method of it."""
+    server = getattr(getsignal(SIGTERM), "__self__", None)
+    return server if hasattr(server, "should_exit") else None
 
 
 def _uvicorn_request(method: Callable[..., Any]) -> Any:
@@ -341,6 +348,8 @@ class AsgiApp:
         documents: Mapping[str, bytes] | None = None,
     ) -> None:
         self.served = ServedPath(service, path=path, pace=pace, documents=documents)
+        self._notes_termination = False
+        """Whether a signal that ends the server is noted from now on."""
         self.served.on_unserved = self._warn_of_shadowed_routes
 
     def _warn_of_shadowed_routes(self, exchange: Exchange) -> None:
@@ -363,6 +372,10 @@ class AsgiApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
+        if not self._notes_termination:
+            self._notes_termination = True
+            if _uvicorn_server() is None:
+                is_terminating()
         if scope["type"] != "http":
             await self._serve_other(scope, receive, send)
             return
