@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from os import PathLike
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -211,7 +210,7 @@ class ConfigurationOptions(TypedDict, total=False):
     validate_tool_call_arguments: bool | None
     validate_tool_call_results: bool | None
     extensions: Mapping[str, dict[str, Any]] | None
-    roots: Iterable[object] | str | PathLike[str] | None
+    roots: object
     on_sampling: object
     on_elicitation: object
     on_approval: Callable[..., object] | None

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, UnknownOption
@@ -42,6 +42,7 @@ _OWN_FRAMES = ("dragoman", "asyncio", "contextlib")
 """The packages whose frames tell an author nothing about a definition."""
 P = ParamSpec("P")
 R = TypeVar("R")
+_OF_COROUTINES = ("send", "throw", "close")
 
 
 async def invoke(function: Callable[..., Any], /, *args: Any, in_place: bool = False) -> Any:
@@ -119,50 +120,36 @@ def blocking(method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]]) ->
     return run
 
 
-class CallerCoroutine(Coroutine[Any, Any, R]):
+class CallerCoroutine:
     """A coroutine that warns at the line of its caller if nobody awaits it.
 
     Example:
         CallerCoroutine("ctx.elicit", coroutine, sys._getframe(1))
     """
 
-    __slots__ = ("_coroutine", "_is_started", "_name", "_place")
+    __slots__ = ("_coroutine", "_is_awaited", "_name", "_place")
 
-    def __init__(self, name: str, coroutine: Coroutine[Any, Any, R], caller: FrameType) -> None:
+    def __init__(self, name: str, coroutine: Coroutine[Any, Any, Any], caller: FrameType) -> None:
         self._name = name
         self._coroutine = coroutine
-        self._is_started = False
+        self._is_awaited = False
         self._place = (caller.f_code.co_filename, caller.f_lineno, caller.f_globals)
 
     def __repr__(self) -> str:
-        return f"<{self._name}(...), {'awaited' if self._is_started else 'which was not awaited'}>"
+        return f"<{self._name}(...), {'awaited' if self._is_awaited else 'which was not awaited'}>"
 
-    def __await__(self) -> Generator[Any, Any, R]:
-        self._is_started = True
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._is_awaited = True
         return self._coroutine.__await__()
 
-    def send(self, value: Any, /) -> Any:
-        """Start or continue the coroutine, as a task does."""
-        self._is_started = True
-        return self._coroutine.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        """Raise an exception in the coroutine."""
-        self._is_started = True
-        return self._coroutine.throw(*error)
-
-    def close(self) -> None:
-        """End the coroutine."""
-        self._is_started = True
-        self._coroutine.close()
-
     def __getattr__(self, name: str) -> Any:
-        if name.startswith(("cr_", "__")):  # of coroutines; asyncio and debuggers read them
+        if name in _OF_COROUTINES or name.startswith(("cr_", "__")):  # tasks and debuggers use these
+            self._is_awaited = self._is_awaited or name in _OF_COROUTINES
             return getattr(self._coroutine, name)
         raise AttributeError(f"{self._name}(...) has no {name!r} before it is awaited: write `await {self._name}(...)`")
 
     def __del__(self) -> None:
-        if self._is_started:
+        if self._is_awaited:
             return
         import warnings
 
@@ -176,6 +163,9 @@ class CallerCoroutine(Coroutine[Any, Any, R]):
             variables.get("__name__"),
             variables.setdefault("__warningregistry__", {}),
         )
+
+
+Coroutine.register(CallerCoroutine)
 
 
 def awaited_by_caller(
@@ -193,7 +183,7 @@ def awaited_by_caller(
 
         @functools.wraps(method)
         def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-            return CallerCoroutine(name, method(*args, **kwargs), sys._getframe(1))
+            return cast("Coroutine[Any, Any, R]", CallerCoroutine(name, method(*args, **kwargs), sys._getframe(1)))
 
         return call
 

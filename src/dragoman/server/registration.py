@@ -261,8 +261,7 @@ class Registration:
 
         Example:
             @server.on_roots_changed
-            async def changed(ctx: Context) -> None:
-                folders = await ctx.list_roots()
+            async def changed(ctx: Context) -> None: ...
         """
         self.roots_hooks = (*self.roots_hooks, Hook(function))
         return function

@@ -39,7 +39,7 @@ from dragoman.protocol.methods import METHOD_NAMES
 from dragoman.runtime.callables import invoke
 from dragoman.server.dispatch.observing import is_mounted, registered_uri
 from dragoman.server.dispatch.runner import label_of, outcome_of, serve
-from dragoman.server.request.asking import Checkpoint
+from dragoman.server.request.asking import NO_CHECKPOINT, Checkpoint
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
 from dragoman.server.request.facts import readable
@@ -125,7 +125,7 @@ async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> 
     async def call_next() -> object:
         nonlocal served, checkpoint
         if checkpoint is None:
-            checkpoint = Checkpoint() if call.asking is None else call.asking.checkpoint()
+            checkpoint = NO_CHECKPOINT if call.asking is None else call.asking.checkpoint()
         elif call.asking is not None:
             call.asking.run_again(checkpoint)
         outer, call.handler_task = call.handler_task, current_task(get_running_loop())

@@ -81,8 +81,11 @@ _JSON_TYPES = frozenset({dict, list, str, int, float, bool, type(None)})
 class Checkpoint(NamedTuple):
     """The keys of questions and the names of steps that were used before a part of the chain ran."""
 
-    keys: frozenset[str] = frozenset()
-    steps: frozenset[str] = frozenset()
+    keys: frozenset[str]
+    steps: frozenset[str]
+
+
+NO_CHECKPOINT = Checkpoint(frozenset(), frozenset())
 
 
 class Asking:
@@ -107,7 +110,7 @@ class Asking:
         self._rounds: Rounds | None = None
         self._runs = 0
         self._steps: set[str] = set()
-        self._checkpoint = Checkpoint()
+        self._checkpoint = NO_CHECKPOINT
 
     @property
     def rounds(self) -> Rounds:

@@ -15,7 +15,7 @@ from dragoman import types
 from dragoman.protocol.extensions import CORE
 from dragoman.runtime.callables import awaited_by_caller, blocking
 from dragoman.server.request.call import ELICITATION_COMPLETE
-from dragoman.server.request.driving import drive, is_in_place, run_in_place
+from dragoman.server.request.driving import drive, is_in_place
 from dragoman.server.request.facts import RequestFacts
 from dragoman.server.request.tool_task import BlockingToolTask, ToolTask
 
@@ -452,8 +452,7 @@ class BlockingContext(RequestFacts):
         context._parks = False
         # A request that has ended waits for nothing, and its loop may be closed.
         context._waits = not (self._call.ended or is_in_place(self._call))
-        work = method(context, *args, **kwargs)
-        return run_in_place(work) if self._call.ended else drive(self._call, work)
+        return drive(self._call, method(context, *args, **kwargs), in_place=self._call.ended)
 
 
 CredentialExchange = (
