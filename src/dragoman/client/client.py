@@ -23,12 +23,11 @@ from dragoman.client.options import (
     ClientOptions,
     OnProgress,
     RequestOptions,
-    check,
+    checked_options,
     named_arguments,
     resumption,
     text_arguments,
     tool_name,
-    with_defaults,
 )
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, FurtherResult, Structured, unwrap
@@ -72,8 +71,7 @@ class AsyncClient(ClientProperties):
     """
 
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
-        given = with_defaults(options)
-        check(given)
+        given = checked_options(options)
         self._strict = bool(given.get("strict"))
         self.trusted = bool(given.get("trusted"))
         self._on_approval: ApprovalHandler | None = given.get("on_approval")

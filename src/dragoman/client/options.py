@@ -251,10 +251,17 @@ def _check_env(env: Any) -> None:
             raise TypeError(f"The variable {name} of env must be a text, not {type(value).__name__}; use str()")
 
 
-def with_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a client, in which an option that is missing or None has the default of the process."""
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a client, in which an option that is missing or None has the default of the process.
+
+    Raises:
+        TypeError: an option is unknown, or its value has the wrong type.
+        ValueError: the value of an option is invalid.
+    """
     defaults = PROCESS.client_options
-    return {**defaults, **{name: value for name, value in options.items() if value is not None or name not in defaults}}
+    own = {name: value for name, value in options.items() if value is not None or name not in defaults}
+    check({**defaults, **own})
+    return {**defaults, **own}
 
 
 def reusable(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -257,12 +257,7 @@ class Registration:
         return function
 
     def on_roots_changed(self, function: Function) -> Function:
-        """Register a function to call when the roots of a client changed (until 2025-11-25).
-
-        Example:
-            @server.on_roots_changed
-            async def changed(ctx: Context) -> None: ...
-        """
+        """Register a function, which may take a context, to call when a client changed its roots (until 2025-11-25)."""
         self.roots_hooks = (*self.roots_hooks, Hook(function))
         return function
 
