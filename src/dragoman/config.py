@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -36,9 +36,10 @@ class Configuration(Struct, kw_only=True):
     - `exception_reporter(error, info)` receives every error that is not meant for the client. `info` has the failed
       `request` or `notification`.
     - `around_request(data, call_next)` is an `async def` that must await `call_next()`. Before that call `data` has
-      `method`; after it, `data` also has `tool_name`, `tool_arguments`, `prompt_name`, `resource_uri`, `error`,
-      `cancel_reason` and `client`, as far as they apply. `data` holds registered names only. The function also sees
-      requests that the server refuses.
+      `method`; after it, `data` also has `tool_name`, `tool_arguments`, `prompt_name`, `resource_uri`,
+      `resource_template`, `error`, `cancel_reason` and `client`, as far as they apply. `data` holds registered names,
+      URIs and templates only, never a URI that a client made up. The function also sees requests that the server
+      refuses.
     - `instrumentation_callback(data)` is called after each request with the same data and `duration`; prefer
       `around_request`.
     - `instrument_server_context` adds `server_context` to the data.
@@ -84,7 +85,26 @@ class Configuration(Struct, kw_only=True):
 
 
 _FLAGS = ("instrument_server_context", "validate_tool_call_arguments", "validate_tool_call_results")
-_CALLABLES = ("exception_reporter", "around_request", "instrumentation_callback")
+CLIENT_OPTIONS = (
+    "roots",
+    "on_sampling",
+    "on_elicitation",
+    "on_approval",
+    "on_log",
+    "log_level",
+    "on_progress",
+    "on_notification",
+)
+"""The options of clients that `configure` takes."""
+_CALLABLES = (
+    "exception_reporter",
+    "around_request",
+    "instrumentation_callback",
+    "on_approval",
+    "on_log",
+    "on_progress",
+    "on_notification",
+)
 PROTOCOL_VERSIONS = ("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The names of all versions, newest first."""
 
@@ -113,8 +133,9 @@ def _check(name: str, value: Any) -> None:
         )
 
 
-def _unknown(name: str) -> DefinitionError:
-    return DefinitionError(f"There is no option {name!r}; there are {', '.join(Configuration.__struct_fields__)}")
+def _unknown(name: str, further: tuple[str, ...] = ()) -> DefinitionError:
+    names = ", ".join((*Configuration.__struct_fields__, *further))
+    return DefinitionError(f"There is no option {name!r}; there are {names}")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -152,12 +173,16 @@ class Watchers:
 
 
 class ProcessConfiguration:
-    """The defaults of the process; watchers are notified of every change."""
+    """The defaults of the process; watchers are notified of every change of the servers' options.
 
-    __slots__ = ("_configuration", "watchers")
+    `client_options` are the options of every client that is made from now on.
+    """
+
+    __slots__ = ("_configuration", "client_options", "watchers")
 
     def __init__(self) -> None:
         self.watchers = Watchers()
+        self.client_options: dict[str, Any] = {}
         self._configuration = Configuration()
 
     @property
@@ -175,7 +200,7 @@ PROCESS = ProcessConfiguration()
 
 
 class ConfigurationOptions(TypedDict, total=False):
-    """The options of `configure`: the fields of `Configuration`."""
+    """The options of `configure`: the fields of `Configuration`, and options of clients."""
 
     exception_reporter: Reporter | None
     around_request: Around | None
@@ -185,18 +210,41 @@ class ConfigurationOptions(TypedDict, total=False):
     validate_tool_call_arguments: bool | None
     validate_tool_call_results: bool | None
     extensions: Mapping[str, dict[str, Any]] | None
+    roots: object
+    on_sampling: object
+    on_elicitation: object
+    on_approval: Callable[..., object] | None
+    on_log: Callable[..., object] | None
+    log_level: str | None
+    on_progress: Callable[..., object] | None
+    on_notification: Callable[..., object] | None
 
 
 def configure(**options: Unpack[ConfigurationOptions]) -> None:
-    """Set defaults for every server of the process, and the `extensions` of every client; None resets an option.
+    """Set defaults for the servers and clients of the process; None resets an option.
 
     Example:
-        dragoman.configure(exception_reporter=report)
+        dragoman.configure(exception_reporter=report, roots=["~/projects"], on_sampling=sample)
+
+    The fields of `Configuration` concern every server, and `extensions` every client too. `roots` and the handlers are
+    those of `Client`: they concern every client that is made afterwards and has no value of its own other than None. A
+    client without sampling has `capabilities={"sampling": False}`, and a client without roots has `roots=()`.
 
     Raises:
         DefinitionError: there is no such option, or its value does not fit.
     """
-    unknown = [name for name in options if name not in Configuration.__struct_fields__]
+    given: dict[str, Any] = {**options}
+    fields = Configuration.__struct_fields__
+    unknown = [name for name in given if name not in fields and name not in CLIENT_OPTIONS]
     if unknown:
-        raise _unknown(unknown[0])
-    PROCESS.configuration = Configuration(**{**msgspec.structs.asdict(PROCESS.configuration), **options})
+        raise _unknown(unknown[0], CLIENT_OPTIONS)
+    server_options = {name: given.pop(name) for name in list(given) if name in fields}
+    for name, value in given.items():
+        _check(name, value)
+    configuration = Configuration(**{**msgspec.structs.asdict(PROCESS.configuration), **server_options})
+    if isinstance(given.get("roots"), Iterator):
+        given["roots"] = tuple(given["roots"])  # several clients read it
+    client_options = {**PROCESS.client_options, **given}
+    PROCESS.client_options = {name: value for name, value in client_options.items() if value is not None}
+    if server_options:
+        PROCESS.configuration = configuration

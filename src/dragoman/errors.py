@@ -59,7 +59,7 @@ DragomanError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from msgspec import UNSET
@@ -177,15 +177,25 @@ class ResourceNotFound(RpcError):
 
 
 class UrlElicitationRequired(RpcError):
-    """The user must first visit these URLs; `elicitations` holds elicitation parameters of mode `url`."""
+    """The user must first visit some pages: `elicitations` is a list of `ElicitUrl` objects, or of their parameters.
+
+    Example:
+        raise UrlElicitationRequired([ElicitUrl("Please sign in", "https://example.com/sign-in")])
+
+    Raises:
+        TypeError: `elicitations` is not a list.
+    """
 
     CODE: ClassVar[int] = -32042
 
     def __init__(
         self,
-        elicitations: Sequence[object],
+        elicitations: Iterable[object],
         message: str = "The user must visit a URL before this request can be served",
     ) -> None:
+        if isinstance(elicitations, str | bytes | Mapping) or not isinstance(elicitations, Iterable):
+            kind = type(elicitations).__name__
+            raise TypeError(f"UrlElicitationRequired takes a list, such as [ElicitUrl(message, url)], not {kind}")
         super().__init__(self.CODE, message, {"elicitations": list(elicitations)})
 
     @property

@@ -69,7 +69,19 @@ def found_in(node: ast.AST, definition: str = "") -> Iterator[tuple[str, str]]:
         kind = _kind_of(part)
         if kind is not None:
             yield kind, name
-        yield from found_in(part, name)
+        if not _only_delegates(part):
+            yield from found_in(part, name)
+
+
+def _only_delegates(node: ast.AST) -> bool:
+    """Tell whether this is a method `__await__` that returns that of another object: Python drives the coroutine."""
+    if not isinstance(node, ast.FunctionDef) or node.name != "__await__":
+        return False
+    match node.body[-1]:
+        case ast.Return(value=ast.Call(func=ast.Attribute(attr="__await__"))):
+            return True
+        case _:
+            return False
 
 
 def _kind_of(node: ast.AST) -> str | None:
@@ -191,6 +203,8 @@ def test_a_fast_path_exists_and_so_does_the_test_that_compares_it(path):
         ("b''.join(parts)", None),
         ("sha256(name.encode()).hexdigest()[:8]", None),
         ("await stream.send(message)", None),
+        ("def __await__(self): return self.work.__await__()", None),
+        ("def __await__(self): return next(self.work.__await__())", DRIVEN),
     ],
 )
 def test_the_scan_knows_what_is_done_for_speed(code, kind):

@@ -4,7 +4,7 @@ import pytest
 
 import dragoman
 from dragoman import Configuration, DefinitionError
-from dragoman.config import PROCESS, PROTOCOL_VERSIONS, ConfigurationOptions, is_async
+from dragoman.config import CLIENT_OPTIONS, PROCESS, PROTOCOL_VERSIONS, ConfigurationOptions, is_async
 from dragoman.protocol.versions import VERSIONS, version_names
 
 
@@ -105,4 +105,4 @@ def test_others_are_not(function):
 
 
 def test_configure_takes_the_fields_of_a_configuration():
-    assert tuple(ConfigurationOptions.__annotations__) == Configuration.__struct_fields__
+    assert tuple(ConfigurationOptions.__annotations__) == (*Configuration.__struct_fields__, *CLIENT_OPTIONS)

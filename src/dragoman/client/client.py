@@ -23,7 +23,7 @@ from dragoman.client.options import (
     ClientOptions,
     OnProgress,
     RequestOptions,
-    check,
+    checked_options,
     named_arguments,
     resumption,
     text_arguments,
@@ -63,7 +63,7 @@ class AsyncClient(ClientProperties):
             print(result.text)
 
     The client connects at its first request, and again at the first request after it lost the connection. The options
-    are those of `ClientOptions`.
+    are those of `ClientOptions`; `dragoman.configure` sets defaults for some of them.
 
     Raises:
         TypeError: an option is unknown, or the target is of an unsupported type.
@@ -71,8 +71,7 @@ class AsyncClient(ClientProperties):
     """
 
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
-        check(options)
-        given = cast("dict[str, Any]", options)
+        given = checked_options(options)
         self._strict = bool(given.get("strict"))
         self.trusted = bool(given.get("trusted"))
         self._on_approval: ApprovalHandler | None = given.get("on_approval")

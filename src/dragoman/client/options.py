@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman import types
+from dragoman.config import PROCESS
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.runtime.callables import did_you_mean, refuse_unknown
 
@@ -248,6 +249,19 @@ def _check_env(env: Any) -> None:
     for name, value in (env or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"The variable {name} of env must be a text, not {type(value).__name__}; use str()")
+
+
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a client, in which an option that is missing or None has the default of the process.
+
+    Raises:
+        TypeError: an option is unknown, or its value has the wrong type.
+        ValueError: the value of an option is invalid.
+    """
+    defaults = PROCESS.client_options
+    own = {name: value for name, value in options.items() if value is not None or name not in defaults}
+    check({**defaults, **own})
+    return {**defaults, **own}
 
 
 def reusable(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 else:
     Structured = TypeVar("Structured")
 _logger = logging.getLogger("dragoman.client")
-COMPLETE, INPUT_REQUIRED = "complete", "input_required"
+COMPLETE, INPUT_REQUIRED = types.ResultType.COMPLETE, types.ResultType.INPUT_REQUIRED
 
 
 class FurtherResult(Struct):

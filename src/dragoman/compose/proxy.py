@@ -191,9 +191,6 @@ class ProxyServer(Server):
         """Return the offer that opens a notification of a client: the target may handle every notification."""
         return None if method in _OWN_NOTIFICATIONS else self.offer
 
-    def notified(self, method: str) -> None:
-        """Do nothing: the target gets the notification."""
-
     # Connections to the target.
 
     async def _pooled(self) -> AsyncIterator[Pool]:

@@ -25,11 +25,11 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol.methods import METHOD_NAMES, METHODS, Method, name_versions
 from dragoman.protocol.subscriptions import CORE_FIELDS, SubscriptionField
 from dragoman.protocol.versions import V2025_06_18, VERSIONS, Version, as_version
-from dragoman.types import canonical_extension
+from dragoman.types import ResultType, canonical_extension
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ID = rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-CORE_RESULT_TYPES = ("complete", "input_required")
+CORE_RESULT_TYPES = tuple(member.value for member in ResultType)
 _LISTEN = "subscriptions/listen"
 _ENCODED = Raw | UnsetType
 

@@ -28,6 +28,9 @@ from dragoman.types.decoding import decoders
 
 Side = Literal["client", "server"]
 
+ROOTS_CHANGED = "notifications/roots/list_changed"
+"""The notification of a client whose roots changed (until 2025-11-25)."""
+
 
 def name_versions(row: Struct) -> None:
     """Replace the names of versions in `since` and `until` of a row by the versions.
@@ -151,7 +154,7 @@ METHODS: tuple[Method, ...] = (
     _notification("notifications/cancelled", types.CancelledNotificationParams, "client", "server"),
     _notification("notifications/progress", types.ProgressNotificationParams),
     _notification("notifications/progress", types.ProgressNotificationParams, "client", **_HANDSHAKE),
-    _notification("notifications/roots/list_changed", types.Params, "client", **_HANDSHAKE),
+    _notification(ROOTS_CHANGED, types.Params, "client", **_HANDSHAKE),
     _notification("notifications/message", types.LoggingMessageNotificationParams),
     _notification("notifications/resources/updated", types.ResourceUpdatedNotificationParams),
     _notification("notifications/tools/list_changed"),

@@ -118,6 +118,11 @@ class Subscription:
         """Return the first message of the subscription."""
         return self._message(ACKNOWLEDGED, {"notifications": self.honoured})
 
+    def wants(self, method: str, subject: str | None = None) -> bool:
+        """Tell whether the filter includes a notification."""
+        field_filter = self._filters.get(method)
+        return field_filter is not None and field_filter.includes(subject)
+
     def enqueue(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
         """Queue a notification if the filter includes it, and return whether it does. A full queue drops its oldest.
 
@@ -126,8 +131,7 @@ class Subscription:
         Raises:
             ValidationError: JSON has no form for the parameters.
         """
-        field_filter = self._filters.get(method)
-        if field_filter is None or not field_filter.includes(subject):
+        if not self.wants(method, subject):
             return False
         if params is not None or (method, subject) not in self._waiting:
             given = ({} if subject is None else {"uri": subject}) if params is None else params

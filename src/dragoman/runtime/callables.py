@@ -6,6 +6,9 @@ returns the coroutine of an async function. `is_async` looks at the function its
 plain wrapper may run an async function to its end, which is not possible in the loop. `is_async` is defined in
 `config`, because `config` may not import this package.
 
+A forgotten `await` of a method of `awaited_by_caller` is reported at the line of the caller. Python itself reports it
+where the coroutine is freed, which is often a line of this package.
+
 A blocking twin has the name, the parameters and the documentation of an async method. The twin calls `_drive` of its
 object to run the method.
 
@@ -18,13 +21,17 @@ This module does not import asyncio, because a server needs asyncio only when it
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+import sys
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, UnknownOption
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Kind = TypeVar("Kind", bound=type[Any])
@@ -33,6 +40,7 @@ _OWN_FRAMES = ("dragoman", "asyncio", "contextlib")
 """The packages whose frames tell an author nothing about a definition."""
 P = ParamSpec("P")
 R = TypeVar("R")
+_OF_COROUTINES = ("send", "throw", "close")
 
 
 async def invoke(function: Callable[..., Any], /, *args: Any, in_place: bool = False) -> Any:
@@ -94,6 +102,76 @@ def blocking(method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, R]]) ->
         return self._drive(method, *args, **kwargs)  # type: ignore[no-any-return]
 
     return run
+
+
+class CallerCoroutine:
+    """A coroutine that warns at the line of its caller if nobody awaits it.
+
+    Example:
+        CallerCoroutine("ctx.elicit", coroutine, sys._getframe(1))
+    """
+
+    __slots__ = ("_coroutine", "_is_awaited", "_name", "_place")
+
+    def __init__(self, name: str, coroutine: Coroutine[Any, Any, Any], caller: FrameType) -> None:
+        self._name = name
+        self._coroutine = coroutine
+        self._is_awaited = False
+        self._place = (caller.f_code.co_filename, caller.f_lineno, caller.f_globals)
+
+    def __repr__(self) -> str:
+        return f"<{self._name}(...), {'awaited' if self._is_awaited else 'which was not awaited'}>"
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._is_awaited = True
+        return self._coroutine.__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_COROUTINES or name.startswith(("cr_", "__")):  # tasks and debuggers use these
+            self._is_awaited = self._is_awaited or name in _OF_COROUTINES
+            return getattr(self._coroutine, name)
+        raise AttributeError(f"{self._name}(...) has no {name!r} before it is awaited: write `await {self._name}(...)`")
+
+    def __del__(self) -> None:
+        if self._is_awaited:
+            return
+        import warnings
+
+        self._coroutine.close()
+        file, line, variables = self._place
+        warnings.warn_explicit(
+            f"{self._name}(...) was never awaited, so it did nothing: write `await {self._name}(...)`",
+            RuntimeWarning,
+            file,
+            line,
+            variables.get("__name__"),
+            variables.setdefault("__warningregistry__", {}),
+        )
+
+
+Coroutine.register(CallerCoroutine)
+
+
+def awaited_by_caller(
+    owner: str,
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
+    """Return a decorator for async methods: a forgotten `await` is reported at the line of the caller.
+
+    Example:
+        @awaited_by_caller("ctx")
+        async def elicit(self, message: str) -> str: ...
+    """
+
+    def decorate(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        name = f"{owner}.{method.__name__}"
+
+        @functools.wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+            return cast("Coroutine[Any, Any, R]", CallerCoroutine(name, method(*args, **kwargs), sys._getframe(1)))
+
+        return call
+
+    return decorate
 
 
 def coroutine_of(method: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:

@@ -310,11 +310,33 @@ _portal: Portal | None = None
 _starting = threading.Lock()
 
 
+def require_threads() -> None:
+    """Refuse to work in a process in which greenlets replace threads: they share one thread, and so one event loop.
+
+    Raises:
+        DragomanError: gevent or eventlet has replaced threads.
+    """
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    is_patched = gevent is not None and gevent.is_module_patched("threading")
+    if is_patched or (eventlet is not None and eventlet.is_monkey_patched("thread")):
+        name = "gevent" if is_patched else "eventlet"
+        raise DragomanError(
+            f"{name} has replaced Python's threads by greenlets, and dragoman needs threads for its event loop: use"
+            " another kind of worker, such as `gunicorn -k gthread --threads 8` for server.wsgi(), or `gunicorn -k"
+            " uvicorn_worker.UvicornWorker` for server.asgi()"
+        )
+
+
 def portal() -> Portal:
-    """Return the portal of this process, and start it if there is none."""
+    """Return the portal of this process, and start it if there is none.
+
+    Raises:
+        DragomanError: gevent or eventlet has replaced threads.
+    """
     global _portal
     found = _portal
     if found is None or found.process != os.getpid():
+        require_threads()
         with _starting:
             if _portal is None or _portal.process != os.getpid():
                 _portal = Portal()
@@ -331,14 +353,22 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the portal and return its result.
 
     Raises:
-        DragomanError: this thread runs a loop, which the call would block; await the asynchronous twin there.
+        DragomanError: this thread runs a loop, which the call would block; await the asynchronous twin there. Or
+            gevent or eventlet has replaced threads.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return portal().run(work)
-    work.close()
-    raise DragomanError("A blocking call was made inside a running event loop; await its asynchronous twin there")
+        pass
+    else:
+        work.close()
+        raise DragomanError("A blocking call was made inside a running event loop; await its asynchronous twin there")
+    try:
+        current = portal()
+    except DragomanError:
+        work.close()
+        raise
+    return current.run(work)
 
 
 async def _stop(kept: list[Any]) -> None:

@@ -54,16 +54,22 @@ def change_params(subject: str | None, params: types.Json | None) -> Any:
 
 
 class NotificationListener(Protocol):
-    """A receiver of a server's notifications: a connection, a session, a subscription, or the other processes."""
+    """A receiver of a server's notifications: a connection, a session, a subscription, or the other processes.
 
-    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+    Each method returns whether a client of this process gets the notification.
+    """
+
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
         """Send the notification of a change, from any thread, if the client wants it."""
+        ...
 
-    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:
         """Send a log message, from any thread, if the log level of the client includes it."""
+        ...
 
-    def complete_elicitation(self, id: str) -> None:
+    def complete_elicitation(self, id: str) -> bool:
         """Notify the client, from any thread, that a url elicitation is complete, if the client received it."""
+        ...
 
 
 class Audience:
@@ -94,7 +100,11 @@ class Audience:
 
 
 class Notifying:
-    """The notifying methods of a `Server`, and its audience."""
+    """The notifying methods of a `Server`, and its audience.
+
+    Each method returns whether the notification goes to at least one client that is connected to this process. The
+    clients of other workers are notified too, but not counted.
+    """
 
     def __init__(self) -> None:
         self.audience = Audience()
@@ -103,8 +113,10 @@ class Notifying:
     def _this(self) -> Server:
         return cast("Server", self)
 
-    def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> None:
+    def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> bool:
         """Send a log message, from any thread, to every client whose log level includes it.
+
+        Returns whether a client of this process gets it.
 
         Example:
             server.log("warning", {"disk": "full"}, "storage")
@@ -115,27 +127,30 @@ class Notifying:
         """
         wants_log(self._this, level, None)
         encode(data)
-        self._tell_each("notifications/message", lambda member: member.log(level, data, logger))
+        return self._tell_each("notifications/message", lambda member: member.log(level, data, logger))
 
-    def notify_tools_list_changed(self) -> None:
-        """Notify every client, from any thread, that the tools changed."""
-        self._tell(TOOLS_CHANGED)
+    def notify_tools_list_changed(self) -> bool:
+        """Notify every client, from any thread, that the tools changed; return whether a client here gets it."""
+        return self._tell(TOOLS_CHANGED)
 
-    def notify_prompts_list_changed(self) -> None:
-        """Notify every client, from any thread, that the prompts changed."""
-        self._tell(PROMPTS_CHANGED)
+    def notify_prompts_list_changed(self) -> bool:
+        """Notify every client, from any thread, that the prompts changed; return whether a client here gets it."""
+        return self._tell(PROMPTS_CHANGED)
 
-    def notify_resources_list_changed(self) -> None:
-        """Notify every client, from any thread, that the resources changed."""
-        self._tell(RESOURCES_CHANGED)
+    def notify_resources_list_changed(self) -> bool:
+        """Notify every client, from any thread, that the resources changed; return whether a client here gets it."""
+        return self._tell(RESOURCES_CHANGED)
 
-    def notify_resource_updated(self, uri: str) -> None:
-        """Notify every client that subscribed to a resource, from any thread, that the resource was updated."""
-        self._tell(RESOURCE_UPDATED, uri)
+    def notify_resource_updated(self, uri: str) -> bool:
+        """Notify every client that subscribed to a resource, from any thread, that the resource was updated.
+
+        Returns whether a client of this process gets the notification.
+        """
+        return self._tell(RESOURCE_UPDATED, uri)
 
     def notify(
         self, method: str, subject: str | None = None, params: types.Json | None = None, *, everywhere: bool = True
-    ) -> None:
+    ) -> bool:
         """Send a notification of an extension, from any thread, to the clients that subscribed to it.
 
         Example:
@@ -143,7 +158,8 @@ class Notifying:
 
         Every process of the server notifies its clients that subscribed to the subject, or to all subjects. Without a
         subject, the server also notifies the clients of the handshake era that declared the extension. If each process
-        learns of the change by itself, `everywhere=False` notifies the clients of this process alone.
+        learns of the change by itself, `everywhere=False` notifies the clients of this process alone. Returns whether a
+        client of this process gets the notification.
 
         Raises:
             DefinitionError: no extension of the server has such a notification.
@@ -154,9 +170,9 @@ class Notifying:
         given = {} if params is None else params
         encode(given)
         members = self.audience.members() if everywhere else self.audience.members_here()
-        self._tell_each(method, lambda member: member.notify_change(method, subject, given), members)
+        return self._tell_each(method, lambda member: member.notify_change(method, subject, given), members)
 
-    def notify_elicitation_complete(self, elicitation_id: str) -> None:
+    def notify_elicitation_complete(self, elicitation_id: str) -> bool:
         """Notify a client, from any thread, that its user completed a url elicitation (2025-11-25).
 
         Example:
@@ -165,21 +181,23 @@ class Notifying:
                 server.notify_elicitation_complete(state)
 
         Only the client that received this id, from `ctx.elicit_url` or `UrlElicitationRequired`, receives the
-        notification, and receives it once.
+        notification, and receives it once. Returns whether that client is connected to this process.
         """
-        self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
+        return self._tell_each(ELICITATION_COMPLETE, lambda member: member.complete_elicitation(elicitation_id))
 
-    def _tell(self, method: str, uri: str | None = None) -> None:
-        self._tell_each(method, lambda member: member.notify_change(method, uri))
+    def _tell(self, method: str, uri: str | None = None) -> bool:
+        return self._tell_each(method, lambda member: member.notify_change(method, uri))
 
     def _tell_each(
         self,
         notification: str,
-        tell: Callable[[NotificationListener], None],
+        tell: Callable[[NotificationListener], bool],
         members: Iterable[NotificationListener] | None = None,
-    ) -> None:
+    ) -> bool:
+        is_delivered = False
         for member in self.audience.members() if members is None else members:
             try:
-                tell(member)
+                is_delivered = tell(member) or is_delivered
             except Exception as error:
                 self._this.report(error, None, {"notification": notification})
+        return is_delivered

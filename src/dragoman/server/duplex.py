@@ -43,7 +43,6 @@ from dragoman.runtime.tasks import call_in_loop, start_task
 from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
 from dragoman.server.dispatch.runner import run, run_notification
-from dragoman.server.request.asking import request_client, set_outcome
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
     MAX_STATE_KEYS,
@@ -52,6 +51,8 @@ from dragoman.server.request.call import (
     Sender,
     Session,
     SessionValues,
+    request_client,
+    set_outcome,
     wants_log,
 )
 from dragoman.server.request.recording import record_session
@@ -171,34 +172,44 @@ class DuplexConnection:
         """Send a notification to the client, from any thread."""
         call_in_loop(self._loop, self._write, jsonrpc.encode_notification(method, params))
 
-    notify_session = notify
+    def notify_session(self, method: str, params: Any) -> bool:
+        """Send a notification to the client, from any thread; return whether the connection is open."""
+        self.notify(method, params)
+        return self._state != "closed"
 
-    def complete_elicitation(self, id: str) -> None:
+    def complete_elicitation(self, id: str) -> bool:
         """Notify the client, from any thread, that a url elicitation is complete, if the client received it."""
         params = self._session.end_elicitation(id)
-        if params is not None:
-            self.notify(ELICITATION_COMPLETE, params)
+        return params is not None and self.notify_session(ELICITATION_COMPLETE, params)
 
-    def notify_updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> bool:
         """Notify this client, from any thread, that a resource was updated."""
-        message = jsonrpc.encode_notification(RESOURCE_UPDATED, change_params(uri, None))
-        call_in_loop(self._loop, self._change, RESOURCE_UPDATED, uri, None, message)
+        return self._notify_change(RESOURCE_UPDATED, uri, None, is_announced=True)
 
     async def close_stream(self) -> None:
         """Do nothing: a duplex connection has no stream that the client could resume."""
 
-    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
         """Send the notification of a change, from any thread, to the session and the subscriptions that want it."""
-        message = jsonrpc.encode_notification(method, change_params(subject, params))
         is_announced = wants_change(self._server, self._session, method, subject)
-        call_in_loop(self._loop, self._change, method, subject, params, message if is_announced else None)
+        return self._notify_change(method, subject, params, is_announced=is_announced)
 
-    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+    def _notify_change(
+        self, method: str, subject: str | None, params: types.Json | None, *, is_announced: bool
+    ) -> bool:
+        message = jsonrpc.encode_notification(method, change_params(subject, params))
+        call_in_loop(self._loop, self._change, method, subject, params, message if is_announced else None)
+        is_wanted = is_announced and self._session.caller is not None
+        return is_wanted or any(subscription.wants(method, subject) for subscription in list(self._subscriptions))
+
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:
         """Send a log message, from any thread, if this client's log level includes it."""
-        if self._session.caller is not None and wants_log(self._server, level, self._session.log_level):
-            params = types.LoggingMessageNotificationParams(level, data, logger)
-            message = jsonrpc.encode_notification("notifications/message", params)
-            call_in_loop(self._loop, self._queue, object(), message)
+        if self._session.caller is None or not wants_log(self._server, level, self._session.log_level):
+            return False
+        params = types.LoggingMessageNotificationParams(level, data, logger)
+        message = jsonrpc.encode_notification("notifications/message", params)
+        call_in_loop(self._loop, self._queue, object(), message)
+        return True
 
     def _change(self, method: str, subject: str | None, params: types.Json | None, message: bytes | None) -> None:
         for subscription in self._subscriptions:
@@ -320,7 +331,6 @@ class DuplexConnection:
 
     def _receive_notification(self, message: jsonrpc.Notification) -> None:
         server = self._server
-        server.notified(message.method)
         call = open_notification(message, self._session, self, server, server.server_context, self._loop)
         if call is not None:
             self._identify(call)

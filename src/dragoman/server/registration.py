@@ -67,7 +67,7 @@ class Registration:
         self.completer: Hook | None = None
         self.subscriber: Hook | None = None
         self.unsubscriber: Hook | None = None
-        self._roots_hooks: list[Callable[[], Any]] = []
+        self.roots_hooks: tuple[Hook, ...] = ()
         self.middlewares: tuple[Middleware, ...] = ()
         """The middleware in the order of registration; the first is the outermost."""
         self.middleware_chain: Chain | None = None
@@ -254,8 +254,8 @@ class Registration:
         return function
 
     def on_roots_changed(self, function: Function) -> Function:
-        """Register a function without parameters to call when the roots of a client changed (until 2025-11-25)."""
-        self._roots_hooks.append(function)
+        """Register a function, which may take a context, to call when a client changed its roots (until 2025-11-25)."""
+        self.roots_hooks = (*self.roots_hooks, Hook(function))
         return function
 
     def middleware(self, function: OwnMiddleware) -> OwnMiddleware:

@@ -23,7 +23,8 @@ from dragoman.errors import DefinitionError
 from dragoman.protocol import eras
 from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
 from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
-from dragoman.runtime.callables import explaining, invoke, raise_at_caller
+from dragoman.protocol.methods import ROOTS_CHANGED
+from dragoman.runtime.callables import explaining, raise_at_caller
 from dragoman.runtime.lazy import look_up
 from dragoman.server.audience import Notifying
 from dragoman.server.declaration import (
@@ -108,7 +109,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
     """
 
     _notification_offer: eras.Offer | None = None
-    """The offer that opens notifications of clients; None if no extension handles a notification."""
+    """The offer that opens notifications of clients; None until the server handles a notification."""
     debug: bool
     """Whether clients receive the text and the place of an exception; for development only."""
     settings: ServerSettings
@@ -166,7 +167,6 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         self.settings = self._merged(self._configuration)
         Registration.__init__(self, Registry(self._require_servable, self._derive, inline_refs=inline_refs))
         Notifying.__init__(self)
-        self._background: set[Any] = set()
         self._secret = checked_secret(secret)
         self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
         self._set_audit(audit)
@@ -383,9 +383,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
             self._capabilities = self._declaration.over(derived)
             table = ProtocolTable.of(rows, self.own_methods) if rows or self.own_methods else CORE
             self.offer = eras.Offer.of(self._capabilities, self.settings.versions, table)
-            if self.mounts is not None or (self.installed is not None and self.installed.notifications):
-                offer = eras.Offer.of(self._capabilities, self.settings.versions, table, notifications=True)
-                self._notification_offer = offer
+            self._notification_offer = None
             self._offer_inputs = inputs
 
     @property
@@ -450,35 +448,22 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
     def offer_for_notification(self, method: str) -> eras.Offer | None:
         """Return the offer that opens a notification of a client; None if the server does not handle the notification.
 
-        A client may send a method of `server.method` as a notification, and an extension may handle notifications.
+        A client may send a method of `server.method` as a notification. Extensions and the hooks of
+        `on_roots_changed` handle notifications too.
         """
         if self.has_method(method):
             return self.offer
-        is_handled = self.installed is not None and method in self.installed.notifications
+        is_handled = bool(self.roots_hooks) and method == ROOTS_CHANGED
+        if not is_handled and self.installed is not None:
+            is_handled = method in self.installed.notifications
         if not is_handled and self.mounts is not None:
             is_handled = self.mounts.handles_notification(method)
-        return self._notification_offer if is_handled else None
-
-    def notified(self, method: str) -> None:
-        """Run the `on_roots_changed` hooks if the notification of a client says that its roots changed."""
-        if method == "notifications/roots/list_changed":
-            for hook in self._roots_hooks:
-                self._run_in_background(hook, method)
-            for mount in self.mounts or ():
-                mount.server.notified(method)
-
-    def _run_in_background(self, function: Callable[[], Any], notification: str) -> None:
-        import asyncio
-
-        from dragoman.runtime.tasks import keep_until_done
-
-        async def run() -> None:
-            try:
-                await invoke(function)
-            except Exception as error:
-                self.report(error, None, {"notification": notification})
-
-        keep_until_done(asyncio.get_running_loop().create_task(run()), self._background)
+        if not is_handled:
+            return None
+        if self._notification_offer is None:
+            versions, table = self.settings.versions, self.offer.table
+            self._notification_offer = eras.Offer.of(self._capabilities, versions, table, notifications=True)
+        return self._notification_offer
 
     def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
         """Report an error to the exception reporter, or to the log if there is none; this method raises nothing."""

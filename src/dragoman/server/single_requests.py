@@ -46,6 +46,7 @@ class SingleRequests:
 
         Raises:
             DefinitionError: a tool requires scopes, which only `asgi` and `run` can verify.
+            DragomanError: gevent or eventlet has replaced threads, as in gunicorn's gevent workers.
         """
         from dragoman.server.http.views import wsgi_app
 

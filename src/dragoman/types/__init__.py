@@ -118,6 +118,7 @@ from dragoman.types.wire import Params as Params
 from dragoman.types.wire import ProgressToken as ProgressToken
 from dragoman.types.wire import RequestId as RequestId
 from dragoman.types.wire import Result as Result
+from dragoman.types.wire import ResultType as ResultType
 from dragoman.types.wire import Role as Role
 
 _LATER = {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from dragoman.types.wire import Params, Result, Wire
 
 
 class PromptReference(Wire, tag_field="type", tag="ref/prompt"):
     """The prompt whose argument is completed."""
 
+    type: ClassVar[str] = "ref/prompt"
     name: str
     title: str | None = None
 
@@ -15,6 +18,7 @@ class PromptReference(Wire, tag_field="type", tag="ref/prompt"):
 class ResourceTemplateReference(Wire, tag_field="type", tag="ref/resource"):
     """The resource template, by its text, whose variable is completed."""
 
+    type: ClassVar[str] = "ref/resource"
     uri: str
 
 

@@ -8,6 +8,7 @@ absent; where null and absent differ, the default is `UNSET`. Numbers are `int |
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -39,8 +40,19 @@ class Params(Wire, kw_only=True):
     meta: Raw | UnsetType = field(default=UNSET, name="_meta")
 
 
+class ResultType(StrEnum):
+    """The types of results that the protocol itself has (2026-07-28); extensions add others, such as "task".
+
+    Example:
+        if result.result_type in (None, ResultType.COMPLETE): ...
+    """
+
+    COMPLETE = "complete"
+    INPUT_REQUIRED = "input_required"
+
+
 class Result(WithMeta, kw_only=True):
-    """Any result; `result_type` exists since 2026-07-28, and a result without it is `complete`."""
+    """Any result; `result_type` exists since 2026-07-28, and a result without it is `ResultType.COMPLETE`."""
 
     result_type: str | None = None
 

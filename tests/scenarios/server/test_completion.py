@@ -74,7 +74,7 @@ def test_the_catch_all_completes_what_has_no_function_of_its_own():
 
     @server.on_complete
     async def anything(ref, argument, arguments, ctx: Context):
-        which = ref.name if isinstance(ref, types.PromptReference) else ref.uri
+        which = ref.name if ref.type == "ref/prompt" else ref.uri
         return [which, argument.name, argument.value, *arguments, str(ctx.server_context)]
 
     assert completion(server, REVIEW, "code", "x", context={"arguments": {"tone": "kind"}})["values"] == [

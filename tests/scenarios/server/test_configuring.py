@@ -275,7 +275,7 @@ CLIENT = {"name": "wire peer", "version": "1"}
         ("tools/call", {"name": "fail", "arguments": None}, {"tool_name": "fail", "tool_arguments": {}}),
         ("tools/call", {"name": "fail"}, {"tool_name": "fail", "tool_arguments": {}}),
         ("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}}, {"prompt_name": "greet"}),
-        ("resources/read", {"uri": "docs://readme"}, {"resource_uri": "docs://readme"}),
+        ("resources/read", {"uri": "docs://readme"}, {"resource_template": "docs://{name}"}),
         ("tools/list", {}, {}),
         ("ping", {}, {}),
     ],

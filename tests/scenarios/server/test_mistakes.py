@@ -25,7 +25,6 @@ from dragoman import (
     Tool,
     ToolError,
     ToolResult,
-    UrlElicitationRequired,
     tool,
     types,
 )
@@ -391,79 +390,6 @@ def test_prompts_completions_and_lists_may_be_plain_dicts_of_whole_results(era):
     assert listed["_meta"]["a"] == 1
 
 
-# Pages that must be visited first.
-
-
-VISIT = {"mode": "url", "elicitationId": "1", "url": "https://example.com/login?n=1", "message": "Sign in at"}
-
-
-def locked(*entries: Any) -> Server:
-    server = Server("locked", secret="a secret of sixteen")
-
-    @server.tool
-    async def get() -> str:
-        raise UrlElicitationRequired(list(entries))
-
-    @server.prompt(name="get")
-    async def prompt() -> str:
-        raise UrlElicitationRequired(list(entries))
-
-    return server
-
-
-@pytest.mark.covers("ELI-05")
-def test_before_2025_11_25_the_page_is_told_in_the_text():
-    result = call(locked(VISIT), era="2025-06-18")
-    assert result["isError"] is True
-    assert text(result).endswith("\nSign in at https://example.com/login?n=1")
-    error = ask(locked(VISIT), "prompts/get", {"name": "get"}, "2025-06-18")["error"]
-    assert error["code"] == -32603
-    assert "https://example.com/login?n=1" in error["message"]
-
-
-@pytest.mark.covers("ELI-05")
-@pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
-async def test_a_page_that_is_demanded_again_after_consent_ends_the_request_with_its_url(method):
-    asked = 0
-    params: types.Json = {"name": "get"}
-    async with WirePeer(locked(VISIT), "stateless", capabilities={"elicitation": {"url": {}}}) as peer:
-        response = await peer.request(method, params)
-        while response.get("result", {}).get("resultType") == "input_required":
-            asked += 1
-            answers = {key: {"action": "accept"} for key in response["result"]["inputRequests"]}
-            state = response["result"]["requestState"]
-            response = await peer.request(method, {**params, "inputResponses": answers, "requestState": state})
-    assert asked == 1
-    if method == "tools/call":
-        assert response["result"]["isError"] is True
-        assert "https://example.com/login?n=1" in text(response["result"])
-    else:
-        assert response["error"]["code"] == -32603
-        assert "https://example.com/login?n=1" in response["error"]["message"]
-
-
-@pytest.mark.covers("ELI-05")
-@pytest.mark.parametrize("era", ["2025-06-18", "2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize(
-    "entries",
-    [[], ["https://example.com"], [{"message": "x"}], [{"url": "/login", "message": "x"}], [{"url": "https://x.org"}]],
-    ids=repr,
-)
-def test_entries_that_lead_nowhere_are_the_authors_error(entries, era, caplog):
-    assert call(locked(*entries), era=era) == INTERNAL
-    assert len(caplog.records) == 1
-
-
-@pytest.mark.covers("ELI-05")
-def test_entries_are_sent_in_the_words_of_the_wire():
-    entry = {"url": "https://example.com", "message": "Visit", "elicitation_id": "7"}
-    error = ask(locked(entry), "tools/call", {"name": "get"})["error"]
-    assert error["code"] == -32042
-    assert error["data"]["elicitations"] == [
-        {"mode": "url", "elicitationId": "7", "url": "https://example.com", "message": "Visit"}
-    ]
-
-
 # Arguments and names.
 
 
@@ -655,15 +581,23 @@ def test_names_that_a_client_makes_up_are_no_labels():
 
 
 @pytest.mark.covers("CAN-07", "CFG-09")
-async def test_a_cancelled_request_is_observed_as_cancelled_with_its_reason():
+@pytest.mark.parametrize("then", ["passes it on", "returns", "fails", "refuses"])
+async def test_cancelled_request_is_labeled_whatever_its_tool_does(then):
     data: list[types.Json] = []
+    records: list[types.Json] = []
     begun = asyncio.Event()
-    server = Server("cancelled", configuration=observing(data))
+    server = Server("cancelled", configuration=observing(data), audit=records.append)
 
     @server.tool
     async def get() -> str:
         begun.set()
-        await asyncio.sleep(DEADLINE)
+        try:
+            await asyncio.sleep(DEADLINE)
+        except asyncio.CancelledError:
+            if then == "passes it on":
+                raise
+            if then != "returns":
+                raise (ToolError("late") if then == "refuses" else LookupError("late")) from None
         return "late"
 
     async with WirePeer(server) as peer:
@@ -673,6 +607,7 @@ async def test_a_cancelled_request_is_observed_as_cancelled_with_its_reason():
         await peer.request("ping")
     [observed] = [one for one in data if one["method"] == "tools/call"]
     assert (observed["error"], observed["cancel_reason"], observed["tool_name"]) == ("cancelled", "bored", "get")
+    assert [record["outcome"] for record in records if record["method"] == "tools/call"] == ["cancelled"]
 
 
 @pytest.mark.covers("CAN-07")

@@ -46,3 +46,8 @@ def test_a_reference_to_anything_else_is_refused() -> None:
 def test_that_there_is_no_more_is_sent() -> None:
     result = CompleteResult(completion=Completion(values=[], total=0, has_more=False))
     assert encode(result) == b'{"completion":{"values":[],"total":0,"hasMore":false}}'
+
+
+def test_references_have_the_type_of_the_wire() -> None:
+    assert PromptReference(name="review").type == "ref/prompt"
+    assert ResourceTemplateReference(uri="users://{id}").type == "ref/resource"

@@ -14,6 +14,7 @@ from dragoman.types import (
     PaginatedResult,
     Params,
     Result,
+    ResultType,
     decode,
 )
 from dragoman.types.wire import Named
@@ -107,3 +108,11 @@ def test_an_icon_that_is_none_is_refused_where_it_is_wrong(data: bytes, path: st
 def test_a_number_in_quotes_is_no_number() -> None:
     with pytest.raises(ValidationError, match="Expected `int`, got `str` at"):
         decode(b'{"ttlMs": "5"}', CacheableResult)
+
+
+@pytest.mark.covers("MRT-13")
+def test_result_types_compare_and_encode_as_their_text() -> None:
+    assert [*ResultType] == ["complete", "input_required"]
+    assert decode(b'{"resultType": "input_required"}', Result).result_type == ResultType.INPUT_REQUIRED
+    assert decode(b"{}", Result).result_type is None
+    assert msgspec.json.encode(Result(result_type=ResultType.COMPLETE)) == b'{"resultType":"complete"}'

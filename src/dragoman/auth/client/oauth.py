@@ -45,8 +45,9 @@ class OAuth(Authorizer):
 
     By default the browser opens when the server requires a login, and the tokens are stored in the user's state folder.
     `client_id` (and `client_secret`) or `client_id_metadata_document_url` identify the client; without them the client
-    registers itself with `client_metadata` (RFC 7591). `redirect_handler(url)` opens the URL of the login instead of
-    the browser, and `callback_handler()` returns the response; a web application uses `start` and `finish`.
+    registers itself with `client_metadata` (RFC 7591), which the specification deprecates since 2026-07-28.
+    `redirect_handler(url)` opens the URL of the login instead of the browser, and `callback_handler()` returns the
+    response; a web application uses `start` and `finish`.
     `dpop=True` binds the tokens to a key of this client. `issuer` is the only authorization server that is used.
     `success_page` and `error_page` are HTML documents that the browser shows at the end instead of the built-in ones.
     `network` is used for requests to authorization servers; by default, the client's.

@@ -24,6 +24,7 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
+from dragoman.protocol.methods import ROOTS_CHANGED
 from dragoman.protocol.subscriptions import Subscription, honoured_filter, require_fields_declared
 from dragoman.server.declaration import without_changes
 from dragoman.server.define.binding import Hook
@@ -296,6 +297,19 @@ async def listen(server: Server, call: Call) -> Any:
     return subscription.result()
 
 
+async def run_roots_hooks(server: Server, call: Call) -> None:
+    """Run all functions of `on_roots_changed`; an error of a function is reported, and the others run."""
+    from asyncio import gather
+
+    async def run(hook: Hook) -> None:
+        try:
+            await hook.invoke(call)
+        except Exception as error:
+            server.report(error, None, {"notification": ROOTS_CHANGED})
+
+    await gather(*map(run, server.roots_hooks))
+
+
 HANDLERS: dict[str, Handler] = {
     "initialize": initialize,
     "server/discover": discover,
@@ -312,6 +326,7 @@ HANDLERS: dict[str, Handler] = {
     "resources/unsubscribe": unsubscribe,
     "completion/complete": complete,
     "subscriptions/listen": listen,
+    ROOTS_CHANGED: run_roots_hooks,
 }
 
 

@@ -25,7 +25,7 @@ Rejected: composing the middleware for each request. Every request would repeat 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Set
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,9 @@ from dragoman.errors import ResourceNotFound, ToolError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES
 from dragoman.runtime.callables import invoke
-from dragoman.server.dispatch.observing import is_mounted
+from dragoman.server.dispatch.observing import is_mounted, registered_uri
 from dragoman.server.dispatch.runner import label_of, outcome_of, serve
+from dragoman.server.request.asking import NO_CHECKPOINT, Checkpoint
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
 from dragoman.server.request.facts import readable
@@ -57,6 +58,8 @@ Middleware = Callable[[Context, CallNext], Awaitable[object]]
 Chain = Callable[[Call], Coroutine[Any, Any, Any]]
 """Runs a request within all middleware and hooks."""
 _Serve = Callable[[Context], Coroutine[Any, Any, Any]]
+CANCELLED = "cancelled"
+"""The label of a request that was cancelled, whatever its handler did afterwards."""
 UNSUPPORTED = "unsupported_method"
 """The label of a method that the server does not offer."""
 
@@ -115,14 +118,14 @@ async def _serve_within(middleware: Middleware, inner: _Serve, ctx: Context) -> 
     from asyncio import current_task
 
     call, served = ctx._call, object()
-    keys: Set[str] | None = None
+    checkpoint: Checkpoint | None = None
 
     async def call_next() -> object:
-        nonlocal served, keys
-        if keys is None:
-            keys = frozenset() if call.asking is None else call.asking.keys
+        nonlocal served, checkpoint
+        if checkpoint is None:
+            checkpoint = NO_CHECKPOINT if call.asking is None else call.asking.checkpoint()
         elif call.asking is not None:
-            call.asking.run_again(keys)
+            call.asking.run_again(checkpoint)
         outer, call.handler_task = call.handler_task, current_task()
         try:
             served = await inner(ctx)
@@ -202,16 +205,25 @@ class _Observation:
             self.result = await self._inner(self._ctx)
         except BaseException as error:
             self.failure = error
-            cancelled = call.is_cancelled_by(error)
-            self.data["error"] = "cancelled" if cancelled else label_of(error)
-            if cancelled and call.cancel_reason is not None:
-                self.data["cancel_reason"] = call.cancel_reason
             raise
         finally:
-            self.data.update(_facts(call, self.data.get("error")))
-        if isinstance(self.result, types.CallToolResult) and self.result.is_error:
-            self.data["error"] = call.failure_label or ToolError.label
+            label = self._error_label()
+            if label is not None:
+                self.data["error"] = label
+            if label == CANCELLED and call.cancel_reason is not None:
+                self.data["cancel_reason"] = call.cancel_reason
+            self.data.update(_facts(call, label))
         return self.result
+
+    def _error_label(self) -> str | None:
+        """Return the label of the outcome; None for a success. A handler may catch the cancellation and return."""
+        call, failure = self._ctx._call, self.failure
+        if call.cancelled or (failure is not None and call.is_cancelled_by(failure)):
+            return CANCELLED
+        if failure is not None:
+            return label_of(failure)
+        is_error = isinstance(self.result, types.CallToolResult) and self.result.is_error
+        return (call.failure_label or ToolError.label) if is_error else None
 
 
 async def _around(call: Call, observation: _Observation, configuration: Configuration) -> Any:
@@ -241,7 +253,7 @@ def _facts(call: Call, error: str | None) -> dict[str, Any]:
     facts: dict[str, Any] = {} if info is None else {"client": {"name": info.name, "version": info.version}}
     if call.rejection is not None:
         return facts
-    # Only registered names become labels: clients could create any number of other names.
+    # Only registered names and URIs become labels: clients could create any number of others.
     match request.method.name:
         case "tools/call" if params.name in registry.tools or is_mounted(call.server, "tools", params.name):
             arguments = {} if params.arguments is UNSET else readable(params.arguments) or {}
@@ -249,5 +261,7 @@ def _facts(call: Call, error: str | None) -> dict[str, Any]:
         case "prompts/get" if params.name in registry.prompts or is_mounted(call.server, "prompts", params.name):
             facts["prompt_name"] = params.name
         case "resources/read" if error != ResourceNotFound.label:
-            facts["resource_uri"] = params.uri
+            resource = registered_uri(call.server, params.uri)
+            if resource is not None:
+                facts["resource_template" if resource.is_template else "resource_uri"] = resource.uri
     return facts

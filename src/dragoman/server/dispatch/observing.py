@@ -132,13 +132,39 @@ def is_mounted(server: Server, table: str, name: str) -> bool:
     return server.mounts is not None and server.mounts.find(table, name) is not None
 
 
+class RegisteredUri(NamedTuple):
+    """The URI of a resource, or the URI template, as its author registered it."""
+
+    uri: str
+    is_template: bool = False
+
+
+def registered_uri(server: Server, uri: str) -> RegisteredUri | None:
+    """Return what a client's URI refers to, also in a mounted server; None if it is not known to be registered."""
+    if uri in server.registry.resources:
+        return RegisteredUri(uri)
+    for template in list(server.registry.templates.values()):
+        if template.match(uri) is not None:
+            return RegisteredUri(template.uri_template, is_template=True)
+    for mount in server.mounts or ():
+        inner_uri = mount.inner("resources", uri)
+        inner = None if inner_uri is None else registered_uri(mount.server, inner_uri)
+        outer_uri = None if inner is None else mount.outer("resources", inner.uri)
+        if inner is not None and outer_uri is not None:
+            return RegisteredUri(outer_uri, inner.is_template)
+    return None
+
+
 def _registered_subject(call: Call) -> str | None:
-    """Return the subject of a request, unless the client invented its name."""
+    """Return the subject of a request as its author registered it; None for text that only the client chose."""
     subject, server = subject_of(call), call.server
+    if subject is None:
+        return None
     table = {"tools/call": "tools", "prompts/get": "prompts"}.get(call.request.method.name)
-    if table is None or subject in getattr(server.registry, table):
-        return subject
-    return subject if subject is not None and is_mounted(server, table, subject) else None
+    if table is None:
+        resource = registered_uri(server, subject)
+        return None if resource is None else resource.uri
+    return subject if subject in getattr(server.registry, table) or is_mounted(server, table, subject) else None
 
 
 def _complete(operation: Operation, call: Call, conclusion: Conclusion) -> None:

@@ -34,6 +34,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import (
     WITHHELD,
+    DefinitionError,
     InternalError,
     RpcError,
     StoreUnavailable,
@@ -44,7 +45,7 @@ from dragoman.errors import (
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE_RESULT_TYPES
 from dragoman.protocol.methods import declares
-from dragoman.runtime.callables import ThreadCall
+from dragoman.runtime.callables import CallerCoroutine, ThreadCall
 from dragoman.server.define.tool_results import ResultMisfit
 from dragoman.server.dispatch.observing import noted, observed, observes
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from dragoman.server.listing import Listing
     from dragoman.server.server import Server
 
-_PENDING = frozenset({CoroutineType, ThreadCall})
+_PENDING = frozenset({CoroutineType, CallerCoroutine, ThreadCall})
 """The types of a value that must be awaited."""
 STORE_AWAY = "The store of this server cannot be reached; try again later"
 
@@ -356,6 +357,11 @@ async def outcome_of(call: Call, error: BaseException) -> Any:
     """
     if call.asking is not None and call.asking.is_stopping:
         return await settle(call, None, error)
+    if isinstance(error, UrlElicitationRequired):
+        try:
+            return await settle(call, None, error)
+        except (RpcError, DefinitionError) as raised:
+            error = raised
     if call.is_cancelled_by(error) or call.is_notification:
         raise error
     if isinstance(error, ToolError) and call.request.method.name == "tools/call":

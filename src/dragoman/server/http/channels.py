@@ -94,7 +94,12 @@ class PostChannel(NoChannel):
             loop = self._exchange.loop
             (loop.call_soon if is_running_here(loop) else loop.call_soon_threadsafe)(self._flush_soon)
 
-    notify_session = notify
+    def notify_session(self, method: str, params: Any) -> bool:
+        """Send a notification before the response, from any thread; after the response, nothing is sent."""
+        may_send = self._exchange.may_stream and not self._exchange.ended
+        if may_send:
+            self.notify(method, params)
+        return may_send
 
     def _flush_soon(self) -> None:
         # This must come first: a notification that is queued after this line is sent below or requests another flush.
@@ -150,9 +155,9 @@ class PostChannel(NoChannel):
         self._exchange.on_ending = stream.end
         return stream.run()
 
-    def notify_updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> bool:
         """Notify all subscribers of a resource, because the stream of this request carries no changes."""
-        self._server.notify_resource_updated(uri)
+        return self._server.notify_resource_updated(uri)
 
 
 class SubscriptionStream:
@@ -166,9 +171,10 @@ class SubscriptionStream:
         self._woken: asyncio.Future[None] | None = None
         self._ended = False
 
-    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
         """Send the notification of a change, from any thread, if the client subscribed to it."""
         call_in_loop(self._exchange.loop, self._queue, method, subject, params)
+        return self._subscription.wants(method, subject)
 
     def _queue(self, method: str, subject: str | None, params: types.Json | None) -> None:
         if self._subscription.enqueue(method, subject, params):
@@ -179,11 +185,13 @@ class SubscriptionStream:
         if woken is not None and not woken.done():
             woken.set_result(None)
 
-    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:  # noqa: ARG002
         """Send nothing: a subscription carries no log messages."""
+        return False
 
-    def complete_elicitation(self, id: str) -> None:
+    def complete_elicitation(self, id: str) -> bool:  # noqa: ARG002
         """Send nothing: the stateless era has no notification for a complete url elicitation."""
+        return False
 
     def end(self) -> None:
         """End the subscription; `run` returns, and the server sends the result of the request."""
@@ -217,11 +225,17 @@ class StandaloneChannel(NoChannel):
         """Send a notification on the standalone stream, from any thread."""
         self._session.notify(method, params)
 
-    notify_session = notify
+    def notify_session(self, method: str, params: Any) -> bool:
+        """Send a notification on the standalone stream, from any thread."""
+        return self._session.notify(method, params)
 
-    def notify_updated(self, uri: str) -> None:
+    async def request(self, method: str, params: Any, timeout: float) -> Raw:
+        """Send a request to the client on the standalone stream, and return its result."""
+        return await self._session.request(method, params, timeout)
+
+    def notify_updated(self, uri: str) -> bool:
         """Notify this client, from any thread, that a resource was updated."""
-        self._session.notify(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
+        return self._session.notify(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
 
 
 class SessionChannel(StandaloneChannel):
@@ -308,12 +322,12 @@ class SessionChannel(StandaloneChannel):
         if self._can_stream:
             call_in_loop(self._session.loop, self._add, jsonrpc.encode_notification(method, params))
 
-    def notify_session(self, method: str, params: Any) -> None:
+    def notify_session(self, method: str, params: Any) -> bool:
         """Send a notification, from any thread: before the response on its stream, afterwards on the standalone one."""
         if self._can_stream and self._is_open():
             self.notify(method, params)
-        else:
-            super().notify(method, params)
+            return True
+        return super().notify_session(method, params)
 
     def _is_open(self) -> bool:
         """Tell whether the response was not sent yet."""

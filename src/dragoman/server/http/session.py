@@ -52,8 +52,16 @@ from dragoman.server.http.workers import (
     StreamState,
     Workers,
 )
-from dragoman.server.request.asking import request_client, set_outcome
-from dragoman.server.request.call import ELICITATION_COMPLETE, MAX_STATE_KEYS, Call, Session, SessionValues, wants_log
+from dragoman.server.request.call import (
+    ELICITATION_COMPLETE,
+    MAX_STATE_KEYS,
+    Call,
+    Session,
+    SessionValues,
+    request_client,
+    set_outcome,
+    wants_log,
+)
 from dragoman.server.request.recording import record_session
 from dragoman.stores.contract import EventLog
 from dragoman.stores.limits import Share
@@ -303,8 +311,6 @@ class HttpSession:
                 self.running[id].cancel(reason)
             case Unmatched(message):
                 self._forward(message)
-            case jsonrpc.Notification(method):
-                self._server.notified(method)
 
     def receive_forwarded(self, data: bytes) -> None:
         """Receive a message that another process forwarded; ignore it if it matches no request of this process."""
@@ -383,37 +389,43 @@ class HttpSession:
 
     # The calling thread encodes a notification: the caller gets the error, and may change the params afterwards.
 
-    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
         """Notify the client of a change, from any thread, if it wants that and opened the standalone stream here.
 
         `Workers` passes the change to the other processes.
         """
-        if wants_change(self._server, self.data, method, subject):
-            self.add_standalone(jsonrpc.encode_notification(method, change_params(subject, params)))
+        is_wanted = wants_change(self._server, self.data, method, subject)
+        return is_wanted and self.add_standalone(jsonrpc.encode_notification(method, change_params(subject, params)))
 
-    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:
         """Send a log message, from any thread, if the client's log level includes it."""
-        if wants_log(self._server, level, self.data.log_level):
-            params = types.LoggingMessageNotificationParams(level, data, logger)
-            self.add_standalone(jsonrpc.encode_notification("notifications/message", params))
+        if not wants_log(self._server, level, self.data.log_level):
+            return False
+        params = types.LoggingMessageNotificationParams(level, data, logger)
+        return self.add_standalone(jsonrpc.encode_notification("notifications/message", params))
 
-    def complete_elicitation(self, id: str) -> None:
+    def complete_elicitation(self, id: str) -> bool:
         """Notify the client, from any thread, that a url elicitation is complete, if the client received it."""
         params = self.data.end_elicitation(id)
-        if params is not None:
-            self.notify(ELICITATION_COMPLETE, params)
+        return params is not None and self.notify(ELICITATION_COMPLETE, params)
 
-    def notify(self, method: str, params: Any) -> None:
-        """Send a notification on the standalone stream, from any thread, in this process and in the others."""
+    def notify(self, method: str, params: Any) -> bool:
+        """Send a notification on the standalone stream, from any thread, in this process and in the others.
+
+        Returns whether the client opened the stream in this process.
+        """
         message = jsonrpc.encode_notification(method, params)
-        self.add_standalone(message)
+        is_open_here = self.add_standalone(message)
         if self.data.id is not None:
             call_in_loop(self.loop, self._workers.send, StandaloneMessageSent(self.data.id, message))
+        return is_open_here
 
-    def add_standalone(self, message: bytes) -> None:
+    def add_standalone(self, message: bytes) -> bool:
         """Add a message to the standalone stream, from any thread, if the client opened it in this process."""
-        if self._standalone is not None:
-            call_in_loop(self.loop, self._standalone.add, message)
+        if self._standalone is None:
+            return False
+        call_in_loop(self.loop, self._standalone.add, message)
+        return True
 
 
 def _unguessable_id(worker: str, number: int) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman.errors import InvalidRequest
 from dragoman.protocol.inbound import JSON
-from dragoman.runtime.portal import run_blocking
+from dragoman.runtime.portal import require_threads, run_blocking
 from dragoman.server.dispatch.runner import refusal
 from dragoman.server.http.head import Guard
 from dragoman.server.http.service import HttpService
@@ -124,6 +124,11 @@ def wsgi_app(
     allowed_origins: str | Iterable[str] | None,
     server_context: Any | Callable[[Environ], Any],
 ) -> WsgiApp:
-    """Return the WSGI application of a server."""
+    """Return the WSGI application of a server.
+
+    Raises:
+        DragomanError: gevent or eventlet has replaced threads.
+    """
+    require_threads()
     guard = Guard(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
     return WsgiApp(_WsgiService(server, guard, server_context), path=path)

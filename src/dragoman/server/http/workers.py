@@ -322,21 +322,23 @@ class Workers:
                 return _stream_states.decode(replies[0]) if replies[0] else StreamState(is_known=False)
         return None
 
-    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
         """Send a change to the other processes, from any thread; they notify their clients."""
-        self._send_from_any_thread(ChangeAnnounced(method, subject, None if params is None else encode(params)))
+        return self._send_from_any_thread(ChangeAnnounced(method, subject, None if params is None else encode(params)))
 
-    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:
         """Send a log message to the other processes, from any thread; they send it to their clients."""
-        self._send_from_any_thread(MessageLogged(level, encode(data), logger))
+        return self._send_from_any_thread(MessageLogged(level, encode(data), logger))
 
-    def complete_elicitation(self, id: str) -> None:
+    def complete_elicitation(self, id: str) -> bool:
         """Send the completion of a url elicitation to the other processes, from any thread."""
-        self._send_from_any_thread(ElicitationCompleted(id))
+        return self._send_from_any_thread(ElicitationCompleted(id))
 
-    def _send_from_any_thread(self, message: BusMessage) -> None:
+    def _send_from_any_thread(self, message: BusMessage) -> bool:
+        """Send a message to the other processes, and return False: it is not known whether a client there gets it."""
         if self._loop is not None:
             call_in_loop(self._loop, self.send, message)
+        return False
 
     async def close(self) -> None:
         """Close the bus to the other processes; this process continues alone in its loop."""

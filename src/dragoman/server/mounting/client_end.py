@@ -104,9 +104,9 @@ class MountedChannel:
         """Send a notification that belongs to this request, from any thread."""
         self._channel.notify(method, renamed_params(method, params, self._session.rename))
 
-    def notify_updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> bool:
         """Notify this client, from any thread, that a resource was updated."""
-        self._channel.notify_updated(self._session.rename(uri))
+        return self._channel.notify_updated(self._session.rename(uri))
 
 
 def renamed_params(method: str, params: Any, rename: Rename) -> Any:

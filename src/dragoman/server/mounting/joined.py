@@ -360,13 +360,13 @@ def joined_instructions(server: Server) -> str | None:
 class FirstServer(Joined):
     """The handler of a method whose requests name nothing, and of notifications of clients."""
 
-    async def __call__(self, server: Server, call: Call) -> Any:  # noqa: ARG002
-        """Answer by the first mounted server that has the method; every mounted server gets a notification."""
-        mounts = self.offering(call)
-        if not mounts and not call.is_notification:
+    async def __call__(self, server: Server, call: Call) -> Any:
+        """Answer by the first mounted server that has the method; every server gets a notification."""
+        mounts, params = self.offering(call), call.request.raw_params
+        if call.is_notification:
+            own = [] if self.own is None else [finished(self.own(server, call))]
+            await gather(*own, *(pass_on(call, mount, self.method, params) for mount in mounts))
+            return None
+        if not mounts:
             raise self.not_found()
-        for mount in mounts if call.is_notification else mounts[:1]:
-            result = await pass_on(call, mount, self.method, call.request.raw_params)
-            if not call.is_notification:
-                return result
-        return None
+        return await pass_on(call, mounts[0], self.method, params)

@@ -130,20 +130,23 @@ class MountListener:
             if not isinstance(one, MountListener) and getattr(one, "is_elsewhere", False) is self.is_elsewhere:
                 yield one
 
-    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> None:
+    def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
         """Send the notification of a change, about the URI that the receivers know."""
-        for member, told in self._receivers(Change(method, subject, params)):
-            member.notify_change(*told)
+        receivers = self._receivers(Change(method, subject, params))
+        deliveries = [member.notify_change(*told) for member, told in receivers]
+        return any(deliveries)
 
-    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> None:
+    def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:
         """Send a log message."""
-        for member, _ in self._receivers(Change("notifications/message")):
-            member.log(level, data, logger)
+        receivers = self._receivers(Change("notifications/message"))
+        deliveries = [member.log(level, data, logger) for member, _ in receivers]
+        return any(deliveries)
 
-    def complete_elicitation(self, id: str) -> None:
+    def complete_elicitation(self, id: str) -> bool:
         """Notify the client that received a url elicitation that it is complete."""
-        for member, _ in self._receivers(Change(ELICITATION_COMPLETE)):
-            member.complete_elicitation(id)
+        receivers = self._receivers(Change(ELICITATION_COMPLETE))
+        deliveries = [member.complete_elicitation(id) for member, _ in receivers]
+        return any(deliveries)
 
 
 def keys(server: Server, table: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ import msgspec
 from dragoman import types
 from dragoman.errors import DefinitionError, MethodAlreadyDefined, ToolNotUnique
 from dragoman.protocol.extensions import ExtensionRow, ProtocolTable, merge_objects, merge_settings
-from dragoman.protocol.methods import METHOD_NAMES, Method
+from dragoman.protocol.methods import METHOD_NAMES, ROOTS_CHANGED, Method
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.prompts import Prompt
 from dragoman.server.define.resources import Resource
@@ -38,8 +38,8 @@ _KINDS: Mapping[str, type[Joined]] = {
     "subscriptions/listen": JoinedListening,
 }
 MAX_NAME = 128
-_NOTIFICATIONS = ("notifications/initialized", "notifications/roots/list_changed")
-"""The notifications of clients that a server may handle without having a handler in its table."""
+_NOTIFICATIONS = ("notifications/initialized", ROOTS_CHANGED)
+"""The notifications of clients that every server gets."""
 _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "resource template"}
 
 
@@ -116,7 +116,7 @@ class Mounts:
 
     def _joined(self, name: str, own: Handle | None) -> Handle:
         kind = _KINDS.get(name)
-        if kind is None and own is not None:
+        if kind is None and own is not None and name not in _NOTIFICATIONS:
             return own
         made: Any = (kind or FirstServer)(name, own, self._mounts)
         return made  # type: ignore[no-any-return]

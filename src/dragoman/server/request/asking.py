@@ -18,6 +18,9 @@ A run of a handler that asks in this way has these states:
     stopping   `_stop` has cancelled the task; a further question is recorded and raises CancelledError
     over       `end_run` was called: the server answers the request, and further questions are refused
 
+Each name of a step, and each key of a question, is used once in a run. A middleware may run the rest of the chain
+again: it takes a `Checkpoint` first, and names and keys that were used since then may be used again.
+
 Rejected: an exception instead of the cancellation. `except Exception`, timeouts, `gather` and task groups in the
 handler would catch or change it.
 """
@@ -25,8 +28,8 @@ handler would catch or change it.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -39,7 +42,6 @@ from dragoman.errors import (
     InternalError,
     MethodNotFound,
     MissingCapability,
-    Timeout,
     UrlElicitationRequired,
     ValidationError,
 )
@@ -60,12 +62,11 @@ from dragoman.server.request.questions import (
     checked_elicitations,
     pages,
 )
-from dragoman.telemetry import note_request_id, trace_context
+from dragoman.telemetry import trace_context
 
 if TYPE_CHECKING:
     import asyncio
 
-    from dragoman.protocol.peer import Peer
     from dragoman.protocol.rounds import Rounds
 
 OnStep = Callable[[str, Raw | None], Awaitable[object]]
@@ -77,13 +78,24 @@ _JSON_TYPES = frozenset({dict, list, str, int, float, bool, type(None)})
 """The types whose values are equal after encoding to JSON and decoding."""
 
 
+class Checkpoint(NamedTuple):
+    """The keys of questions and the names of steps that were used before a part of the chain ran."""
+
+    keys: frozenset[str]
+    steps: frozenset[str]
+
+
+NO_CHECKPOINT = Checkpoint(frozenset(), frozenset())
+
+
 class Asking:
     """The questions and answers of one request.
 
     `replays` is true if an unanswered question ends the run: in the stateless era, and for a detached call, which has a
     `recording`. `on_step` is called before and after each step of a detached call. `_parked` holds a future for each
     question of this run that waits. `_stopping` is the task while a question cancels it. `_over` is true when the run
-    has ended (`replays`). `answer` is the result with which the handler ended the run, if any.
+    has ended (`replays`). `answer` is the result with which the handler ended the run, if any. `_steps` are the names
+    of the steps of this run, and `_checkpoint` is the state before the handler ran.
     """
 
     def __init__(self, call: Call, recording: Recording | None = None, on_step: OnStep | None = None) -> None:
@@ -97,6 +109,8 @@ class Asking:
         self._over = False
         self._rounds: Rounds | None = None
         self._runs = 0
+        self._steps: set[str] = set()
+        self._checkpoint = NO_CHECKPOINT
 
     @property
     def rounds(self) -> Rounds:
@@ -161,16 +175,26 @@ class Asking:
         Raises:
             MissingCapability: the client lacks capabilities that the questions need; the error names all of them.
             Cancelled: the request was cancelled.
-            DragomanError: the protocol allows no questions in this method, or the run has ended.
+            DragomanError: the protocol allows no questions in this method, or the request or the run has ended.
         """
         method = self._call.request.method
-        if self._call.is_handler_cancelled:
-            raise Cancelled("The client cancelled the request")
+        self._require_running()
         if self.replays and not method.input_required:
             raise DragomanError(f"A handler of {method.name} cannot ask the client")
-        if self.replays and self._over:
-            raise DragomanError(f"The request {method.name} has been answered, so its client cannot be asked any more")
         require_capabilities(self._call, [path for question in questions for path in question.capabilities])
+
+    def _require_running(self) -> None:
+        """Refuse what needs a run of the handler.
+
+        Raises:
+            Cancelled: the request was cancelled.
+            DragomanError: the request or the run has ended.
+        """
+        if self._call.is_handler_cancelled:
+            raise Cancelled("The client cancelled the request")
+        self._call.require_open()
+        if self.replays and self._over:
+            raise DragomanError(f"The handler of {self._call.request.method.name} has ended: ask before it returns")
 
     def _recorded(self, questions: Mapping[str | None, Question], key: str | None = None) -> list[Any] | None:
         """Return the recorded answers, or None if a question has no answer (stateless era)."""
@@ -247,13 +271,49 @@ class Asking:
             task.cancel()
 
     async def step(self, name: str, run: Callable[[], Any], kind: type[Any] | None = None) -> Any:
-        """Run a step once for the whole request, even if the handler runs several times."""
-        raw = self.recorded_step(name)
+        """Run a step once for the whole request, even if the handler runs several times.
+
+        Raises:
+            DefinitionError: this run has used the name already.
+            TypeError: `run` is not a function.
+        """
+        raw = self.begin_step(name, run)
         if raw is None:
-            await self.note_step(name, None)
-            raw = self.record_step(name, await invoke(run, in_place=True), kind)
+            try:
+                await self.note_step(name, None)
+                raw = self.record_step(name, await invoke(run, in_place=True), kind)
+            except BaseException:
+                self.release_step(name)
+                raise
             await self.note_step(name, raw)
         return self.step_value(raw, kind)
+
+    def begin_step(self, name: str, run: object) -> Raw | None:
+        """Claim the name of a step for this run, and return the recorded value; None if the step has to run.
+
+        Raises:
+            DefinitionError: this run has used the name already.
+            TypeError: `run` is not a function.
+            Cancelled: the request was cancelled.
+            DragomanError: the request or the run has ended.
+        """
+        if not callable(run):
+            kind = "a coroutine" if isinstance(run, Coroutine) else repr(run)
+            if isinstance(run, Coroutine):
+                run.close()
+            raise TypeError(f"step({name!r}, ...) needs a function, not {kind}: write step({name!r}, lambda: ...)")
+        self._require_running()
+        if name in self._steps:
+            raise DefinitionError(
+                f"This run has a step {name!r} already, and a name stands for one value: give each step its own name,"
+                f' such as f"{name}-{{item}}"'
+            )
+        self._steps.add(name)
+        return self.recorded_step(name)
+
+    def release_step(self, name: str) -> None:
+        """Let this run use a name again, because its step failed and recorded nothing."""
+        self._steps.discard(name)
 
     async def note_step(self, name: str, raw: Raw | None) -> None:
         """Tell `on_step`, if there is one, that a step begins, or that it has ended with an encoded value."""
@@ -294,9 +354,9 @@ class Asking:
         Raises:
             RunEnded: the extension ends the run, and the handler is blocking.
             Cancelled: the request was cancelled.
+            DragomanError: the request or the run has ended.
         """
-        if self._call.is_handler_cancelled:
-            raise Cancelled("The client cancelled the request")
+        self._require_running()
         offered = self._call.offered_task
         if self.answer is None and offered is not None and offered.begin is not None:
             self.answer = await offered.begin()
@@ -336,16 +396,19 @@ class Asking:
             stopped.uncancel()
         return isinstance(error, RunEnded) or (stopped is not None and isinstance(error, asyncio.CancelledError))
 
-    @property
-    def keys(self) -> frozenset[str]:
-        """The keys of the questions of this run (`replays`)."""
-        return frozenset() if self._rounds is None else self._rounds.keys
+    def checkpoint(self) -> Checkpoint:
+        """Return the keys and names that this run has used so far, before a middleware runs the rest of the chain."""
+        self._checkpoint = Checkpoint(
+            frozenset() if self._rounds is None else self._rounds.keys, frozenset(self._steps)
+        )
+        return self._checkpoint
 
-    def run_again(self, keys: Set[str]) -> None:
-        """Let the handler of this request run again for a middleware, which asked the questions with these keys."""
+    def run_again(self, checkpoint: Checkpoint) -> None:
+        """Let the handler of this request run again for a middleware."""
         self._over = False
+        self._steps = set(checkpoint.steps)
         if self._rounds is not None:
-            self._rounds.rewind(keys)
+            self._rounds.rewind(checkpoint.keys)
 
     def input_required(self, value: InputRequired | None = None) -> types.InputRequiredResult:
         """Return the `input_required` result, with the questions of this run or of `value` (stateless era).
@@ -380,6 +443,7 @@ class Asking:
         answers = (RecordedAnswer(None, raw) for raw in raws)
         self.recording.answers.update(zip(value.questions, answers, strict=True))
         self.recording.state = Raw(encode(value.state))
+        self._steps = set(self._checkpoint.steps)  # the handler runs again
 
 
 async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
@@ -391,7 +455,7 @@ async def settle(call: Call, value: Any, failed: BaseException | None) -> Any:
         BaseException: the exception of the run, unless a question ended the run.
     """
     may_ask = call.request.method.input_required
-    if isinstance(failed, UrlElicitationRequired) and may_ask:
+    if isinstance(failed, UrlElicitationRequired):
         value, failed = _ask_for_pages(call, failed)
     if not may_ask or (call.asking is None and not isinstance(value, InputRequired)):
         if failed is not None:
@@ -425,8 +489,8 @@ def _ask_for_pages(
     try:
         checked = checked_elicitations(error)
     except DefinitionError as misfit:
-        return None, misfit
-    if asking_of(call).replays:
+        return None, misfit.with_traceback(error.__traceback__)  # it leads to the author's `raise`
+    if call.request.method.input_required and asking_of(call).replays:
         questions = asking_of(call).pages_to_visit(pages(checked))
         if questions:
             return InputRequired(questions), None
@@ -507,38 +571,3 @@ def wants_notification(call: Call, method: str) -> bool:
     here = [row for row in rows if row.exists_in(caller.version)]
     # Where both sides declare the extension, a notification is only for clients that did.
     return any(row.capability != row.declared or declares(caller.capabilities, row.capability) for row in here)
-
-
-async def request_client(peer: Peer, send: Callable[[bytes], None], method: str, params: Any, timeout: float) -> Raw:
-    """Send a request to the client of a connection or session, and return its result.
-
-    If the caller stops waiting, or the time is up, the client receives a cancellation of the request.
-
-    Raises:
-        RpcError: the client answered with an error.
-        Timeout: the client did not answer in time.
-        TransportError: the connection or the session has ended.
-    """
-    import asyncio
-
-    answered: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
-    id = peer.next_id()
-    note_request_id(id)
-    send(peer.send_request(id, method, params, answered))
-    reason = "The request that asked was cancelled"
-    try:
-        async with asyncio.timeout(timeout):
-            return await answered
-    except TimeoutError:
-        reason = f"Timed out after {timeout:g} seconds"
-        raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
-    finally:
-        if (cancellation := peer.cancel(id, reason)) is not None:  # the client has not answered
-            send(cancellation)
-
-
-def set_outcome(waiter: asyncio.Future[Any], outcome: Any) -> None:
-    """Set the result or the exception of a future, unless the future is done."""
-    if not waiter.done():
-        finish = waiter.set_exception if isinstance(outcome, Exception) else waiter.set_result
-        finish(outcome)

@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman import types
-from dragoman.errors import Cancelled, DragomanError, RpcError, TransportError, ValidationError
+from dragoman.errors import Cancelled, DragomanError, RpcError, Timeout, TransportError, ValidationError
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.methods import METHOD_NAMES, Method
-from dragoman.telemetry import API, active_recorder
+from dragoman.telemetry import API, active_recorder, note_request_id
 from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     import asyncio
 
+    from dragoman.protocol.peer import Peer
     from dragoman.protocol.subscriptions import Subscription
     from dragoman.server.define.dependencies import DependencyRun
     from dragoman.server.request.asking import Asking
@@ -147,7 +148,7 @@ class Session(Struct, eq=False, weakref=True):
 class ConnectedClient(Protocol):
     """Sends messages that belong to no request, for as long as the client is connected."""
 
-    def notify(self, method: str, params: Any) -> None:
+    def notify(self, method: str, params: Any) -> object:
         """Send a notification, from any thread."""
 
     async def request(self, method: str, params: Any, timeout: float) -> Raw:
@@ -175,11 +176,12 @@ class Channel(Protocol):
     def notify(self, method: str, params: Any) -> None:
         """Send a notification that belongs to this request, from any thread."""
 
-    def notify_session(self, method: str, params: Any) -> None:
-        """Send a notification that may follow the response, from any thread.
+    def notify_session(self, method: str, params: Any) -> bool:
+        """Send a notification that may follow the response, from any thread; return whether the client can get it.
 
         Before the response it is sent on the stream of this request, afterwards on the standalone stream.
         """
+        ...
 
     async def wait_for_room(self) -> None:
         """Wait until the client has read enough of the sent messages."""
@@ -190,8 +192,9 @@ class Channel(Protocol):
     async def listen(self, subscription: Subscription) -> None:
         """Serve a subscription until the connection or the application ends (stateless era)."""
 
-    def notify_updated(self, uri: str) -> None:
-        """Notify this client, from any thread, that a resource was updated."""
+    def notify_updated(self, uri: str) -> bool:
+        """Notify this client, from any thread, that a resource was updated; return whether a client here gets it."""
+        ...
 
     async def close_stream(self) -> None:
         """Close the HTTP connection of this request, if the client can resume the stream of the response."""
@@ -208,8 +211,9 @@ class NoChannel:
     def notify(self, method: str, params: Any) -> None:
         """Send nothing."""
 
-    def notify_session(self, method: str, params: Any) -> None:
+    def notify_session(self, method: str, params: Any) -> bool:  # noqa: ARG002
         """Send nothing."""
+        return False
 
     async def wait_for_room(self) -> None:
         """Return at once: this channel sends nothing."""
@@ -221,8 +225,9 @@ class NoChannel:
     async def listen(self, subscription: Subscription) -> None:
         """Return at once: this channel sends nothing."""
 
-    def notify_updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> bool:  # noqa: ARG002
         """Send nothing."""
+        return False
 
     async def close_stream(self) -> None:
         """Do nothing: the client cannot resume a stream."""
@@ -292,6 +297,8 @@ class Call(Struct, eq=False):
     stopped: RpcError | None = None
     """The error to send if the request was cancelled because the server or the session ends."""
     ended: bool = False
+    is_drop_logged: bool = False
+    """Whether the log says that notifications are dropped, because the request has ended."""
     progress: float | None = None
     asking: Asking | None = None
     task: asyncio.Task[Any] | None = None
@@ -419,8 +426,42 @@ class Call(Struct, eq=False):
         except Exception as error:
             self.server.report(error, self)
 
+    def require_open(self) -> None:
+        """Refuse to ask the client of a request that has ended.
+
+        Raises:
+            DragomanError: the request has ended.
+        """
+        if self.ended:
+            raise DragomanError(
+                f"The request has ended ({self.request.method.name}), so its client cannot be asked: a context serves"
+                " its own request only, until the handler returns"
+            )
+
+    def drops(self, what: str) -> bool:
+        """Tell whether the request has ended, so that a notification of it is dropped; the first drop is logged."""
+        if self.ended and not self.is_drop_logged:
+            import logging
+
+            self.is_drop_logged = True
+            subject = getattr(self.request.params, "name", None) or getattr(self.request.params, "uri", None)
+            logging.getLogger("dragoman.server").warning(
+                "%s of %s%s (request %r) was dropped, because the request has ended: report before the handler returns."
+                " Further notifications of this request are dropped without a line in this log",
+                what,
+                self.request.method.name,
+                f" {subject!r}" if isinstance(subject, str) else "",
+                self.request.id,
+            )
+        return self.ended
+
     async def ask_client(self, method: str, params: Any, timeout: float) -> Raw:
-        """Send a request to the client and return its result; an error is recorded in `client_errors`."""
+        """Send a request to the client and return its result; an error is recorded in `client_errors`.
+
+        Raises:
+            DragomanError: the request has ended.
+        """
+        self.require_open()
         asking = self.channel.request
         if API in modules and (recorder := active_recorder()) is not None:
             from dragoman.server.request.recording import recorded_question
@@ -492,3 +533,38 @@ def holder_name(principal: str | None, address: str | None) -> str:
     if packed.startswith(_IPV4_IN_IPV6):
         return f"address {socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])}"
     return f"network {packed[:_IPV6_NETWORK_BYTES].hex()}"
+
+
+async def request_client(peer: Peer, send: Callable[[bytes], None], method: str, params: Any, timeout: float) -> Raw:
+    """Send a request to the client of a connection or session, and return its result.
+
+    If the caller stops waiting, or the time is up, the client receives a cancellation of the request.
+
+    Raises:
+        RpcError: the client answered with an error.
+        Timeout: the client did not answer in time.
+        TransportError: the connection or the session has ended.
+    """
+    import asyncio
+
+    answered: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+    id = peer.next_id()
+    note_request_id(id)
+    send(peer.send_request(id, method, params, answered))
+    reason = "The request that asked was cancelled"
+    try:
+        async with asyncio.timeout(timeout):
+            return await answered
+    except TimeoutError:
+        reason = f"Timed out after {timeout:g} seconds"
+        raise Timeout(f"The client did not answer {method} within {timeout:g} seconds", id) from None
+    finally:
+        if (cancellation := peer.cancel(id, reason)) is not None:  # the client has not answered
+            send(cancellation)
+
+
+def set_outcome(waiter: asyncio.Future[Any], outcome: Any) -> None:
+    """Set the result or the exception of a future, unless the future is done."""
+    if not waiter.done():
+        finish = waiter.set_exception if isinstance(outcome, Exception) else waiter.set_result
+        finish(outcome)

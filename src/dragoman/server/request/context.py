@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from dragoman import types
 from dragoman.protocol.extensions import CORE
-from dragoman.runtime.callables import blocking
+from dragoman.runtime.callables import awaited_by_caller, blocking
 from dragoman.server.request.call import ELICITATION_COMPLETE
 from dragoman.server.request.driving import drive, is_in_place
 from dragoman.server.request.facts import RequestFacts
@@ -85,7 +85,8 @@ class Context(RequestFacts):
         Example:
             await ctx.report_progress(3, total=10, message="reading")
 
-        `progress` must increase from call to call; a value that does not increase is not sent.
+        `progress` must increase from call to call; a value that does not increase is not sent. Progress of a request
+        that has ended is dropped, and the log of the server says so once for each request.
         """
         if self._send_progress(progress, total, message):
             await self._room()
@@ -95,6 +96,8 @@ class Context(RequestFacts):
 
         Example:
             await ctx.log("info", {"rows": 12}, "import")
+
+        A message of a request that has ended is dropped, as progress is.
 
         Raises:
             ValueError: there is no such level.
@@ -135,9 +138,9 @@ class Context(RequestFacts):
         """Log at level emergency."""
         await self.log("emergency", data, logger)
 
-    async def notify_resource_updated(self, uri: str) -> None:
-        """Notify the client of this request that a resource was updated."""
-        self._call.channel.notify_updated(uri)
+    async def notify_resource_updated(self, uri: str) -> bool:
+        """Notify the client of this request that a resource was updated; return whether a client here gets it."""
+        return self._call.channel.notify_updated(uri)
 
     async def close_stream(self) -> None:
         """Close the HTTP connection of this request; the client resumes the stream later and misses no message.
@@ -148,30 +151,36 @@ class Context(RequestFacts):
 
         Only clients of 2025-11-25 over HTTP can resume. For all other clients this method does nothing.
         """
-        await self._call.channel.close_stream()
+        if not self._call.ended:
+            await self._call.channel.close_stream()
 
-    async def notify_elicitation_complete(self, elicitation_id: str) -> None:
+    async def notify_elicitation_complete(self, elicitation_id: str) -> bool:
         """Notify the client that a url elicitation is complete (2025-11-25 only), before or after the response.
 
-        Code without a context, such as the view of a page, calls `server.notify_elicitation_complete` instead.
+        Code without a context, such as the view of a page, calls `server.notify_elicitation_complete` instead. Returns
+        whether the notification was sent to a client of this process.
         """
         call = self._call
-        if CORE.exists(ELICITATION_COMPLETE, call.request.caller.version):
-            if call.session.elicitations is not None:
-                call.session.elicitations.pop(elicitation_id, None)
-            params = types.ElicitationCompleteNotificationParams(elicitation_id)
-            call.channel.notify_session(ELICITATION_COMPLETE, params)
+        if not CORE.exists(ELICITATION_COMPLETE, call.request.caller.version):
+            return False
+        if call.session.elicitations is not None:
+            call.session.elicitations.pop(elicitation_id, None)
+        params = types.ElicitationCompleteNotificationParams(elicitation_id)
+        return call.channel.notify_session(ELICITATION_COMPLETE, params)
 
+    @awaited_by_caller("ctx")
     async def ping(self, timeout: float = TIMEOUT) -> None:
         """Send a ping to the client and wait for its response (until 2025-11-25).
 
         Raises:
             MethodNotFound: the client's protocol version has no ping from the server.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
             InvalidParams: the client's result is not an object.
         """
         await self.request("ping", timeout=timeout)
 
+    @awaited_by_caller("ctx")
     async def request(
         self, method: str, params: Mapping[str, object] | None = None, *, timeout: float = TIMEOUT
     ) -> types.Json:
@@ -184,6 +193,7 @@ class Context(RequestFacts):
             MethodNotFound: the client's protocol version has no such request from a server.
             MissingCapability: the client did not declare the extension, or the capability of the method.
             RpcError: the client refused.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
             InvalidParams: the client's result is not an object.
         """
@@ -194,14 +204,15 @@ class Context(RequestFacts):
         require_capabilities(self._call, [row.capability])
         return decode_answer(await self._call.ask_client(method, params or {}, timeout), types.Json)
 
-    async def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, object] | None = None) -> bool:
         """Send a notification of an extension to the client of this request, before or after the response.
 
         Example:
             await ctx.notify("notifications/quotes/changed", {"quoteId": "q-1"})
 
         Nothing is sent to a client whose version does not have the notification, or that did not declare the extension.
-        In the stateless era nothing is sent after the response.
+        In the stateless era nothing is sent after the response. Returns whether the notification was sent to a client
+        of this process.
 
         Raises:
             DefinitionError: no extension of the server has such a notification.
@@ -209,9 +220,10 @@ class Context(RequestFacts):
         """
         from dragoman.server.request.asking import wants_notification
 
-        if wants_notification(self._call, method):
-            self._call.channel.notify_session(method, params or {})
+        is_sent = wants_notification(self._call, method) and self._call.channel.notify_session(method, params or {})
+        if is_sent:
             await self._room()
+        return is_sent
 
     @overload
     async def elicit(
@@ -225,6 +237,7 @@ class Context(RequestFacts):
     async def elicit(
         self, message: str, schema: LiteralForm, *, key: str | None = None, timeout: float = TIMEOUT
     ) -> ElicitResult[str]: ...
+    @awaited_by_caller("ctx")
     async def elicit(self, message: str, schema: Any, *, key: str | None = None, timeout: float = TIMEOUT) -> Any:
         """Ask the user to fill in a form, and return the answer.
 
@@ -239,12 +252,14 @@ class Context(RequestFacts):
 
         Raises:
             MissingCapability: the client did not declare form elicitation.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import Elicit
 
         return await self._ask(Elicit(message, schema), key, timeout)
 
+    @awaited_by_caller("ctx")
     async def elicit_url(
         self,
         message: str,
@@ -263,6 +278,7 @@ class Context(RequestFacts):
 
         Raises:
             MissingCapability: the client did not declare url elicitation.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import ElicitUrl
@@ -270,6 +286,7 @@ class Context(RequestFacts):
         answer: ElicitResult[None] = await self._ask(ElicitUrl(message, url, elicitation_id), key, timeout)
         return answer
 
+    @awaited_by_caller("ctx")
     async def sample(
         self, messages: Messages, *, key: str | None = None, timeout: float = TIMEOUT, **options: Unpack[SampleOptions]
     ) -> types.CreateMessageResult:
@@ -283,6 +300,7 @@ class Context(RequestFacts):
 
         Raises:
             MissingCapability: the client did not declare sampling, or sampling with tools if tools are given.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import Sample
@@ -290,6 +308,7 @@ class Context(RequestFacts):
         answer: types.CreateMessageResult = await self._ask(Sample(messages, **options), key, timeout)
         return answer
 
+    @awaited_by_caller("ctx")
     async def list_roots(self, *, key: str | None = None, timeout: float = TIMEOUT) -> list[types.Root]:
         """Ask the client for its roots.
 
@@ -298,6 +317,7 @@ class Context(RequestFacts):
 
         Raises:
             MissingCapability: the client did not declare roots.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
         """
         from dragoman.server.request.questions import ListRoots
@@ -305,6 +325,7 @@ class Context(RequestFacts):
         roots: list[types.Root] = await self._ask(ListRoots(), key, timeout)
         return roots
 
+    @awaited_by_caller("ctx")
     async def ask(self, /, *, timeout: float = TIMEOUT, **questions: Question) -> dict[str, Any]:
         """Ask several questions at once, and return the answers by name.
 
@@ -313,6 +334,7 @@ class Context(RequestFacts):
 
         Raises:
             MissingCapability: the client lacks a capability that a question needs.
+            DragomanError: the request has ended.
             Timeout: the client did not answer in time.
         """
         asked: dict[str | None, Question] = {name: question for name, question in questions.items()}  # noqa: C416
@@ -323,6 +345,7 @@ class Context(RequestFacts):
     async def step(self, name: str, run: Callable[[], Awaitable[T]], *, result_type: type[T] | None = None) -> T: ...
     @overload
     async def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T: ...
+    @awaited_by_caller("ctx")
     async def step(self, name: str, run: Callable[[], Any], *, result_type: type[Any] | None = None) -> Any:
         """Run a function once for the whole request, even if the handler runs several times, and return its value.
 
@@ -333,9 +356,15 @@ class Context(RequestFacts):
         dataclass. In the stateless era the client receives the recorded value, signed but not encrypted: record a
         handle instead of a secret.
 
+        Each step of a handler needs a name of its own, such as `f"charge-{item}"` in a loop. A step that failed may be
+        tried again with the same name.
+
         Raises:
+            DefinitionError: the handler has used the name already.
+            DragomanError: the request has ended.
             ValidationError: the value cannot be JSON, or does not fit `result_type`.
-            TypeError: JSON does not have the type of the value, and there is no `result_type`.
+            TypeError: `run` is not a function, or JSON does not have the type of the value, and there is no
+                `result_type`.
         """
         return await self._asking.step(name, run, result_type)
 
@@ -403,12 +432,16 @@ class BlockingContext(RequestFacts):
     def step(self, name: str, run: Callable[[], T], *, result_type: type[T] | None = None) -> T:
         """Run a function once for the whole request, as `Context.step` does; the function runs in this thread."""
         asking = self._asking
-        raw = asking.recorded_step(name)
+        raw = asking.begin_step(name, run)
         if raw is None:
             notes_steps = asking.on_step is not None
-            if notes_steps:
-                drive(self._call, asking.note_step(name, None))
-            raw = asking.record_step(name, run(), result_type)
+            try:
+                if notes_steps:
+                    drive(self._call, asking.note_step(name, None))
+                raw = asking.record_step(name, _plain_value(name, run()), result_type)
+            except BaseException:
+                asking.release_step(name)
+                raise
             if notes_steps:
                 drive(self._call, asking.note_step(name, raw))
         value: T = asking.step_value(raw, result_type)
@@ -417,8 +450,9 @@ class BlockingContext(RequestFacts):
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         context = Context(self._call)
         context._parks = False
-        context._waits = not is_in_place(self._call)
-        return drive(self._call, method(context, *args, **kwargs))
+        # A request that has ended waits for nothing, and its loop may be closed.
+        context._waits = not (self._call.ended or is_in_place(self._call))
+        return drive(self._call, method(context, *args, **kwargs), in_place=self._call.ended)
 
 
 CredentialExchange = (
@@ -427,3 +461,18 @@ CredentialExchange = (
     | Callable[[str, BlockingContext], str]
 )
 """Takes the `Authorization` header of a caller, and maybe the context, and returns the header for a target."""
+
+
+def _plain_value(name: str, value: T) -> T:
+    """Return the value of a step of a `def` handler.
+
+    Raises:
+        TypeError: the value is a coroutine, which a `def` handler cannot await.
+    """
+    if isinstance(value, Coroutine):
+        value.close()
+        raise TypeError(
+            f"The function of the step {name!r} is async, and a `def` handler cannot await it: pass a plain function,"
+            " or write the handler as `async def` with a Context"
+        )
+    return value

@@ -111,6 +111,6 @@ class _DetachedChannel(NoChannel):
         if method == _PROGRESS and self._on_progress is not None:
             self._on_progress(params.progress, params.total, params.message)
 
-    def notify_updated(self, uri: str) -> None:
+    def notify_updated(self, uri: str) -> bool:
         """Notify all subscribers of a resource, because the call has no connection of its own."""
-        self._server.notify_resource_updated(uri)
+        return self._server.notify_resource_updated(uri)

@@ -11,8 +11,10 @@ from dragoman.server.request.call import Call
 T = TypeVar("T")
 
 
-def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
+def drive(call: Call, work: Coroutine[Any, Any, T], *, in_place: bool = False) -> T:
     """Run a coroutine in the request's loop, and wait for it in the thread of a blocking handler.
+
+    With `in_place`, the coroutine does not wait, and runs in this thread.
 
     Raises:
         Cancelled: the request was cancelled meanwhile, or the loop is closed.
@@ -21,7 +23,7 @@ def drive(call: Call, work: Coroutine[Any, Any, T]) -> T:
     import asyncio
     from concurrent.futures import CancelledError
 
-    if is_in_place(call):
+    if in_place or is_in_place(call):
         return _run_in_place(work)
     assert call.loop is not None
     try:

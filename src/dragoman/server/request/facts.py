@@ -227,7 +227,7 @@ class RequestFacts:
 
     def _send_progress(self, progress: float, total: float | None, message: str | None) -> bool:
         call, token = self._call, self._call.request.progress_token
-        if token is None or call.ended or call.is_handler_cancelled:
+        if token is None or call.is_handler_cancelled or call.drops("Progress"):
             return False
         # MUST: progress strictly increases. JSON has only finite numbers.
         if not isfinite(progress) or (call.progress is not None and progress <= call.progress):
@@ -241,7 +241,8 @@ class RequestFacts:
     def _send_log(self, level: types.LoggingLevel, data: object, logger: str | None) -> bool:
         call, caller = self._call, self._call.request.caller
         threshold = caller.log_level if caller.version.stateless else call.session.log_level
-        if call.ended or call.is_handler_cancelled or not wants_log(call.server, level, threshold):
+        is_wanted = wants_log(call.server, level, threshold) and not call.is_handler_cancelled
+        if not is_wanted or call.drops("A log message"):
             return False
         params = types.LoggingMessageNotificationParams(level, data, logger)
         call.channel.notify("notifications/message", params)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from msgspec import MsgspecError, Raw, Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from dragoman import types
 from dragoman.errors import DefinitionError, InvalidParams, NotAccepted, UrlElicitationRequired, ValidationError
@@ -383,19 +384,32 @@ def _check_tool_results(conversation: list[types.SamplingMessage]) -> None:
 
 
 def checked_elicitations(error: UrlElicitationRequired) -> UrlElicitationRequired:
-    """Return the error with its entries as on the wire; the author gives structs or dicts in either spelling.
+    """Return the error with its entries as on the wire; the author gives `ElicitUrl` objects, structs or dicts.
 
     Raises:
         DefinitionError: there are no entries, or one lacks its message or an absolute URL.
     """
     if not error.elicitations:
-        raise DefinitionError("UrlElicitationRequired needs an entry for each page that the user must visit")
-    entries = [wire_object(entry, types.ElicitRequestParams, "An elicitation") for entry in error.elicitations]
-    for entry in entries:
-        if entry.mode not in (None, "url") or entry.url is None or not re.match(_ABSOLUTE_URL, entry.url):
-            raise DefinitionError(f"An elicitation of UrlElicitationRequired needs an absolute url, not {entry.url!r}")
-        entry.mode, entry.elicitation_id = "url", entry.elicitation_id or entry.url
+        raise DefinitionError("UrlElicitationRequired needs an ElicitUrl for each page that the user must visit")
+    entries = [
+        _url_params(entry, f"Entry {number} of UrlElicitationRequired")
+        for number, entry in enumerate(error.elicitations, 1)
+    ]
     return UrlElicitationRequired([to_builtins(entry) for entry in entries], error.message)
+
+
+def _url_params(entry: Any, what: str) -> types.ElicitRequestParams:
+    if isinstance(entry, ElicitUrl):
+        entry = entry.request().params
+    if not isinstance(entry, dict | types.ElicitRequestParams):
+        kind = type(entry).__name__
+        raise DefinitionError(f"{what} must be an ElicitUrl, or a dict with message and url, not {kind}")
+    params = wire_object(entry, types.ElicitRequestParams, what)
+    if params.mode not in (None, "url"):
+        raise DefinitionError(f"{what} has the mode {params.mode!r}; a page has the mode 'url'")
+    if params.url is None or not re.match(_ABSOLUTE_URL, params.url):
+        raise DefinitionError(f"{what} needs an absolute url, not {params.url!r}")
+    return replace(params, mode="url", elicitation_id=params.elicitation_id or params.url)
 
 
 class Page(Struct, frozen=True):

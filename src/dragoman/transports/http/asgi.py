@@ -7,10 +7,6 @@ task that waits for the disconnect.
 from __future__ import annotations
 
 import asyncio
-from _signal import (  # type: ignore[import-not-found]  # `signal` wraps these in enumerations, which import slowly
-    SIGTERM,
-    getsignal,
-)
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from logging import getLogger
@@ -29,6 +25,7 @@ from dragoman.transports.http.exchange import (
     Pace,
     ServedPath,
 )
+from dragoman.transports.http.termination import is_terminating, uvicorn_server
 
 _logger = getLogger("dragoman.server")
 _CLOSE = (b"connection", b"close")
@@ -190,10 +187,10 @@ class AsgiExchange(Exchange):
         Before that, the server does not yet close a connection after its response: a client would use the connection of
         an ended stream for its next request, and find it closed.
         """
-        # ASGI reports a shutdown only when all responses are complete, which event streams never are. The signal
-        # handler of uvicorn is a method of its server object, which has the flag `should_exit`.
-        server = getattr(getsignal(SIGTERM), "__self__", None)
-        if getattr(server, "should_exit", False) is not True:
+        server = uvicorn_server()
+        if server is None:
+            return is_terminating()
+        if server.should_exit is not True:
             return False
         if getattr(server, "drains_while_listening", False):  # of `run_http`: every response closes its connection
             return True
@@ -232,6 +229,8 @@ class AsgiApp:
         documents: Mapping[str, bytes] | None = None,
     ) -> None:
         self.served = ServedPath(service, path=path, pace=pace, documents=documents)
+        self._notes_termination = False
+        """Whether a signal that ends the server is noted from now on."""
         self.served.on_unserved = self._warn_of_shadowed_routes
 
     def _warn_of_shadowed_routes(self, exchange: Exchange) -> None:
@@ -254,6 +253,10 @@ class AsgiApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
+        if not self._notes_termination:
+            self._notes_termination = True
+            if uvicorn_server() is None:
+                is_terminating()
         if scope["type"] != "http":
             await self._serve_other(scope, receive, send)
             return

@@ -139,6 +139,37 @@ def test_rounds_of_a_client_without_telemetry_are_one_trace(is_forged, telemetry
     assert ("error" in answer) == is_forged
 
 
+@pytest.mark.parametrize(
+    ("uri", "recorded"),
+    [
+        ("docs://readme", {"resource_uri": "docs://readme"}),
+        ("users://ann/profile", {"resource_template": "users://{id}/profile"}),
+        ("docs://inner/guide", {"resource_uri": "docs://inner/guide"}),
+        ("logs://inner/today", {"resource_template": "logs://inner/{day}"}),
+        ("docs://made-up-by-the-client", {}),
+    ],
+)
+@pytest.mark.parametrize("has_reader", [False, True])
+@pytest.mark.covers("RES-14")
+def test_only_registered_uris_and_templates_are_recorded(uri, recorded, has_reader, telemetry):
+    data = []
+    outer = Server("outer", configuration=Configuration(instrumentation_callback=data.append))
+    inner = Server("inner")
+    outer.resource("docs://readme")(lambda: "read me")
+    outer.resource("users://{id}/profile")(lambda id: id)
+    inner.resource("docs://guide")(lambda: "guide")
+    inner.resource("logs://{day}")(lambda day: day)
+    outer.mount(inner, prefix="inner")
+    if has_reader:
+        outer.on_read_resource(lambda uri: uri)
+    answer = asked(outer, "resources/read", {"uri": uri})
+    assert ("error" in answer) == (not recorded and not has_reader)
+    facts = {key: value for key, value in data[0].items() if key.startswith("resource")}
+    assert facts == recorded
+    span = telemetry.span("resources/read", "SERVER")
+    assert span.attributes.get("mcp.resource.uri") == next(iter(recorded.values()), None)
+
+
 async def test_a_cancelled_request_is_told_apart_from_a_crash(telemetry):
     await cancel_endless_call(Server())
     span = telemetry.span("tools/call wait")
