@@ -198,8 +198,8 @@ class AsgiExchange(Exchange):
 
     def _close_header(self) -> tuple[Header, ...]:
         """Return the header `Connection: close`, if the server shuts down."""
-        server = getattr(getsignal(SIGTERM), "__self__", None)
-        if getattr(server, "should_exit", False) is not True:
+        server = uvicorn_server()
+        if server is None or server.should_exit is not True:
             return ()
         return (_CLOSE,) if (self.http_version or "").startswith("1.") else ()
 
