@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -90,6 +91,10 @@ async def call_handler(function: Handler, *args: Any) -> Any:
         raise Cancelled("What the handler waited for was cancelled") from None
 
 
+_held_slots: ContextVar[tuple[HandlerSlots, ...]] = ContextVar("_held_slots", default=())
+"""The slots of the handlers that run in this context; threads and requests of blocking clients inherit it."""
+
+
 class HandlerSlots:
     """A bound on the requests that a handler serves at a time; further ones wait, first in, first out.
 
@@ -116,7 +121,13 @@ class HandlerSlots:
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[HandlerSlot]:
-        """Wait for a slot, and hold it until the block ends and every plain function called in it has returned."""
+        """Wait for a slot, and hold it until the block ends and every plain function called in it has returned.
+
+        A handler that has a slot may cause another request to itself, which needs no further slot.
+        """
+        if self in _held_slots.get():
+            yield HandlerSlot(lambda: None)
+            return
         turn: Future[None] = Future()
         with self._lock:
             is_free = self._free > 0
@@ -126,9 +137,11 @@ class HandlerSlots:
         if not is_free:
             await self._wait_for(turn)
         slot = HandlerSlot(self._release)
+        token = _held_slots.set((*_held_slots.get(), self))
         try:
             yield slot
         finally:
+            _held_slots.reset(token)
             slot.release()
 
     async def _wait_for(self, turn: Future[None]) -> None:

@@ -1,6 +1,7 @@
 """How many calls of a handler run at a time."""
 
 import asyncio
+import contextvars
 import threading
 
 import pytest
@@ -104,3 +105,17 @@ def test_slots_are_shared_by_event_loops():
         thread.join(DEADLINE)
     assert not any(thread.is_alive() for thread in threads)
     assert most == 2
+
+
+async def test_handler_with_a_slot_does_not_wait_for_another_one():
+    slots = HandlerSlots(1)
+    async with asyncio.timeout(10), slots.acquire(), slots.acquire():
+        waiting = asyncio.create_task(_acquired(slots), context=contextvars.Context())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, 10)
+
+
+async def _acquired(slots: HandlerSlots) -> None:
+    async with slots.acquire():
+        pass
