@@ -198,30 +198,42 @@ async def _serve_handler(call: Call) -> Any:
 
 async def _settle(call: Call, value: Any, error: BaseException | None, *, answers: bool = True) -> Any:
     """Await a handler, and run it again while it has questions; return the response, or the result if not `answers`."""
-    while True:
-        try:
-            # A `def` may return the coroutine of an `async def`, and a result the coroutine that reads its files.
-            while type(value) in _PENDING:
-                if type(value) is ThreadCall:
-                    value = await value.result()
-                else:
-                    value = await (_watched(call, value) if call.server.debug else value)
-                target = call.target
-                if target is not None and type(value) not in _PENDING:
-                    value = target.result(call, value)
-        except BaseException as raised:
-            value, error = None, raised
+    try:
+        while True:
+            value, error = await _settle_once(call, value, error)
+            if value is RUN_AGAIN:
+                value, error = _begin(call)
+            elif answers:
+                return _answer(call, value, error)
+            else:
+                return value if error is None else _failure_result(call, error)
+    finally:
+        del value, error  # the traceback of the error refers to this frame
+
+
+async def _settle_once(call: Call, value: Any, error: BaseException | None) -> tuple[Any, BaseException | None]:
+    """Await a handler, and ask its questions; return its value, or `RUN_AGAIN`, or its exception."""
+    try:
+        # A `def` may return the coroutine of an `async def`, and a result the coroutine that reads its files.
+        while type(value) in _PENDING:
+            if type(value) is ThreadCall:
+                value = await value.result()
+            else:
+                value = await (_watched(call, value) if call.server.debug else value)
+            target = call.target
+            if target is not None and type(value) not in _PENDING:
+                value = target.result(call, value)
+    except BaseException as raised:
+        value, error = None, raised
+    try:
         if call.asking is not None or (type(value) is not CallToolResult and _asks(value, error)):
-            try:
-                value, error = await settle(call, value, error), None
-            except BaseException as raised:
-                value, error = None, raised
-        if value is RUN_AGAIN:
-            value, error = _begin(call)
-        elif answers:
-            return _answer(call, value, error)
-        else:
-            return value if error is None else _failure_result(call, error)
+            return await settle(call, value, error), None
+    except BaseException as raised:
+        return None, raised
+    else:
+        return value, error
+    finally:
+        del value, error
 
 
 def _watched(call: Call, handler: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
