@@ -364,9 +364,13 @@ class FirstServer(Joined):
         """Answer by the first mounted server that has the method; every server gets a notification."""
         mounts, params = self.offering(call), call.request.raw_params
         if call.is_notification:
-            own = [] if self.own is None else [finished(self.own(server, call))]
-            await gather(*own, *(pass_on(call, mount, self.method, params) for mount in mounts))
+            passing = (pass_on(call, mount, self.method, params) for mount in mounts)
+            await gather(self._run_own(server, call), *passing)
             return None
         if not mounts:
             raise self.not_found()
         return await pass_on(call, mounts[0], self.method, params)
+
+    async def _run_own(self, server: Server, call: Call) -> None:
+        if self.own is not None:
+            await finished(self.own(server, call))
