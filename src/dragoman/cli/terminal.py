@@ -139,8 +139,6 @@ class Terminal:
         dialog = TerminalDialog(self)
         INTERRUPTS.callbacks.add(dialog.withdraw)
         try:
-            # Questions that arrived together are all known before the first is asked, so an interrupt withdraws them.
-            await asyncio.sleep(0)
             async with self._dialog_lock:
                 # Another thread may read the prompt of a chat; it releases the lock when a line is typed.
                 while not self.keyboard_lock.acquire(blocking=False):  # noqa: ASYNC110
