@@ -17,6 +17,7 @@ DragomanError
     TooManyRequests(retry_after)    -31029; a limit of a server refuses the request for now
   TransportError                    the other side cannot be reached, or does not answer
     ConnectError                    there is no connection, and nothing was sent
+      ServerUsesHttp(url)           the server's process serves HTTP instead of stdin and stdout
     ServerCrashed(exit_code, ...)   the server's process ended
     SessionExpired                  the server does not know the session any more
     ResumptionRefused(status)       the server does not resume a stream
@@ -264,6 +265,14 @@ class TransportError(DragomanError):
 
 class ConnectError(TransportError):
     """There is no connection to the other side; nothing was sent."""
+
+
+class ServerUsesHttp(ConnectError):
+    """The server's process serves HTTP at `url` instead of stdin and stdout."""
+
+    def __init__(self, message: str, url: str) -> None:
+        super().__init__(message)
+        self.url = url
 
 
 class ServerCrashed(TransportError):

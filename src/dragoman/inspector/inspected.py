@@ -260,16 +260,17 @@ class InspectedServer:
             options.pop("mode", None)
         else:
             options.pop("protocol_version", None)
+        network = recorded_network(self.records, self._exchanges)
         if target.url is None:
             of_process = {name: options.pop(name) for name in _OF_THE_PROCESS if name in options}
             limits = Limits(message_bytes=MAX_MESSAGE_BYTES)
             endpoint = endpoint_of(target.target, EndpointOptions(Credentials(), limits=limits, **of_process))
             transport = RecordedTransport(endpoint, self.records, self._received_stderr, self.push_status)
-            return AsyncClient(transport, **options)
+            return AsyncClient(transport, network=network, **options)
         oauth = await self._authorization(log_in=log_in)
         if oauth is not None:
             options["auth"] = oauth
-        return AsyncClient(target.target, network=recorded_network(self.records, self._exchanges), **options)
+        return AsyncClient(target.target, network=network, **options)
 
     def _handlers(self) -> dict[str, Any]:
         """Return the options of the client by which the page takes part."""

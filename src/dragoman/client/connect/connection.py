@@ -31,7 +31,7 @@ from msgspec import Raw, Struct
 
 from dragoman import types
 from dragoman.client.connect.clocks import Clock, Clocks
-from dragoman.client.connect.link import Link, Outgoing
+from dragoman.client.connect.link import DuplexLink, Link, Outgoing
 from dragoman.client.connect.recording import record_session
 from dragoman.client.connect.server_requests import AnswersServer, ServerRequests
 from dragoman.client.options import OnProgress, RequestOptions
@@ -133,6 +133,8 @@ class ServerConnection:
         self.state: ConnectionLife = "alive"
         self.error: Exception | None = None
         """Why the connection was lost; None if it was not."""
+        self.child: DuplexLink | None = None
+        """The process of a server over HTTP, if this client started it; it ends with the connection."""
         self.on_clocks_paused: Callable[[bool], None] | None = None
         """Called with True when the clocks are paused, and with False when they count again."""
         self._owner = owner
@@ -163,7 +165,7 @@ class ServerConnection:
     async def open(self) -> None:
         """Open the link."""
         self.link.on_reopened = self._stream_reopened
-        await self.link.open(self.receive, self._lost)
+        await self.link.open(self.receive, self.lost)
 
     def use_version(self, version: Version) -> None:
         """Use a protocol version from now on, and declare the present capabilities of the client in it."""
@@ -412,7 +414,8 @@ class ServerConnection:
         if self.state == "alive":
             self._owner.stream_reopened(self)
 
-    def _lost(self, error: Exception | None) -> None:
+    def lost(self, error: Exception | None) -> None:
+        """Note that the link has ended by itself, or the process of the server."""
         if self.state != "alive":
             return
         self.state = CONNECTION_LIFE[self.state, "lose"]
@@ -427,7 +430,7 @@ class ServerConnection:
         error = ConnectError(
             "The server sends the client's own messages back, so it does not speak MCP; is it the right one?"
         )
-        self._lost(error)
+        self.lost(error)
         self._fail_pending(error)
 
     def _fail_pending(self, error: Exception) -> None:
@@ -452,6 +455,8 @@ class ServerConnection:
                 task.cancel()
         try:
             await self.link.close()
+            if self.child is not None:
+                await self.child.close()
         finally:
             self._clocks.close()
         # The current task may be a background task: a handler that closes the connection.

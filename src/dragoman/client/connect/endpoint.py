@@ -75,6 +75,8 @@ class Endpoint(Struct, kw_only=True):
     link: Callable[[], Link]
     fallback: Callable[[], Link] | None = None
     """Makes the link to try if the first one finds no server."""
+    endpoint_at: Callable[[str], Endpoint] | None = None
+    """Returns the endpoint of a URL at which the process of the server turns out to serve HTTP."""
     negotiates: bool = True
     """Whether the client negotiates the version before its first request."""
     is_handshake: bool = False
@@ -103,11 +105,11 @@ def endpoint_of(target: Target, options: EndpointOptions) -> Endpoint:
     """
     transport = options.transport
     if transport is not None and not isinstance(transport, str):
-        return _transport_endpoint(lambda: transport)
+        return _transport_endpoint(lambda: transport, options)
     if isinstance(target, Mapping):
         return _entry_endpoint(target, options)
     if transport is not None and transport in _registered:
-        return _transport_endpoint(partial(_registered[transport], target))
+        return _transport_endpoint(partial(_registered[transport], target), options)
     if isinstance(target, str) and "://" in target.partition(" ")[0]:
         return _url_endpoint(target, transport, options)
     if isinstance(target, str) and transport in (None, *_HTTP_NAMES, "sse") and _is_address(target):
@@ -117,7 +119,7 @@ def endpoint_of(target: Target, options: EndpointOptions) -> Endpoint:
         return _process_endpoint(_command(target), options)
     if hasattr(target, "connect") and hasattr(target, "handle_json"):
         return _server_endpoint(target)
-    return _transport_endpoint(lambda: target)
+    return _transport_endpoint(lambda: target, options)
 
 
 def _require(transport: str | None, possible: Sequence[str], target: str) -> None:
@@ -201,17 +203,27 @@ def _process_endpoint(command: str | list[str], options: EndpointOptions) -> End
 
     def link() -> Link:
         from dragoman.transports.process.process import ProcessTransport
+        from dragoman.transports.web.endpoint_search import find_endpoint
 
         _require_script(command)
         return DuplexLink(
             ProcessTransport(
-                command, env=options.env, inherit_env=options.inherit_env, cwd=options.cwd, limits=options.limits
+                command,
+                env=options.env,
+                inherit_env=options.inherit_env,
+                cwd=options.cwd,
+                limits=options.limits,
+                find_endpoint=find_endpoint,
             ),
             "stdio",
         )
 
     key = command if isinstance(command, str) else tuple(command)
-    return Endpoint(key=("process", key, str(options.cwd)), link=link)
+    return Endpoint(key=("process", key, str(options.cwd)), link=link, endpoint_at=_endpoint_at(options))
+
+
+def _endpoint_at(options: EndpointOptions) -> Callable[[str], Endpoint]:
+    return lambda url: _url_endpoint(url, None, options)
 
 
 def _server_endpoint(server: Any) -> Endpoint:
@@ -223,7 +235,7 @@ def _server_endpoint(server: Any) -> Endpoint:
     return Endpoint(key=None, link=link)
 
 
-def _transport_endpoint(make: Callable[[], Any]) -> Endpoint:
+def _transport_endpoint(make: Callable[[], Any], options: EndpointOptions) -> Endpoint:
     """Return the endpoint of a transport with the full contract, or with the one method `send_request`."""
     first = [make()]
     is_duplex = all(hasattr(first[0], name) for name in ("open", "send", "close"))
@@ -237,7 +249,7 @@ def _transport_endpoint(make: Callable[[], Any]) -> Endpoint:
         transport = first.pop() if first else make()
         return DuplexLink(transport) if is_duplex else OneMethodLink(transport)
 
-    return Endpoint(key=None, link=link, negotiates=is_duplex)
+    return Endpoint(key=None, link=link, endpoint_at=_endpoint_at(options), negotiates=is_duplex)
 
 
 def _entry_endpoint(entry: Mapping[str, Any], options: EndpointOptions) -> Endpoint:
@@ -248,7 +260,7 @@ def _entry_endpoint(entry: Mapping[str, Any], options: EndpointOptions) -> Endpo
     transport = options.transport or next((entry[key] for key in _TRANSPORT_KEYS if entry.get(key)), None)
     if transport in _registered:
         others = {key: value for key, value in entry.items() if key not in _TRANSPORT_KEYS}
-        return _transport_endpoint(partial(_registered[transport], **others))
+        return _transport_endpoint(partial(_registered[transport], **others), options)
     url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
     if url and entry.get("command"):
         raise ConfigError(COMMAND_AND_URL)

@@ -20,6 +20,9 @@ A silent server costs five seconds and a second start in each process. So the cl
 user's state folder. Servers that answer the probe are not stored: the probe is cheap, and an update of the server may
 add a version at any time.
 
+A child process may turn out to serve HTTP. The client then negotiates with the server at its URL, and keeps the process
+for as long as the connection.
+
 One time-out covers all of these steps together. It is paused while a person logs in. A child process that takes longer
 to end is ended in the background; the next attempt, and `stop`, wait for its end.
 """
@@ -40,7 +43,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.client.connect.connection import ConnectionOwner, ServerConnection, connection_error
 from dragoman.client.connect.endpoint import Endpoint
-from dragoman.client.connect.link import Link
+from dragoman.client.connect.link import DuplexLink, Link
 from dragoman.client.connect.recording import recorded
 from dragoman.client.options import RequestOptions
 from dragoman.errors import (
@@ -48,6 +51,7 @@ from dragoman.errors import (
     ConnectError,
     HttpError,
     RpcError,
+    ServerUsesHttp,
     StoreError,
     Timeout,
     TransportError,
@@ -240,18 +244,37 @@ class _ConnectAttempt:
         """The method of the last request to the server."""
         self._awaited_id: types.RequestId | None = None
         self._opened: ServerConnection | None = None
+        self._child: DuplexLink | None = None
+        """The process of a server that turned out to serve HTTP."""
         self._pending_probe: asyncio.Task[Raw] | None = None
         """A probe that the server has not answered in time, and may answer later."""
 
     async def connect(self) -> ServerConnection:
+        try:
+            await self._open_endpoint()
+        except TransportError:
+            uses_http = None if self._opened is None else self._opened.error
+            if not isinstance(uses_http, ServerUsesHttp) or self._endpoint.endpoint_at is None:
+                raise
+            await self._follow(self._endpoint.endpoint_at(uses_http.url))
+        self._connection.on_clocks_paused = None
+        self._connection.child, self._child = self._child, None
+        return self._connection
+
+    async def _open_endpoint(self) -> None:
         await self._open(self._endpoint.link)
         if self._endpoint.negotiates:
             await self._negotiate()
         else:
             is_handshake = LATEST_HANDSHAKE in self._versions
             self._connection.use_version(LATEST_HANDSHAKE if is_handshake else self._versions[0])
-        self._connection.on_clocks_paused = None
-        return self._connection
+
+    async def _follow(self, endpoint: Endpoint) -> None:
+        """Connect to the URL at which the child process serves HTTP."""
+        assert isinstance(self._connection.link, DuplexLink)
+        self._child, self._opened = self._connection.link, None
+        self._endpoint = endpoint
+        await self._open_endpoint()
 
     def timed_out(self) -> Timeout:
         seconds = f"{self._connector.timeout:g} seconds"
@@ -289,6 +312,11 @@ class _ConnectAttempt:
             raise connection_error(connection.error) from None
 
     async def close(self) -> None:
+        await self._close_connection()
+        if self._child is not None:
+            await self._child.close()
+
+    async def _close_connection(self) -> None:
         if self._opened is not None:
             self._opened.on_clocks_paused = None
         await self._end_probe()
@@ -306,10 +334,12 @@ class _ConnectAttempt:
         return self._opened
 
     async def _open(self, link: Callable[[], Link]) -> None:
-        await self.close()
+        await self._close_connection()
         self._pause_timeout(False)  # noqa: FBT003
         self._opened = ServerConnection(link(), self._connector.owner, self._connector.limits)
         self._opened.on_clocks_paused = self._pause_timeout
+        if self._child is not None:
+            self._child.on_closed = self._opened.lost
         self._awaited = None
         await self._opened.open()
 
@@ -354,7 +384,7 @@ class _ConnectAttempt:
             else:
                 await self._accept(await initializing)
         except TransportError:
-            if self._connection.is_alive:
+            if self._connection.is_alive or isinstance(self._connection.error, ConnectError):
                 raise
             await self._open(self._endpoint.link)
             await self._initialize(offered)

@@ -94,6 +94,8 @@ class DuplexLink(Link):
     def __init__(self, transport: Transport, carrier: Literal["stdio", "http"] | None = None) -> None:
         self.transport = transport
         self.carrier = carrier
+        self.on_closed: Callable[[Exception | None], None] | None = None
+        """Called when the transport ends by itself."""
 
     @property
     def stderr_tail(self) -> str:
@@ -102,8 +104,9 @@ class DuplexLink(Link):
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the transport."""
+        self.on_closed = closed
         try:
-            await self.transport.open(receive, closed)
+            await self.transport.open(receive, self._on_closed)
         except Exception as error:
             _raise(error, ConnectError, "The transport cannot be opened")
 
@@ -117,6 +120,10 @@ class DuplexLink(Link):
     async def close(self) -> None:
         """Close the transport."""
         await self.transport.close()
+
+    def _on_closed(self, error: Exception | None) -> None:
+        if self.on_closed is not None:
+            self.on_closed(error)
 
 
 class SendsRequests(Protocol):

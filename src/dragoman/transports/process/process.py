@@ -17,6 +17,9 @@ that is too long. If `close` was not called, the task first waits up to a second
 end of stderr, and calls `closed`. Then the task closes the child's stdin. A child that does not exit within the grace
 period gets SIGTERM, and SIGKILL after another grace period. If the task is cancelled, as happens when the loop ends,
 the task kills the whole process group at once.
+
+A child may print the URL at which it serves HTTP, before it sends a message. If `find_endpoint` finds an MCP server at
+that URL, the transport calls `closed` with a `ServerUsesHttp` and keeps the child until `close` is called.
 """
 
 from __future__ import annotations
@@ -24,7 +27,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import shlex
 import signal
 import weakref
@@ -35,10 +37,11 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.errors import ConnectError, ServerCrashed, TooLarge, TransportError
+from dragoman.errors import ConnectError, ServerCrashed, ServerUsesHttp, TooLarge, TransportError
 from dragoman.protocol import lines
 from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.transports.contract import Receive
+from dragoman.transports.process.announced_url import announced_url
 from dragoman.transports.process.child import KILL, Child, environment, is_exiting, spawn
 from dragoman.transports.stdio.readers import Reader, open_reader
 from dragoman.transports.stdio.writers import DirectWriter, Writer, open_writer
@@ -87,6 +90,7 @@ class ProcessTransport:
         limits: Limits = CLIENT_LIMITS,
         grace: float = GRACE_SECONDS,
         name: str | None = None,
+        find_endpoint: Callable[[str], Awaitable[str | None]] | None = None,
     ) -> None:
         self._command = _command_words(command, args)
         self._env = env
@@ -95,6 +99,8 @@ class ProcessTransport:
         self._limits = limits
         self._grace = grace
         self.name = name or _server_name(self._command)
+        self._find_endpoint = find_endpoint
+        """Returns the URL of the MCP server at an announced URL; None if there is no MCP server."""
         self._is_open = False
         self._is_delivering = False
         self._writer: Writer | None = None
@@ -186,6 +192,8 @@ class ProcessTransport:
         self._decoder = lines.LineDecoder(self._limits.message_bytes)
         self._foreign_lines = 0
         self._is_silent = True
+        self._uses_http = False
+        self._endpoint_search: asyncio.Task[None] | None = None
         self._receiving: asyncio.Future[None] | None = None
         self._senders = 0
         self._send_turn = asyncio.Lock()
@@ -259,7 +267,8 @@ class ProcessTransport:
 
     def _skip_foreign(self, line: bytes) -> None:
         self._foreign_lines += 1
-        if self._foreign_lines == 1:
+        self._look_for_url(line.decode(errors="replace"))
+        if self._foreign_lines == 1 and self._endpoint_search is None:
             _logger.warning(
                 "The server %r writes to stdout what is no message; it belongs on stderr. This and all further such "
                 "lines are skipped: %r",
@@ -318,10 +327,26 @@ class ProcessTransport:
 
     def _receive_stderr(self, chunk: bytes) -> None:
         self._tail.receive(chunk)
-        if self._is_silent and (announcement := _ANNOUNCEMENT.search(self._tail.text()[-_QUOTED_TAIL_CHARACTERS:])):
-            self._begin_end(ConnectError(_SERVES_HTTP.format(self.name, announcement[1])))
+        self._look_for_url(self._tail.text()[-_QUOTED_TAIL_CHARACTERS:])
         if self.on_stderr is not None:
             self.on_stderr(chunk)
+
+    def _look_for_url(self, output: str) -> None:
+        """Look for the URL of a child that serves HTTP; a child that has sent a message serves stdin and stdout."""
+        if not self._is_silent or self._find_endpoint is None or self._endpoint_search is not None:
+            return
+        url = announced_url(output)
+        if url is not None:
+            search = self._search_endpoint(url, self._find_endpoint)
+            self._endpoint_search = asyncio.get_running_loop().create_task(search, name=f"HTTP of {self.name}")
+
+    async def _search_endpoint(self, url: str, find_endpoint: Callable[[str], Awaitable[str | None]]) -> None:
+        endpoint = await find_endpoint(url)
+        if endpoint is None:
+            _logger.warning("The server %r announces %s, but there is no MCP server at that URL", self.name, url)
+        elif self._is_silent and self._ending is None and self._is_open:
+            self._uses_http = True
+            self._closed(ServerUsesHttp(_USES_HTTP.format(self.name, endpoint), endpoint))
 
     def _on_stderr_end(self) -> None:
         self._tail.finish()
@@ -359,7 +384,8 @@ class ProcessTransport:
                 _logger.exception("The end of the server %r could not be taken", self.name)
 
     async def _end_child(self, child: Child) -> None:
-        await _all_within(self._grace, partial(self._end_input, child), self._exited.wait)
+        if not self._uses_http:  # a server over HTTP does not end when its stdin is closed
+            await _all_within(self._grace, partial(self._end_input, child), self._exited.wait)
         self._close_input(child)
         for number in (signal.SIGTERM, KILL):
             if not child.lives():
@@ -377,6 +403,8 @@ class ProcessTransport:
 
     def _release(self, child: Child) -> None:
         self._explained.set()
+        if self._endpoint_search is not None:
+            self._endpoint_search.cancel()
         self._stdin.close()
         for reader in self._readers:
             reader.close()
@@ -384,7 +412,7 @@ class ProcessTransport:
             child.kill()
         child.release()
         self._abandonment.detach()
-        if self._foreign_lines > 1:
+        if self._foreign_lines > 1 and not self._uses_http:
             _logger.info("The server %r wrote %d lines to stdout that are no messages", self.name, self._foreign_lines)
 
     # Errors
@@ -474,9 +502,7 @@ _TOO_LONG = (
     "The server {!r} sent a message of more than {} bytes, so the connection ended; let it send less at a time, "
     "or raise max_message_bytes"
 )
-_ANNOUNCEMENT = re.compile(r"^dragoman: serving .* at (https?://\S+) \(", re.MULTILINE)
-"""The line that a server of dragoman writes when it serves HTTP."""
-_SERVES_HTTP = (
+_USES_HTTP = (
     "The server {!r} serves HTTP at {} instead of stdin and stdout; start it yourself and connect to that URL, "
     'or let it call run() without "http"'
 )

@@ -1,12 +1,10 @@
 """Python files as targets: whatever transport a file names, a client reaches its server over stdin and stdout."""
 
 import multiprocessing
-import sys
 
 import pytest
 
-from dragoman import AsyncClient, ConnectError, ServerCrashed, TransportError
-from dragoman.client.connect.handshake import PROBE_SECONDS
+from dragoman import AsyncClient, ConnectError, ServerCrashed
 from ports import free_port
 
 SERVER = """
@@ -143,11 +141,3 @@ async def test_script_without_dragoman_is_run_and_loads_no_server(tmp_path):
     )
     with pytest.raises(Exception, match=r"^False$"):
         await answer(path)
-
-
-async def test_command_that_serves_http_fails_at_once_with_its_url(tmp_path):
-    path, port = tmp_path / "service.py", free_port()
-    path.write_text(f'{SERVER}\nserver.run("http", port={port})')
-    expected = rf"serves HTTP at http://127\.0\.0\.1:{port}/mcp instead of stdin and stdout; .* connect to that URL"
-    with pytest.raises(TransportError, match=expected):
-        await AsyncClient([sys.executable, str(path)], connect_timeout=PROBE_SECONDS).start()
