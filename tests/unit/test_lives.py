@@ -172,7 +172,7 @@ async def test_a_connection_of_a_client_is_lost_once_and_closed_as_often_as_anyb
     expected = "alive"
     for event in happens:
         if event == "lose":
-            one._lost(TransportError("gone"))
+            one.lost(TransportError("gone"))
             expected = "lost" if expected == "alive" else expected
         else:
             await one.close()
