@@ -27,12 +27,12 @@ from dragoman.stores.contract import (
     Revised,
     State,
     Store,
-    TaskPhase,
     TaskRecord,
     Tasks,
     TaskSummary,
 )
 from dragoman.stores.limits import ALONE, Share, StoreLimits
+from dragoman.stores.operations import CheckedState, CheckedTasks, NewTask, TaskChange
 
 MAX_ATTEMPTS = 100
 """How often `set` tries to replace a value that others change at the same time."""
@@ -181,7 +181,7 @@ class SealedLog:
         await self._log.delete()
 
 
-class SealedState:
+class SealedState(CheckedState):
     """The values of a namespace, encrypted by key.
 
     Every method raises `StoreUnreadable` for a key whose value does not open, and leaves the value alone.
@@ -208,18 +208,17 @@ class SealedState:
             )
         return Revised(value, kept.revision)
 
-    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
-        """Set the value of a key."""
+    async def _set(self, key: str, value: bytes, expected: int | None, ttl: float | None) -> int | None:
+        sealed, name = self._cipher(key).encrypt(value), digest(key)
+        if expected is not None:
+            return await self._state.compare_and_set(name, sealed, expected, ttl=ttl)
         for _ in range(MAX_ATTEMPTS):
             kept = await self.get(key)
-            revision = await self.compare_and_set(key, value, 0 if kept is None else kept.revision, ttl=ttl)
+            before = 0 if kept is None else kept.revision
+            revision = await self._state.compare_and_set(name, sealed, before, ttl=ttl)
             if revision is not None:
                 return revision
         raise StoreError(f"The value could not be set: others changed it {MAX_ATTEMPTS} times meanwhile")
-
-    async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
-        """Set the value of a key if the key still has a revision."""
-        return await self._state.compare_and_set(digest(key), self._cipher(key).encrypt(value), revision, ttl=ttl)
 
     async def delete(self, key: str) -> bool:
         """Delete the value of a key."""
@@ -236,7 +235,7 @@ class StoredId(str):
     __slots__ = ()
 
 
-class SealedTasks:
+class SealedTasks(CheckedTasks):
     """The tasks of a namespace, with values encrypted by id. The engine knows a digest of each id."""
 
     def __init__(self, tasks: Tasks, keys: _Keys, namespace: str) -> None:
@@ -272,28 +271,17 @@ class SealedTasks:
             return None
         return record._replace(id=opened[0], summary=opened[1], value=value)
 
-    async def create(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        owner: str,
-        account: str | None = None,
-        summary: bytes = b"",
-        ttl: float | None = None,
-        lease: float | None = None,
-    ) -> TaskRecord:
-        """Add a task."""
+    async def _create(self, task: NewTask) -> TaskRecord:
         record = await self._tasks.create(
-            digest(id),
-            self._sealed(id, value),
-            owner=digest(owner),
-            account=digest(owner if account is None else account),
-            summary=self._sealed_summary(id, summary),
-            ttl=ttl,
-            lease=lease,
+            digest(task.id),
+            self._sealed(task.id, task.value),
+            owner=digest(task.owner),
+            account=digest(task.account),
+            summary=self._sealed_summary(task.id, task.summary),
+            ttl=task.ttl,
+            lease=task.lease,
         )
-        return record._replace(id=id, value=value, summary=summary)
+        return record._replace(id=task.id, value=task.value, summary=task.summary)
 
     async def get(self, id: str) -> TaskRecord | None:
         """Return a task."""
@@ -309,61 +297,32 @@ class SealedTasks:
                 summaries.append(record._replace(id=opened[0], summary=opened[1]))
         return summaries
 
-    async def update(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        revision: int,
-        token: int | None = None,
-        phase: TaskPhase | None = None,
-        summary: bytes | None = None,
-        ttl: float | None = None,
-    ) -> TaskRecord | None:
-        """Change a task."""
-        sealed = None if summary is None else self._sealed_summary(id, summary)
+    async def _change(self, change: TaskChange) -> TaskRecord | None:
+        id, revision, token = digest(change.id), change.revision, change.token
+        value = self._sealed(change.id, change.value)
+        summary = None if change.summary is None else self._sealed_summary(change.id, change.summary)
+        if change.phase == "finished":
+            return self._opened(await self._tasks.finish(id, value, revision=revision, token=token, summary=summary))
+        assert revision is not None
         return self._opened(
             await self._tasks.update(
-                *(digest(id), self._sealed(id, value)),
-                revision=revision,
-                token=token,
-                phase=phase,
-                summary=sealed,
-                ttl=ttl,
+                id, value, revision=revision, token=token, phase=change.phase, summary=summary, ttl=change.ttl
             )
         )
 
-    async def claim(self, lease: float) -> TaskRecord | None:
+    async def _claim(self, lease: float) -> TaskRecord | None:
         """Claim a task; one that does not open has no value, so that the caller can give it back."""
         record = await self._tasks.claim(lease)
         if record is None:
             return None
         return self._opened(record) or record._replace(id=StoredId(record.id), value=b"", summary=b"")
 
-    async def renew(self, id: str, token: int, lease: float) -> bool:
-        """Extend a lease."""
+    async def _renew(self, id: str, token: int, lease: float) -> bool:
         return await self._tasks.renew(_stored(id), token, lease)
 
     async def release(self, id: str, token: int) -> bool:
         """Give a running task back."""
         return await self._tasks.release(_stored(id), token)
-
-    async def finish(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        revision: int | None = None,
-        token: int | None = None,
-        summary: bytes | None = None,
-    ) -> TaskRecord | None:
-        """End a task."""
-        sealed = None if summary is None else self._sealed_summary(id, summary)
-        return self._opened(
-            await self._tasks.finish(
-                digest(id), self._sealed(id, value), revision=revision, token=token, summary=sealed
-            )
-        )
 
     def watch(self, id: str) -> AsyncGenerator[None, None]:
         """Yield after each change of a task."""

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Protocol, TypeVar
 
 from dragoman.errors import StoreError
 from dragoman.stores import transitions
 from dragoman.stores.changes import Listener
-from dragoman.stores.contract import TaskPhase, TaskRecord, TaskSummary, check_lease, check_ttl
+from dragoman.stores.contract import TaskRecord, TaskSummary
 from dragoman.stores.limits import StoreLimits, TaskUsage, task_lack
+from dragoman.stores.operations import CheckedTasks, NewTask, TaskChange
 from dragoman.stores.transitions import KeptTask
 
 Found = TypeVar("Found")
@@ -66,7 +67,7 @@ class TaskTable(Protocol):
         ...
 
 
-class TableTasks(ABC):
+class TableTasks(CheckedTasks):
     """The tasks of one namespace."""
 
     def __init__(self, limits: StoreLimits) -> None:
@@ -83,36 +84,16 @@ class TableTasks(ABC):
     async def _listen(self, id: str | None) -> Listener:
         """Return a listener to the changes of a task, or to tasks that become ready."""
 
-    async def create(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        owner: str,
-        account: str | None = None,
-        summary: bytes = b"",
-        ttl: float | None = None,
-        lease: float | None = None,
-    ) -> TaskRecord:
-        """Add a task."""
-        check_ttl(ttl)
-        check_lease(lease)
-
+    async def _create(self, new: NewTask) -> TaskRecord:
         def work(table: TaskTable) -> TaskRecord | None:
-            if table.find(id) is not None:
-                raise StoreError(f"There is a task with the id {id} already")
-            task = transitions.created(
-                *(id, value, owner, ttl, lease),
-                now=table.now,
-                revision=table.next_revision(),
-                summary=summary,
-                account=owner if account is None else account,
-            )
+            if table.find(new.id) is not None:
+                raise StoreError(f"There is a task with the id {new.id} already")
+            task = transitions.created(new, now=table.now, revision=table.next_revision())
             self._require_room(table, task.account, added_tasks=1, added_bytes=task.size)
             table.add(task)
             return task.record()
 
-        record = await self._step(work, None, size=len(value) + len(summary))
+        record = await self._step(work, None, size=len(new.value) + len(new.summary))
         assert record is not None
         return record
 
@@ -140,50 +121,19 @@ class TableTasks(ABC):
         nothing: Iterable[TaskSummary] = ()
         return list(await self._step(lambda table: table.owned(owner, after, limit), nothing, reads=True))
 
-    async def update(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        revision: int,
-        token: int | None = None,
-        phase: TaskPhase | None = None,
-        summary: bytes | None = None,
-        ttl: float | None = None,
-    ) -> TaskRecord | None:
-        """Change a task."""
-        check_ttl(ttl)
-        return await self._change(
-            id,
-            lambda task, new: transitions.changed(
-                task, value, phase, expected=revision, token=token, revision=new, summary=summary, ttl=ttl
-            ),
-            size=len(value) + len(summary or b""),
-        )
-
-    async def finish(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        revision: int | None = None,
-        token: int | None = None,
-        summary: bytes | None = None,
-    ) -> TaskRecord | None:
-        """End a task."""
-        return await self._change(
-            id,
-            lambda task, new: transitions.changed(
-                task, value, "finished", expected=revision, token=token, revision=new, summary=summary
-            ),
+    async def _change(self, change: TaskChange) -> TaskRecord | None:
+        # A task may end in the room that the engine reserves.
+        size = None if change.phase == "finished" else len(change.value) + len(change.summary or b"")
+        return await self._replace(
+            change.id, lambda task, new: transitions.changed(task, change, revision=new), size=size
         )
 
     async def release(self, id: str, token: int) -> bool:
         """Give a running task back."""
-        released = await self._change(id, lambda task, new: transitions.released(task, token, revision=new))
+        released = await self._replace(id, lambda task, new: transitions.released(task, token, revision=new))
         return released is not None
 
-    async def _change(
+    async def _replace(
         self, id: str, change: Callable[[KeptTask, int], KeptTask | None], *, size: int | None = None
     ) -> TaskRecord | None:
         """Change a task, unless there is none or the change is refused."""
@@ -199,9 +149,8 @@ class TableTasks(ABC):
 
         return await self._step(work, None, size=size)
 
-    async def claim(self, lease: float) -> TaskRecord | None:
+    async def _claim(self, lease: float) -> TaskRecord | None:
         """Claim a task; if the caller is cancelled meanwhile, the task is given back."""
-        check_lease(lease)
 
         def work(table: TaskTable) -> TaskRecord | None:
             found = table.claimable()
@@ -220,10 +169,7 @@ class TableTasks(ABC):
                 await self.release(claimed.id, claimed.token)
             raise
 
-    async def renew(self, id: str, token: int, lease: float) -> bool:
-        """Extend a lease."""
-        check_lease(lease)
-
+    async def _renew(self, id: str, token: int, lease: float) -> bool:
         def work(table: TaskTable) -> bool:
             found = table.find(id)
             task = None if found is None else transitions.renewed(found, token, lease, now=table.now)

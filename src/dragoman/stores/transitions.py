@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dragoman.stores.contract import TaskPhase, TaskRecord, TaskSummary
 from dragoman.stores.limits import task_bytes
+from dragoman.stores.operations import NewTask, TaskChange
 
 
 class KeptTask(NamedTuple):
@@ -50,23 +51,21 @@ class KeptTask(NamedTuple):
         return self.phase == "running" and (self.lease_until is None or self.lease_until <= now)
 
 
-def created(
-    id: str,
-    value: bytes,
-    owner: str,
-    ttl: float | None,
-    lease: float | None,
-    *,
-    now: float,
-    revision: int,
-    summary: bytes = b"",
-    account: str = "",
-) -> KeptTask:
+def created(new: NewTask, *, now: float, revision: int) -> KeptTask:
     """Return a new task."""
-    expires_at = None if ttl is None else now + ttl
-    if lease is None:
-        return KeptTask(id, owner, value, revision, "ready", 0, now, expires_at, None, summary, account)
-    return KeptTask(id, owner, value, revision, "running", 1, now, expires_at, now + lease, summary, account)
+    return KeptTask(
+        id=new.id,
+        owner=new.owner,
+        value=new.value,
+        revision=revision,
+        phase="ready" if new.lease is None else "running",
+        token=0 if new.lease is None else 1,
+        created_at=now,
+        expires_at=None if new.ttl is None else now + new.ttl,
+        lease_until=None if new.lease is None else now + new.lease,
+        summary=new.summary,
+        account=new.account,
+    )
 
 
 def claimed(task: KeptTask, lease: float, *, now: float, revision: int) -> KeptTask:
@@ -85,26 +84,17 @@ def released(task: KeptTask, token: int, *, revision: int) -> KeptTask | None:
     return task._replace(phase="ready", lease_until=None, revision=revision) if is_holder else None
 
 
-def changed(
-    task: KeptTask,
-    value: bytes,
-    phase: TaskPhase | None,
-    *,
-    expected: int | None,
-    token: int | None,
-    revision: int,
-    summary: bytes | None = None,
-    ttl: float | None = None,
-) -> KeptTask | None:
-    """Change the value and the phase of a task that has the expected revision and token; None expects nothing."""
-    if task.phase == "finished" or expected not in (None, task.revision) or token not in (None, task.token):
+def changed(task: KeptTask, change: TaskChange, *, revision: int) -> KeptTask | None:
+    """Change the value and the phase of a task that has the expected revision and token."""
+    is_expected = change.revision in (None, task.revision) and change.token in (None, task.token)
+    if task.phase == "finished" or not is_expected:
         return None
-    phase = phase or task.phase
+    phase = change.phase or task.phase
     return task._replace(
-        value=value,
+        value=change.value,
         revision=revision,
         phase=phase,
-        expires_at=task.expires_at if ttl is None else task.created_at + ttl,
+        expires_at=task.expires_at if change.ttl is None else task.created_at + change.ttl,
         lease_until=task.lease_until if phase == "running" else None,
-        summary=task.summary if summary is None else summary,
+        summary=task.summary if change.summary is None else change.summary,
     )
