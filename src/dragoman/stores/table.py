@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Protocol, TypeVar
@@ -193,7 +192,6 @@ class TableTasks(CheckedTasks):
         """Wait until a task may have become ready."""
         if self._ready is None or self._ready.loop is not asyncio.get_running_loop():
             self._ready = await self._listen(None)
-            weakref.finalize(self, self._ready.close)
         else:
             await self._ready.wait(timeout)
 

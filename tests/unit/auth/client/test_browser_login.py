@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from dragoman.auth.client import browser_login
-from dragoman.auth.client.browser_login import ListenerLogin, can_open_browser, open_url, prepare_login
+from dragoman.auth.client.browser_login import BrowserLogin, can_open_browser, open_url, prepare_login
 from dragoman.auth.client.loopback_listener import LoopbackListener
 from dragoman.errors import AuthRequired, InsecureUrl
 from scenarios.http_peer import scenario
@@ -19,6 +19,10 @@ DEADLINE = 60
 
 def is_expected(response):
     return response.state == "ours"
+
+
+def login_at(listener, redirect):
+    return BrowserLogin(listener.redirect_uri, redirect, listener=listener)
 
 
 async def get(url, method="GET"):
@@ -51,7 +55,7 @@ async def test_a_browser_that_stays_open_does_not_hold_up_the_login():
 
     async with LoopbackListener() as listener:
         response = await asyncio.wait_for(
-            ListenerLogin(listener, redirect).log_in("https://a.example.com/", is_expected), DEADLINE
+            login_at(listener, redirect).log_in("https://a.example.com/", is_expected), DEADLINE
         )
     assert response.code == "c"
 
@@ -63,7 +67,7 @@ async def test_a_redirect_handler_that_fails_ends_the_login():
 
     async with LoopbackListener() as listener:
         with pytest.raises(LookupError, match="no window"):
-            await ListenerLogin(listener, redirect).log_in("https://a.example.com/", is_expected)
+            await login_at(listener, redirect).log_in("https://a.example.com/", is_expected)
 
 
 @pytest.mark.covers("OAU-18")
@@ -88,7 +92,7 @@ async def test_nobody_who_logs_in_is_an_error(monkeypatch):
     monkeypatch.setattr(browser_login, "LOGIN_SECONDS", 0.05)
     async with LoopbackListener() as listener:
         with pytest.raises(AuthRequired, match="Nobody logged in"):
-            await ListenerLogin(listener, lambda url: None).log_in("https://a.example.com/", is_expected)
+            await login_at(listener, lambda url: None).log_in("https://a.example.com/", is_expected)
 
 
 @scenario
