@@ -35,8 +35,7 @@ from dragoman.stores.limits import (
     value_limits,
 )
 from dragoman.stores.operations import CheckedState
-from dragoman.stores.table import TableTasks, TaskTable
-from dragoman.stores.transitions import KeptTask
+from dragoman.stores.table import KeptTask, TableTasks, TaskTable
 
 Found = TypeVar("Found")
 Counted = TypeVar("Counted", bound=Hashable)

@@ -14,20 +14,6 @@ from redis_server import RedisServer
 from redis_store import fresh
 
 
-async def test_the_events_of_one_turn_are_one_command(redis_server):
-    store = Redis(redis_server.url)
-    log = store.log(fresh())
-    log.append(1, b"first")
-    await log.flush()
-    with redis_server.monitored() as commands:
-        for number in range(2, 102):
-            log.append(number, b"event")
-        await log.flush()
-    assert len(commands) == 1
-    assert [number for number, _ in await log.after(0)] == list(range(1, 102))
-    await store.close()
-
-
 async def test_events_stay_in_order_while_earlier_ones_are_being_written(redis_server):
     store = Redis(redis_server.url)
     log = store.log(fresh())
