@@ -82,7 +82,6 @@ class LogWriter(ABC):
         self._warn(failure)
 
     async def flush(self) -> None:
-        """Wait until every appended event is written."""
         await self._finish_writing()
         failure, self._failure = self._failure, None
         if failure is not None:

@@ -170,11 +170,9 @@ class MemoryLog:
         """Do nothing: an event is kept when `append` returns."""
 
     async def after(self, sequence: int) -> list[tuple[int, bytes]]:
-        """Return the kept events after a number."""
         return self._logs.after(self._stream, sequence)
 
     async def delete(self) -> None:
-        """Delete every event."""
         self._logs.delete(self._stream)
 
 
@@ -262,7 +260,6 @@ class MemoryState(CheckedState):
         self._limits = limits
 
     async def get(self, key: str) -> Revised | None:
-        """Return the value of a key."""
         entry = self._values.get((self._namespace, key))
         return None if entry is None else Revised(entry.value, entry.revision)
 
@@ -283,7 +280,6 @@ class MemoryState(CheckedState):
         return value_lack(self._limits, self._max_values, usage, value, before)
 
     async def delete(self, key: str) -> bool:
-        """Delete the value of a key."""
         return self._values.delete((self._namespace, key))
 
 

@@ -16,14 +16,12 @@ class CheckedState(ABC):
     """The values of one namespace."""
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
-        """Set the value of a key."""
         check_ttl(ttl)
         revision = await self._set(key, value, None, ttl)
         assert revision is not None
         return revision
 
     async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
-        """Set the value of a key if the key still has a revision."""
         check_ttl(ttl)
         return await self._set(key, value, revision, ttl)
 
@@ -70,7 +68,6 @@ class CheckedTasks(ABC):
         ttl: float | None = None,
         lease: float | None = None,
     ) -> TaskRecord:
-        """Add a task."""
         check_ttl(ttl)
         check_lease(lease)
         return await self._create(NewTask(id, value, owner, owner if account is None else account, summary, ttl, lease))
@@ -86,7 +83,6 @@ class CheckedTasks(ABC):
         summary: bytes | None = None,
         ttl: float | None = None,
     ) -> TaskRecord | None:
-        """Change a task."""
         check_ttl(ttl)
         return await self._change(TaskChange(id, value, phase, revision, token, summary, ttl))
 
@@ -99,16 +95,13 @@ class CheckedTasks(ABC):
         token: int | None = None,
         summary: bytes | None = None,
     ) -> TaskRecord | None:
-        """End a task."""
         return await self._change(TaskChange(id, value, "finished", revision, token, summary))
 
     async def claim(self, lease: float) -> TaskRecord | None:
-        """Claim a task."""
         check_lease(lease)
         return await self._claim(lease)
 
     async def renew(self, id: str, token: int, lease: float) -> bool:
-        """Extend a lease."""
         check_lease(lease)
         return await self._renew(id, token, lease)
 

@@ -57,38 +57,31 @@ class SealedStore:
 
     @property
     def reach(self) -> Reach:
-        """How far the engine reaches."""
         return self.engine.reach
 
     def bus(self, group: str) -> Bus:
-        """Return a bus of the engine; between machines, its messages are encrypted."""
         bus = self.engine.bus(digest(group))
         return SealedBus(bus, self._cipher, f"bus {group}") if self.reach == "network" else bus
 
     def log(self, stream: str) -> EventLog:
-        """Return the log of a stream with encrypted events."""
         return SealedLog(self.engine.log(digest(stream)), self._cipher, f"log {stream}")
 
     def state(
         self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
     ) -> State:
-        """Return the values of a namespace, which are encrypted."""
         if share != ALONE:
             share = Share(digest(share.group), None if share.account is None else digest(share.account))
         state = self.engine.state(digest(namespace), max_values=max_values, share=share, limits=limits)
         return SealedState(state, self._cipher, namespace)
 
     def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> Tasks:
-        """Return the tasks of a namespace, whose values are encrypted."""
         tasks = self.engine.tasks(digest(namespace), limits=limits)
         return SealedTasks(tasks, self._cipher, namespace)
 
     async def now(self) -> float:
-        """Return the time of the engine."""
         return await self.engine.now()
 
     async def close(self) -> None:
-        """Close the engine."""
         await self.engine.close()
 
 
@@ -124,7 +117,6 @@ class SealedBus:
 
     @property
     def name(self) -> str:
-        """The name of this process on the bus."""
         return self._bus.name
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
@@ -142,7 +134,6 @@ class SealedBus:
         return [reply for reply in replies if reply is not None]
 
     async def close(self) -> None:
-        """Leave the group."""
         await self._bus.close()
 
 
@@ -155,20 +146,16 @@ class SealedLog:
         self._decrypt = partial(cipher.decrypt, purpose)
 
     def append(self, sequence: int, event: bytes) -> None:
-        """Add an event."""
         self._log.append(sequence, self._encrypt(event))
 
     async def flush(self) -> None:
-        """Wait until every appended event is written."""
         await self._log.flush()
 
     async def after(self, sequence: int) -> list[tuple[int, bytes]]:
-        """Return the kept events after a number."""
         opened = [(number, self._decrypt(event)) for number, event in await self._log.after(sequence)]
         return [(number, event) for number, event in opened if event is not None]
 
     async def delete(self) -> None:
-        """Delete every event."""
         await self._log.delete()
 
 
@@ -187,7 +174,6 @@ class SealedState(CheckedState):
         return f"state {len(self._namespace)} {self._namespace} {key}"
 
     async def get(self, key: str) -> Revised | None:
-        """Return the value of a key."""
         kept = await self._state.get(digest(key))
         if kept is None:
             return None
@@ -212,7 +198,6 @@ class SealedState(CheckedState):
         raise StoreError(f"The value could not be set: others changed it {MAX_ATTEMPTS} times meanwhile")
 
     async def delete(self, key: str) -> bool:
-        """Delete the value of a key."""
         await self.get(key)
         return await self._state.delete(digest(key))
 
@@ -275,11 +260,9 @@ class SealedTasks(CheckedTasks):
         return record._replace(id=task.id, value=task.value, summary=task.summary)
 
     async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
         return self._opened(await self._tasks.get(digest(id)))
 
     async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
-        """Return the tasks of an owner."""
         last = None if after is None else digest(after)
         summaries = []
         for record in await self._tasks.list(digest(owner), after=last, limit=limit):
@@ -312,19 +295,15 @@ class SealedTasks(CheckedTasks):
         return await self._tasks.renew(_stored(id), token, lease)
 
     async def release(self, id: str, token: int) -> bool:
-        """Give a running task back."""
         return await self._tasks.release(_stored(id), token)
 
     def watch(self, id: str) -> AsyncGenerator[None, None]:
-        """Yield after each change of a task."""
         return self._tasks.watch(digest(id))
 
     async def wait(self, timeout: float) -> None:
-        """Wait until a task may have become ready."""
         await self._tasks.wait(timeout)
 
     async def sweep(self) -> int:
-        """Delete expired tasks."""
         return await self._tasks.sweep()
 
 

@@ -196,26 +196,23 @@ class TableTasks(CheckedTasks):
                 raise lack
 
     async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
         task = await self._step(lambda table: table.find(id), None, reads=True)
         return None if task is None else task.record()
 
     async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
-        """Return the tasks of an owner."""
         nothing: Iterable[TaskSummary] = ()
         return list(await self._step(lambda table: table.owned(owner, after, limit), nothing, reads=True))
 
     async def _change(self, change: TaskChange) -> TaskRecord | None:
         # A task may end in the room that the engine reserves.
         size = None if change.phase == "finished" else len(change.value) + len(change.summary or b"")
-        return await self._replace(change.id, lambda task, new: task.changed(change, revision=new), size=size)
+        return await self._apply(change.id, lambda task, new: task.changed(change, revision=new), size=size)
 
     async def release(self, id: str, token: int) -> bool:
-        """Give a running task back."""
-        released = await self._replace(id, lambda task, new: task.released(token, revision=new))
+        released = await self._apply(id, lambda task, new: task.released(token, revision=new))
         return released is not None
 
-    async def _replace(
+    async def _apply(
         self, id: str, change: Callable[[KeptTask, int], KeptTask | None], *, size: int | None = None
     ) -> TaskRecord | None:
         """Change a task, unless there is none or the change is refused."""
@@ -262,7 +259,6 @@ class TableTasks(CheckedTasks):
         return await self._step(work, missing=False)
 
     async def watch(self, id: str) -> AsyncGenerator[None, None]:
-        """Yield after each change of a task."""
         listener = await self._listen(id)
         try:
             while True:
@@ -272,12 +268,10 @@ class TableTasks(CheckedTasks):
             listener.close()
 
     async def wait(self, timeout: float) -> None:
-        """Wait until a task may have become ready."""
         if self._ready is None or self._ready.loop is not asyncio.get_running_loop():
             self._ready = await self._listen(None)
         else:
             await self._ready.wait(timeout)
 
     async def sweep(self) -> int:
-        """Delete expired tasks."""
         return await self._step(lambda table: table.sweep(), 0)

@@ -39,12 +39,10 @@ class LocalLog(LogWriter):
             _logger.warning("Events of a stream cannot be resumed: %s", failure)
 
     async def after(self, sequence: int) -> Events:
-        """Return the kept events after a number."""
         await self.flush()
         return await self._folder.existing(lambda transaction: _after(transaction, self._stream, sequence), [])
 
     async def delete(self) -> None:
-        """Delete every event."""
         self._drop_waiting()
         await self._folder.existing(lambda transaction: _delete(transaction, self._stream), None, writes=True)
 

@@ -38,8 +38,6 @@ class LocalState(CheckedState):
         return await self._folder.write(work, size=len(value) + len(key))
 
     async def delete(self, key: str) -> bool:
-        """Delete the value of a key."""
-
         def work(transaction: Transaction) -> bool:
             found = self._find(transaction, key)
             transaction.execute("DELETE FROM state WHERE namespace = ? AND key = ?", (self._namespace, key))

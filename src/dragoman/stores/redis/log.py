@@ -38,12 +38,10 @@ class RedisLog(LogWriter):
         self._link().warn_of_lost_events(failure)
 
     async def after(self, sequence: int) -> Events:
-        """Return the kept events after a number."""
         await self._finish_writing()
         entries = await self._link().commands.call("XRANGE", f"{self._prefix}events", f"{sequence + 1}-0", "+")
         return [(int(id.partition(b"-")[0]), fields[1]) for id, fields in entries]
 
     async def delete(self) -> None:
-        """Delete every event."""
         await self._finish_writing()
         await self._link().commands.call(2, self._prefix, ALL_LOGS, script=DELETE_LOG)

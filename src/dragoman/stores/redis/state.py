@@ -32,7 +32,6 @@ class RedisState(CheckedState):
         self._limits = limits
 
     async def get(self, key: str) -> Revised | None:
-        """Return the value of a key."""
         kept = await self._link().commands.call("GET", f"{self._prefix}value:{key}")
         if kept is None:
             return None
@@ -54,7 +53,6 @@ class RedisState(CheckedState):
         return None if reply is None else int(reply)
 
     async def delete(self, key: str) -> bool:
-        """Delete the value of a key."""
         return bool(await self._link().commands.change(DELETE_VALUE, 2, self._prefix, self._ledger, key))
 
 

@@ -62,12 +62,10 @@ class RedisTasks(CheckedTasks):
         raise full(*lacks[reply])
 
     async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
         fields = await self._link().commands.call("HMGET", self._task(id), *FIELDS)
         return None if fields[0] is None else _record([_name(id), *fields])
 
     async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
-        """Return the tasks of an owner."""
         last = b"" if after is None else _name(after)
         found = await self._link().commands.call(1, self._prefix, owner, last, limit, script=LIST)
         return [_summary(fields) for fields in found]
@@ -90,7 +88,6 @@ class RedisTasks(CheckedTasks):
         return bool(await self._link().commands.change(RENEW, 1, *arguments))
 
     async def release(self, id: str, token: int) -> bool:
-        """Give a running task back."""
         return bool(await self._link().commands.change(RELEASE, 1, self._prefix, _name(id), token))
 
     async def watch(self, id: str) -> AsyncGenerator[None, None]:
@@ -117,13 +114,11 @@ class RedisTasks(CheckedTasks):
             channels.remove(channel, heard)
 
     async def wait(self, timeout: float) -> None:
-        """Wait until a task may have become ready."""
         if self._has_waited:
             await self._link().wait_for_element(f"{self._prefix}bell", timeout)
         self._has_waited = True
 
     async def sweep(self) -> int:
-        """Delete expired tasks."""
         total = 0
         while True:
             swept = int(await self._link().commands.call(1, self._prefix, script=SWEEP))
