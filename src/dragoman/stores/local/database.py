@@ -38,7 +38,6 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from dragoman.errors import StoreError, StoreUnavailable
-from dragoman.runtime.tasks import call_in_loop
 from dragoman.runtime.user_files import private_folder
 from dragoman.stores.changes import Changes
 from dragoman.stores.local.bell import Bell
@@ -453,19 +452,24 @@ def _run(job: _QueuedWork, transaction: Transaction) -> _Outcome:
 
 
 def _deliver(jobs: list[_QueuedWork], outcomes: list[_Outcome]) -> None:
-    """Hand outcomes to the loops of their callers."""
+    """Hand outcomes to their callers, all those of one loop at once, so that their next work is one commit again."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Outcome]]] = {}
     for job, outcome in zip(jobs, outcomes, strict=True):
         if job.future is not None:
-            call_in_loop(job.future.get_loop(), _answer, job.future, outcome)
+            by_loop.setdefault(job.future.get_loop(), []).append((job.future, outcome))
+    for loop, answered in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_answer, answered)
 
 
-def _answer(future: asyncio.Future[Any], outcome: _Outcome) -> None:
-    if future.done():
-        return
-    if outcome.error is None:
-        future.set_result(outcome.value)
-    else:
-        future.set_exception(outcome.error)
+def _answer(answered: list[tuple[asyncio.Future[Any], _Outcome]]) -> None:
+    for future, outcome in answered:
+        if future.done():
+            continue
+        if outcome.error is None:
+            future.set_result(outcome.value)
+        else:
+            future.set_exception(outcome.error)
 
 
 def _code(error: BaseException) -> int:
