@@ -3,69 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from threading import Lock
+from weakref import WeakSet
 
 from dragoman.runtime.tasks import call_in_loop
 
 
 class Changes:
-    """The listeners of a process, by what they listen to.
-
-    A listener may be forgotten by a finalizer, which runs in any thread and between any two steps, also while its
-    thread holds the lock. So `forget` never waits for the lock: whoever releases it drops the forgotten listeners.
-    """
+    """The listeners of a process, by what they listen to; a listener that nothing else refers to is forgotten."""
 
     def __init__(self) -> None:
         self.reset()
 
     def listen(self, key: Hashable) -> Listener:
-        """Return a new listener of this loop to a key; it listens until it is closed."""
+        """Return a new listener of this loop to a key; it listens until it is closed or collected."""
         listener = Listener(self, key)
         with self._lock:
-            self._listeners.setdefault(key, set()).add(listener)
-        self._drop_forgotten()
+            self._listeners.setdefault(key, WeakSet()).add(listener)
         return listener
 
     def forget(self, listener: Listener) -> None:
         """Stop waking a listener."""
-        self._forgotten.append(listener)
-        self._drop_forgotten()
-
-    def _drop_forgotten(self) -> None:
-        while self._forgotten and self._lock.acquire(blocking=False):
-            try:
-                while self._forgotten:
-                    self._drop(self._forgotten.popleft())
-            finally:
-                self._lock.release()
-
-    def _drop(self, listener: Listener) -> None:
-        remaining = self._listeners.get(listener.key, set())
-        remaining.discard(listener)
-        if not remaining:
-            self._listeners.pop(listener.key, None)
+        with self._lock:
+            remaining = self._listeners.get(listener.key, WeakSet())
+            remaining.discard(listener)
+            if not remaining:
+                self._listeners.pop(listener.key, None)
 
     def report(self, keys: Iterable[Hashable]) -> None:
         """Wake the listeners of some keys."""
         with self._lock:
             woken = [listener for key in keys for listener in self._listeners.get(key, ())]
-        self._drop_forgotten()
         for listener in woken:
             call_in_loop(listener.loop, listener.changed.set)
 
     @property
     def has_listeners(self) -> bool:
         """Whether anybody listens."""
-        return bool(self._listeners)
+        return any(list(self._listeners.values()))
 
     def reset(self) -> None:
         """Forget the listeners after a fork: they wait in loops of the parent."""
         self._lock = Lock()
-        self._listeners: dict[Hashable, set[Listener]] = {}
-        self._forgotten: deque[Listener] = deque()
+        self._listeners: dict[Hashable, WeakSet[Listener]] = {}
 
 
 class Listener:

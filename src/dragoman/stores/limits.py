@@ -69,6 +69,21 @@ class TaskUsage(NamedTuple):
     account_bytes: int
 
 
+class ValueUsage(NamedTuple):
+    """How many values a namespace has, and the bytes of its group and of an account, expired values included."""
+
+    values: int
+    bytes: int
+    account_bytes: int
+
+
+class CountedValue(NamedTuple):
+    """The bytes that a value counts, and its account."""
+
+    bytes: int
+    account: str | None
+
+
 def value_limits(namespace: str, share: Share, limits: StoreLimits) -> tuple[Share, StoreLimits]:
     """Return the share of a namespace, and the limits that hold for it."""
     return (Share(namespace), UNLIMITED) if share == ALONE else (share, limits)
@@ -77,6 +92,22 @@ def value_limits(namespace: str, share: Share, limits: StoreLimits) -> tuple[Sha
 def value_bytes(value: bytes) -> int:
     """Return how many bytes a value counts."""
     return len(value) + VALUE_OVERHEAD
+
+
+def value_lack(
+    limits: StoreLimits, max_values: int, usage: ValueUsage, value: CountedValue, before: CountedValue | None
+) -> StoreFull | None:
+    """Return the error of a value that there is no room for, in the place of the one before; None if there is room."""
+    if before is None and usage.values >= max_values:
+        return full("values", max_values)
+    added = value.bytes - (0 if before is None else before.bytes)
+    if added > 0 and usage.bytes + added > limits.state_bytes:
+        return full("bytes", limits.state_bytes)
+    if before is not None and before.account != value.account:
+        added = value.bytes
+    if added > 0 and value.account is not None and usage.account_bytes + added > limits.state_bytes_per_caller:
+        return full("account bytes", limits.state_bytes_per_caller)
+    return None
 
 
 def task_bytes(value: bytes, summary: bytes) -> int:

@@ -22,11 +22,20 @@ from dragoman.stores.contract import (
     MAX_LOGS_BYTES,
     Revised,
     TaskSummary,
-    check_ttl,
 )
-from dragoman.stores.limits import ALONE, Share, StoreLimits, TaskUsage, full, value_bytes, value_limits
-from dragoman.stores.table import TableTasks, TaskTable
-from dragoman.stores.transitions import KeptTask
+from dragoman.stores.limits import (
+    ALONE,
+    CountedValue,
+    Share,
+    StoreLimits,
+    TaskUsage,
+    ValueUsage,
+    value_bytes,
+    value_lack,
+    value_limits,
+)
+from dragoman.stores.operations import CheckedState
+from dragoman.stores.table import KeptTask, TableTasks, TaskTable
 
 Found = TypeVar("Found")
 Counted = TypeVar("Counted", bound=Hashable)
@@ -161,11 +170,9 @@ class MemoryLog:
         """Do nothing: an event is kept when `append` returns."""
 
     async def after(self, sequence: int) -> list[tuple[int, bytes]]:
-        """Return the kept events after a number."""
         return self._logs.after(self._stream, sequence)
 
     async def delete(self) -> None:
-        """Delete every event."""
         self._logs.delete(self._stream)
 
 
@@ -242,7 +249,7 @@ def _add(counter: Counter[Counted], key: Counted, amount: int) -> None:
         del counter[key]
 
 
-class MemoryState:
+class MemoryState(CheckedState):
     """The values of one namespace."""
 
     def __init__(self, values: _Values, namespace: str, max_values: int, share: Share, limits: StoreLimits) -> None:
@@ -253,42 +260,26 @@ class MemoryState:
         self._limits = limits
 
     async def get(self, key: str) -> Revised | None:
-        """Return the value of a key."""
         entry = self._values.get((self._namespace, key))
         return None if entry is None else Revised(entry.value, entry.revision)
 
-    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
-        """Set the value of a key."""
-        check_ttl(ttl)
-        expires_at = None if ttl is None else self._values.clock() + ttl
-        size = value_bytes(value)
-        return self._values.set(
-            *((self._namespace, key), value, self._share, expires_at), lambda entry: self._lack(entry, size)
-        )
-
-    def _lack(self, entry: _Entry | None, size: int) -> StoreFull | None:
-        """Return why there is no room for a value that replaces an entry; None if there is."""
-        limits, share, sizes = self._limits, self._share, self._values.sizes
-        if entry is None and self._values.counts[self._namespace] >= self._max_values:
-            return full("values", self._max_values)
-        added = size - (0 if entry is None else value_bytes(entry.value))
-        if added > 0 and sizes[Share(share.group)] + added > limits.state_bytes:
-            return full("bytes", limits.state_bytes)
-        if entry is not None and entry.share != share:
-            added = size
-        if added > 0 and share.account is not None and sizes[share] + added > limits.state_bytes_per_caller:
-            return full("account bytes", limits.state_bytes_per_caller)
-        return None
-
-    async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
-        """Set the value of a key if the key still has a revision."""
-        entry = self._values.get((self._namespace, key))
-        if (0 if entry is None else entry.revision) != revision:
+    async def _set(self, key: str, value: bytes, expected: int | None, ttl: float | None) -> int | None:
+        name, values = (self._namespace, key), self._values
+        entry = values.get(name)
+        if expected not in (None, 0 if entry is None else entry.revision):
             return None
-        return await self.set(key, value, ttl=ttl)
+        expires_at = None if ttl is None else values.clock() + ttl
+        counted = CountedValue(value_bytes(value), self._share.account)
+        return values.set(name, value, self._share, expires_at, lambda before: self._lack(before, counted))
+
+    def _lack(self, entry: _Entry | None, value: CountedValue) -> StoreFull | None:
+        """Return why there is no room for a value that replaces an entry; None if there is."""
+        sizes, share = self._values.sizes, self._share
+        usage = ValueUsage(self._values.counts[self._namespace], sizes[Share(share.group)], sizes[share])
+        before = None if entry is None else CountedValue(value_bytes(entry.value), entry.share.account)
+        return value_lack(self._limits, self._max_values, usage, value, before)
 
     async def delete(self, key: str) -> bool:
-        """Delete the value of a key."""
         return self._values.delete((self._namespace, key))
 
 

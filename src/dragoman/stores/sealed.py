@@ -17,6 +17,7 @@ import hashlib
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 
 from dragoman.errors import StoreError, StoreUnreadable
 from dragoman.protocol.tokens import NONCE_BYTES, KeyRing
@@ -27,12 +28,12 @@ from dragoman.stores.contract import (
     Revised,
     State,
     Store,
-    TaskPhase,
     TaskRecord,
     Tasks,
     TaskSummary,
 )
 from dragoman.stores.limits import ALONE, Share, StoreLimits
+from dragoman.stores.operations import CheckedState, CheckedTasks, NewTask, TaskChange
 
 MAX_ATTEMPTS = 100
 """How often `set` tries to replace a value that others change at the same time."""
@@ -49,158 +50,134 @@ class SealedStore:
 
     def __init__(self, engine: Store, ring: KeyRing) -> None:
         self.engine = engine
-        self._keys = _Keys(ring)
+        self._cipher = _Cipher(ring)
 
     def __repr__(self) -> str:
         return f"<Sealed {self.engine!r}>"
 
     @property
     def reach(self) -> Reach:
-        """How far the engine reaches."""
         return self.engine.reach
 
     def bus(self, group: str) -> Bus:
-        """Return a bus of the engine; between machines, its messages are encrypted."""
         bus = self.engine.bus(digest(group))
-        return SealedBus(bus, _Cipher(self._keys, f"bus {group}")) if self.reach == "network" else bus
+        return SealedBus(bus, self._cipher, f"bus {group}") if self.reach == "network" else bus
 
     def log(self, stream: str) -> EventLog:
-        """Return the log of a stream with encrypted events."""
-        return SealedLog(self.engine.log(digest(stream)), _Cipher(self._keys, f"log {stream}"))
+        return SealedLog(self.engine.log(digest(stream)), self._cipher, f"log {stream}")
 
     def state(
         self, namespace: str, *, max_values: int = 100_000, share: Share = ALONE, limits: StoreLimits | None = None
     ) -> State:
-        """Return the values of a namespace, which are encrypted."""
         if share != ALONE:
             share = Share(digest(share.group), None if share.account is None else digest(share.account))
         state = self.engine.state(digest(namespace), max_values=max_values, share=share, limits=limits)
-        return SealedState(state, self._keys, namespace)
+        return SealedState(state, self._cipher, namespace)
 
     def tasks(self, namespace: str, *, limits: StoreLimits | None = None) -> Tasks:
-        """Return the tasks of a namespace, whose values are encrypted."""
         tasks = self.engine.tasks(digest(namespace), limits=limits)
-        return SealedTasks(tasks, self._keys, namespace)
+        return SealedTasks(tasks, self._cipher, namespace)
 
     async def now(self) -> float:
-        """Return the time of the engine."""
         return await self.engine.now()
 
     async def close(self) -> None:
-        """Close the engine."""
         await self.engine.close()
 
 
-class _Keys:
-    """The key ring of a store, which warns once of what it cannot decrypt."""
+class _Cipher:
+    """Encrypts and decrypts, each value for its purpose, and warns once of what it cannot decrypt."""
 
     def __init__(self, ring: KeyRing) -> None:
-        self.ring = ring
+        self._ring = ring
         self._has_warned = False
 
-    def warn(self) -> None:
-        if not self._has_warned:
+    def encrypt(self, purpose: str, value: bytes) -> bytes:
+        return self._ring.encrypt(purpose, value, os.urandom(NONCE_BYTES))
+
+    def decrypt(self, purpose: str, data: bytes) -> bytes | None:
+        value = self._ring.decrypt(purpose, data)
+        if value is None and not self._has_warned:
             self._has_warned = True
             _logger.warning(
                 "The store has data that this server cannot decrypt: it was written with another secret, or changed."
                 " All processes of a server need the same secret. To replace a secret, give both:"
                 " Server(secret=[new, old])"
             )
-
-
-class _Cipher:
-    """Encrypts and decrypts for one purpose."""
-
-    def __init__(self, keys: _Keys, purpose: str) -> None:
-        self._keys = keys
-        self._purpose = purpose
-
-    def encrypt(self, value: bytes) -> bytes:
-        return self._keys.ring.encrypt(self._purpose, value, os.urandom(NONCE_BYTES))
-
-    def decrypt(self, data: bytes) -> bytes | None:
-        value = self._keys.ring.decrypt(self._purpose, data)
-        if value is None:
-            self._keys.warn()
         return value
 
 
 class SealedBus:
     """A bus with encrypted messages and replies."""
 
-    def __init__(self, bus: Bus, cipher: _Cipher) -> None:
+    def __init__(self, bus: Bus, cipher: _Cipher, purpose: str) -> None:
         self._bus = bus
-        self._cipher = cipher
+        self._encrypt = partial(cipher.encrypt, purpose)
+        self._decrypt = partial(cipher.decrypt, purpose)
 
     @property
     def name(self) -> str:
-        """The name of this process on the bus."""
         return self._bus.name
 
     async def open(self, receive: Callable[[bytes], bytes]) -> None:
         """Join the group; messages that do not decrypt get an empty reply."""
 
         def receive_sealed(data: bytes) -> bytes:
-            message = self._cipher.decrypt(data)
-            return b"" if message is None else self._cipher.encrypt(receive(message))
+            message = self._decrypt(data)
+            return b"" if message is None else self._encrypt(receive(message))
 
         await self._bus.open(receive_sealed)
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:
         """Send a message, and return the replies that decrypt."""
-        replies = [self._cipher.decrypt(reply) for reply in await self._bus.publish(self._cipher.encrypt(message), to)]
+        replies = [self._decrypt(reply) for reply in await self._bus.publish(self._encrypt(message), to)]
         return [reply for reply in replies if reply is not None]
 
     async def close(self) -> None:
-        """Leave the group."""
         await self._bus.close()
 
 
 class SealedLog:
     """The log of a stream with encrypted events."""
 
-    def __init__(self, log: EventLog, cipher: _Cipher) -> None:
+    def __init__(self, log: EventLog, cipher: _Cipher, purpose: str) -> None:
         self._log = log
-        self._cipher = cipher
+        self._encrypt = partial(cipher.encrypt, purpose)
+        self._decrypt = partial(cipher.decrypt, purpose)
 
     def append(self, sequence: int, event: bytes) -> None:
-        """Add an event."""
-        self._log.append(sequence, self._cipher.encrypt(event))
+        self._log.append(sequence, self._encrypt(event))
 
     async def flush(self) -> None:
-        """Wait until every appended event is written."""
         await self._log.flush()
 
     async def after(self, sequence: int) -> list[tuple[int, bytes]]:
-        """Return the kept events after a number."""
-        opened = [(number, self._cipher.decrypt(event)) for number, event in await self._log.after(sequence)]
+        opened = [(number, self._decrypt(event)) for number, event in await self._log.after(sequence)]
         return [(number, event) for number, event in opened if event is not None]
 
     async def delete(self) -> None:
-        """Delete every event."""
         await self._log.delete()
 
 
-class SealedState:
+class SealedState(CheckedState):
     """The values of a namespace, encrypted by key.
 
     Every method raises `StoreUnreadable` for a key whose value does not open, and leaves the value alone.
     """
 
-    def __init__(self, state: State, keys: _Keys, namespace: str) -> None:
+    def __init__(self, state: State, cipher: _Cipher, namespace: str) -> None:
         self._state = state
-        self._keys = keys
+        self._cipher = cipher
         self._namespace = namespace
 
-    def _cipher(self, key: str) -> _Cipher:
-        return _Cipher(self._keys, f"state {len(self._namespace)} {self._namespace} {key}")
+    def _purpose(self, key: str) -> str:
+        return f"state {len(self._namespace)} {self._namespace} {key}"
 
     async def get(self, key: str) -> Revised | None:
-        """Return the value of a key."""
         kept = await self._state.get(digest(key))
         if kept is None:
             return None
-        value = self._cipher(key).decrypt(kept.value)
+        value = self._cipher.decrypt(self._purpose(key), kept.value)
         if value is None:
             raise StoreUnreadable(
                 "The value was written with another secret, or was changed; it is not replaced."
@@ -208,21 +185,19 @@ class SealedState:
             )
         return Revised(value, kept.revision)
 
-    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
-        """Set the value of a key."""
+    async def _set(self, key: str, value: bytes, expected: int | None, ttl: float | None) -> int | None:
+        sealed, name = self._cipher.encrypt(self._purpose(key), value), digest(key)
+        if expected is not None:
+            return await self._state.compare_and_set(name, sealed, expected, ttl=ttl)
         for _ in range(MAX_ATTEMPTS):
             kept = await self.get(key)
-            revision = await self.compare_and_set(key, value, 0 if kept is None else kept.revision, ttl=ttl)
+            before = 0 if kept is None else kept.revision
+            revision = await self._state.compare_and_set(name, sealed, before, ttl=ttl)
             if revision is not None:
                 return revision
         raise StoreError(f"The value could not be set: others changed it {MAX_ATTEMPTS} times meanwhile")
 
-    async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
-        """Set the value of a key if the key still has a revision."""
-        return await self._state.compare_and_set(digest(key), self._cipher(key).encrypt(value), revision, ttl=ttl)
-
     async def delete(self, key: str) -> bool:
-        """Delete the value of a key."""
         await self.get(key)
         return await self._state.delete(digest(key))
 
@@ -236,28 +211,28 @@ class StoredId(str):
     __slots__ = ()
 
 
-class SealedTasks:
+class SealedTasks(CheckedTasks):
     """The tasks of a namespace, with values encrypted by id. The engine knows a digest of each id."""
 
-    def __init__(self, tasks: Tasks, keys: _Keys, namespace: str) -> None:
+    def __init__(self, tasks: Tasks, cipher: _Cipher, namespace: str) -> None:
         self._tasks = tasks
-        self._keys = keys
+        self._cipher = cipher
         self._namespace = namespace
 
-    def _cipher(self, stored_id: str, part: str) -> _Cipher:
-        return _Cipher(self._keys, f"task {part} {len(self._namespace)} {self._namespace} {stored_id}")
+    def _purpose(self, stored_id: str, part: str) -> str:
+        return f"task {part} {len(self._namespace)} {self._namespace} {stored_id}"
 
     def _sealed(self, id: str, value: bytes) -> bytes:
-        return self._cipher(digest(id), "value").encrypt(value)
+        return self._cipher.encrypt(self._purpose(digest(id), "value"), value)
 
     def _sealed_summary(self, id: str, summary: bytes) -> bytes:
         name = id.encode("utf-8", "surrogatepass")
         content = len(name).to_bytes(_ID_LENGTH_BYTES, "big") + name + summary
-        return self._cipher(digest(id), "summary").encrypt(content)
+        return self._cipher.encrypt(self._purpose(digest(id), "summary"), content)
 
     def _opened_summary(self, stored_id: str, summary: bytes) -> tuple[str, bytes] | None:
         """Return the id of a task and its summary."""
-        content = self._cipher(stored_id, "summary").decrypt(summary)
+        content = self._cipher.decrypt(self._purpose(stored_id, "summary"), summary)
         if content is None:
             return None
         end = _ID_LENGTH_BYTES + int.from_bytes(content[:_ID_LENGTH_BYTES], "big")
@@ -267,40 +242,27 @@ class SealedTasks:
         if record is None:
             return None
         opened = self._opened_summary(record.id, record.summary)
-        value = None if opened is None else self._cipher(record.id, "value").decrypt(record.value)
+        value = None if opened is None else self._cipher.decrypt(self._purpose(record.id, "value"), record.value)
         if opened is None or value is None:
             return None
         return record._replace(id=opened[0], summary=opened[1], value=value)
 
-    async def create(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        owner: str,
-        account: str | None = None,
-        summary: bytes = b"",
-        ttl: float | None = None,
-        lease: float | None = None,
-    ) -> TaskRecord:
-        """Add a task."""
+    async def _create(self, task: NewTask) -> TaskRecord:
         record = await self._tasks.create(
-            digest(id),
-            self._sealed(id, value),
-            owner=digest(owner),
-            account=digest(owner if account is None else account),
-            summary=self._sealed_summary(id, summary),
-            ttl=ttl,
-            lease=lease,
+            digest(task.id),
+            self._sealed(task.id, task.value),
+            owner=digest(task.owner),
+            account=digest(task.account),
+            summary=self._sealed_summary(task.id, task.summary),
+            ttl=task.ttl,
+            lease=task.lease,
         )
-        return record._replace(id=id, value=value, summary=summary)
+        return record._replace(id=task.id, value=task.value, summary=task.summary)
 
     async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
         return self._opened(await self._tasks.get(digest(id)))
 
     async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
-        """Return the tasks of an owner."""
         last = None if after is None else digest(after)
         summaries = []
         for record in await self._tasks.list(digest(owner), after=last, limit=limit):
@@ -309,72 +271,39 @@ class SealedTasks:
                 summaries.append(record._replace(id=opened[0], summary=opened[1]))
         return summaries
 
-    async def update(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        revision: int,
-        token: int | None = None,
-        phase: TaskPhase | None = None,
-        summary: bytes | None = None,
-        ttl: float | None = None,
-    ) -> TaskRecord | None:
-        """Change a task."""
-        sealed = None if summary is None else self._sealed_summary(id, summary)
+    async def _change(self, change: TaskChange) -> TaskRecord | None:
+        id, revision, token = digest(change.id), change.revision, change.token
+        value = self._sealed(change.id, change.value)
+        summary = None if change.summary is None else self._sealed_summary(change.id, change.summary)
+        if change.phase == "finished":
+            return self._opened(await self._tasks.finish(id, value, revision=revision, token=token, summary=summary))
+        assert revision is not None
         return self._opened(
             await self._tasks.update(
-                *(digest(id), self._sealed(id, value)),
-                revision=revision,
-                token=token,
-                phase=phase,
-                summary=sealed,
-                ttl=ttl,
+                id, value, revision=revision, token=token, phase=change.phase, summary=summary, ttl=change.ttl
             )
         )
 
-    async def claim(self, lease: float) -> TaskRecord | None:
+    async def _claim(self, lease: float) -> TaskRecord | None:
         """Claim a task; one that does not open has no value, so that the caller can give it back."""
         record = await self._tasks.claim(lease)
         if record is None:
             return None
         return self._opened(record) or record._replace(id=StoredId(record.id), value=b"", summary=b"")
 
-    async def renew(self, id: str, token: int, lease: float) -> bool:
-        """Extend a lease."""
+    async def _renew(self, id: str, token: int, lease: float) -> bool:
         return await self._tasks.renew(_stored(id), token, lease)
 
     async def release(self, id: str, token: int) -> bool:
-        """Give a running task back."""
         return await self._tasks.release(_stored(id), token)
 
-    async def finish(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        revision: int | None = None,
-        token: int | None = None,
-        summary: bytes | None = None,
-    ) -> TaskRecord | None:
-        """End a task."""
-        sealed = None if summary is None else self._sealed_summary(id, summary)
-        return self._opened(
-            await self._tasks.finish(
-                digest(id), self._sealed(id, value), revision=revision, token=token, summary=sealed
-            )
-        )
-
     def watch(self, id: str) -> AsyncGenerator[None, None]:
-        """Yield after each change of a task."""
         return self._tasks.watch(digest(id))
 
     async def wait(self, timeout: float) -> None:
-        """Wait until a task may have become ready."""
         await self._tasks.wait(timeout)
 
     async def sweep(self) -> int:
-        """Delete expired tasks."""
         return await self._tasks.sweep()
 
 

@@ -1,24 +1,109 @@
 """`TableTasks`: the tasks of an engine in Python. The engine supplies a table, and runs each use of it as one step.
 
-`Memory` and `Local` have tables. An engine whose steps run elsewhere, such as in Redis, implements `Tasks` by itself.
+`KeptTask` decides how a task changes: its methods return the task as the engine is to keep it, or None if the change is
+refused. The engine gives the time and the new revision. `Memory` and `Local` have tables. An engine whose steps run
+elsewhere, such as in Redis, implements `Tasks` by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from dragoman.errors import StoreError
-from dragoman.stores import transitions
 from dragoman.stores.changes import Listener
-from dragoman.stores.contract import TaskPhase, TaskRecord, TaskSummary, check_lease, check_ttl
-from dragoman.stores.limits import StoreLimits, TaskUsage, task_lack
-from dragoman.stores.transitions import KeptTask
+from dragoman.stores.contract import TaskPhase, TaskRecord, TaskSummary
+from dragoman.stores.limits import StoreLimits, TaskUsage, task_bytes, task_lack
+from dragoman.stores.operations import CheckedTasks, NewTask, TaskChange
 
 Found = TypeVar("Found")
+
+
+class KeptTask(NamedTuple):
+    """A task, its owner, when its lease runs out, and the account whose limits it counts for."""
+
+    id: str
+    owner: str
+    value: bytes
+    revision: int
+    phase: TaskPhase
+    token: int
+    created_at: float
+    expires_at: float | None
+    lease_until: float | None
+    summary: bytes = b""
+    account: str = ""
+
+    @property
+    def size(self) -> int:
+        """The bytes that the task counts."""
+        return task_bytes(self.value, self.summary)
+
+    def record(self, *, was_lost: bool = False) -> TaskRecord:
+        """Return what the caller sees of the task."""
+        id, _, value, revision, phase, token, created_at, expires_at, _, summary, _ = self
+        return TaskRecord(id, value, revision, phase, token, created_at, expires_at, was_lost, summary)
+
+    def listed(self) -> TaskSummary:
+        """Return what a list shows of the task."""
+        return TaskSummary(self.id, self.summary, self.revision, self.phase, self.created_at, self.expires_at)
+
+    def is_expired(self, now: float) -> bool:
+        """Tell whether the time to live is over."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    def is_lost(self, now: float) -> bool:
+        """Tell whether the task is running, and its lease has run out."""
+        return self.phase == "running" and (self.lease_until is None or self.lease_until <= now)
+
+    def claimed(self, lease: float, *, now: float, revision: int) -> KeptTask:
+        """Return the task of a new holder."""
+        return self._replace(phase="running", token=self.token + 1, revision=revision, lease_until=now + lease)
+
+    def renewed(self, token: int, lease: float, *, now: float) -> KeptTask | None:
+        """Return the task with a longer lease, unless the token is not that of the holder."""
+        return self._replace(lease_until=now + lease) if self._is_held(token) else None
+
+    def released(self, token: int, *, revision: int) -> KeptTask | None:
+        """Return the task ready for another holder, unless the token is not that of the holder."""
+        return self._replace(phase="ready", lease_until=None, revision=revision) if self._is_held(token) else None
+
+    def _is_held(self, token: int) -> bool:
+        return (self.phase, self.token) == ("running", token)
+
+    def changed(self, change: TaskChange, *, revision: int) -> KeptTask | None:
+        """Return the changed task, unless it has ended, or has another revision or token than expected."""
+        is_expected = change.revision in (None, self.revision) and change.token in (None, self.token)
+        if self.phase == "finished" or not is_expected:
+            return None
+        phase = change.phase or self.phase
+        return self._replace(
+            value=change.value,
+            revision=revision,
+            phase=phase,
+            expires_at=self.expires_at if change.ttl is None else self.created_at + change.ttl,
+            lease_until=self.lease_until if phase == "running" else None,
+            summary=self.summary if change.summary is None else change.summary,
+        )
+
+
+def _created(new: NewTask, *, now: float, revision: int) -> KeptTask:
+    """Return a new task."""
+    return KeptTask(
+        id=new.id,
+        owner=new.owner,
+        value=new.value,
+        revision=revision,
+        phase="ready" if new.lease is None else "running",
+        token=0 if new.lease is None else 1,
+        created_at=now,
+        expires_at=None if new.ttl is None else now + new.ttl,
+        lease_until=None if new.lease is None else now + new.lease,
+        summary=new.summary,
+        account=new.account,
+    )
 
 
 class TaskTable(Protocol):
@@ -66,7 +151,7 @@ class TaskTable(Protocol):
         ...
 
 
-class TableTasks(ABC):
+class TableTasks(CheckedTasks):
     """The tasks of one namespace."""
 
     def __init__(self, limits: StoreLimits) -> None:
@@ -83,36 +168,16 @@ class TableTasks(ABC):
     async def _listen(self, id: str | None) -> Listener:
         """Return a listener to the changes of a task, or to tasks that become ready."""
 
-    async def create(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        owner: str,
-        account: str | None = None,
-        summary: bytes = b"",
-        ttl: float | None = None,
-        lease: float | None = None,
-    ) -> TaskRecord:
-        """Add a task."""
-        check_ttl(ttl)
-        check_lease(lease)
-
+    async def _create(self, new: NewTask) -> TaskRecord:
         def work(table: TaskTable) -> TaskRecord | None:
-            if table.find(id) is not None:
-                raise StoreError(f"There is a task with the id {id} already")
-            task = transitions.created(
-                *(id, value, owner, ttl, lease),
-                now=table.now,
-                revision=table.next_revision(),
-                summary=summary,
-                account=owner if account is None else account,
-            )
+            if table.find(new.id) is not None:
+                raise StoreError(f"There is a task with the id {new.id} already")
+            task = _created(new, now=table.now, revision=table.next_revision())
             self._require_room(table, task.account, added_tasks=1, added_bytes=task.size)
             table.add(task)
             return task.record()
 
-        record = await self._step(work, None, size=len(value) + len(summary))
+        record = await self._step(work, None, size=len(new.value) + len(new.summary))
         assert record is not None
         return record
 
@@ -131,59 +196,23 @@ class TableTasks(ABC):
                 raise lack
 
     async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
         task = await self._step(lambda table: table.find(id), None, reads=True)
         return None if task is None else task.record()
 
     async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
-        """Return the tasks of an owner."""
         nothing: Iterable[TaskSummary] = ()
         return list(await self._step(lambda table: table.owned(owner, after, limit), nothing, reads=True))
 
-    async def update(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        revision: int,
-        token: int | None = None,
-        phase: TaskPhase | None = None,
-        summary: bytes | None = None,
-        ttl: float | None = None,
-    ) -> TaskRecord | None:
-        """Change a task."""
-        check_ttl(ttl)
-        return await self._change(
-            id,
-            lambda task, new: transitions.changed(
-                task, value, phase, expected=revision, token=token, revision=new, summary=summary, ttl=ttl
-            ),
-            size=len(value) + len(summary or b""),
-        )
-
-    async def finish(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        revision: int | None = None,
-        token: int | None = None,
-        summary: bytes | None = None,
-    ) -> TaskRecord | None:
-        """End a task."""
-        return await self._change(
-            id,
-            lambda task, new: transitions.changed(
-                task, value, "finished", expected=revision, token=token, revision=new, summary=summary
-            ),
-        )
+    async def _change(self, change: TaskChange) -> TaskRecord | None:
+        # A task may end in the room that the engine reserves.
+        size = None if change.phase == "finished" else len(change.value) + len(change.summary or b"")
+        return await self._apply(change.id, lambda task, new: task.changed(change, revision=new), size=size)
 
     async def release(self, id: str, token: int) -> bool:
-        """Give a running task back."""
-        released = await self._change(id, lambda task, new: transitions.released(task, token, revision=new))
+        released = await self._apply(id, lambda task, new: task.released(token, revision=new))
         return released is not None
 
-    async def _change(
+    async def _apply(
         self, id: str, change: Callable[[KeptTask, int], KeptTask | None], *, size: int | None = None
     ) -> TaskRecord | None:
         """Change a task, unless there is none or the change is refused."""
@@ -199,15 +228,14 @@ class TableTasks(ABC):
 
         return await self._step(work, None, size=size)
 
-    async def claim(self, lease: float) -> TaskRecord | None:
+    async def _claim(self, lease: float) -> TaskRecord | None:
         """Claim a task; if the caller is cancelled meanwhile, the task is given back."""
-        check_lease(lease)
 
         def work(table: TaskTable) -> TaskRecord | None:
             found = table.claimable()
             if found is None:
                 return None
-            task = transitions.claimed(found, lease, now=table.now, revision=table.next_revision())
+            task = found.claimed(lease, now=table.now, revision=table.next_revision())
             table.keep(task)
             return task.record(was_lost=found.is_lost(table.now))
 
@@ -220,13 +248,10 @@ class TableTasks(ABC):
                 await self.release(claimed.id, claimed.token)
             raise
 
-    async def renew(self, id: str, token: int, lease: float) -> bool:
-        """Extend a lease."""
-        check_lease(lease)
-
+    async def _renew(self, id: str, token: int, lease: float) -> bool:
         def work(table: TaskTable) -> bool:
             found = table.find(id)
-            task = None if found is None else transitions.renewed(found, token, lease, now=table.now)
+            task = None if found is None else found.renewed(token, lease, now=table.now)
             if task is not None:
                 table.keep_lease(task)
             return task is not None
@@ -234,7 +259,6 @@ class TableTasks(ABC):
         return await self._step(work, missing=False)
 
     async def watch(self, id: str) -> AsyncGenerator[None, None]:
-        """Yield after each change of a task."""
         listener = await self._listen(id)
         try:
             while True:
@@ -244,13 +268,10 @@ class TableTasks(ABC):
             listener.close()
 
     async def wait(self, timeout: float) -> None:
-        """Wait until a task may have become ready."""
         if self._ready is None or self._ready.loop is not asyncio.get_running_loop():
             self._ready = await self._listen(None)
-            weakref.finalize(self, self._ready.close)
         else:
             await self._ready.wait(timeout)
 
     async def sweep(self) -> int:
-        """Delete expired tasks."""
         return await self._step(lambda table: table.sweep(), 0)

@@ -159,21 +159,13 @@ class Recorder:
 def current_recorder() -> Recorder | None:
     """Return the recorder of the providers that are installed now; None if there is neither of them."""
     global _seen, _recorder
-    # The public functions search the environment at each call while no provider is installed. This costs as much as a
-    # fifth of a request, and FastAPI loads OpenTelemetry for every application. So they are called only if a variable
-    # behind them has changed, or if there are no such variables.
-    try:
-        tracers, meters = trace._TRACER_PROVIDER, _meters._METER_PROVIDER
-    except AttributeError:
-        tracers, meters = trace.get_tracer_provider(), metrics.get_meter_provider()
-    if tracers is not _seen[0] or meters is not _seen[1]:
-        _seen = tracers, meters
-        _recorder = _recorder_of(trace.get_tracer_provider(), metrics.get_meter_provider())
+    providers = trace.get_tracer_provider(), metrics.get_meter_provider()
+    if providers != _seen:
+        _seen, _recorder = providers, _recorder_of(*providers)
     return _recorder
 
 
-_meters: Any = getattr(metrics, "_internal", None)
-_seen: tuple[object, object] = (_meters, _meters)
+_seen: tuple[trace.TracerProvider, metrics.MeterProvider] | None = None
 _recorder: Recorder | None = None
 
 

@@ -94,16 +94,31 @@ async def test_a_parked_task_goes_on_in_any_process():
         assert (await there.outcome(id))["result"]["content"][0]["text"] == "x"
 
 
-@pytest.mark.covers("TKS-18")
-async def test_a_tool_whose_parameters_changed_fails_the_task_and_the_error_names_both():
-    store = Memory()
-    one, other = process(store), process(store)
-    asker(one)
-
-    @other.tool(task=True)
+def changed_asker(server):
+    @server.tool(task=True)
     async def ask(ctx: Context, *, loudly: bool) -> str:
         return f"{ctx} {loudly}"
 
+
+def unrelated_tool(server):
+    @server.tool(task=True)
+    async def unrelated() -> str:
+        return ""
+
+
+@pytest.mark.covers("TKS-18")
+@pytest.mark.parametrize(
+    ("define", "message"),
+    [
+        (changed_asker, "parameters of the tool 'ask' changed"),
+        (unrelated_tool, "The tool 'ask' does not exist any more"),
+    ],
+)
+async def test_a_tool_that_changed_or_is_gone_fails_the_task_and_the_error_names_it(define, message):
+    store = Memory()
+    one, other = process(store), process(store)
+    asker(one)
+    define(other)
     async with task_peer(one, SECOND) as here:
         id = (await here.start("ask"))["taskId"]
         await here.until(id, "input_required")
@@ -111,25 +126,7 @@ async def test_a_tool_whose_parameters_changed_fails_the_task_and_the_error_name
         await there.request("tasks/update", taskId=id, inputResponses=answer("x"))
         error = (await there.outcome(id))["error"]
         assert error["code"] == -32603
-        assert "parameters of the tool 'ask' changed" in error["message"]
-
-
-@pytest.mark.covers("TKS-18")
-async def test_a_tool_that_is_gone_fails_the_task():
-    store = Memory()
-    one, other = process(store), process(store)
-    asker(one)
-
-    @other.tool(task=True)
-    async def unrelated() -> str:
-        return ""
-
-    async with task_peer(one, SECOND) as here:
-        id = (await here.start("ask"))["taskId"]
-        await here.until(id, "input_required")
-    async with task_peer(other, SECOND) as there:
-        await there.request("tasks/update", taskId=id, inputResponses=answer("x"))
-        assert (await there.outcome(id))["error"]["message"] == "The tool 'ask' does not exist any more"
+        assert message in error["message"]
 
 
 @pytest.mark.covers("TKS-13")

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from dragoman.stores.changes import Changes
+from dragoman.stores.changes import Changes, Listener
 
 
 async def test_a_change_that_another_thread_reports_wakes_a_listener():
@@ -39,24 +39,25 @@ async def test_a_listener_listens_until_it_is_closed():
 def test_a_loop_that_is_closed_is_not_woken():
     changes = Changes()
 
-    async def listen() -> None:
-        changes.listen("key")
+    async def listen() -> Listener:
+        return changes.listen("key")
 
-    asyncio.run(listen())
+    listener = asyncio.run(listen())
     changes.report(["key"])
     assert changes.has_listeners
+    assert not listener.changed.is_set()
     changes.reset()
     assert not changes.has_listeners
 
 
-async def test_a_finalizer_may_close_a_listener_while_its_thread_reports_a_change():
+async def test_a_listener_may_be_collected_while_its_thread_reports_a_change():
     def keys():
         yield "key"
-        closing.close()  # as a collection of garbage does, in the thread that holds the lock
+        unused.clear()  # as a collection of garbage does, in the thread that holds the lock
         yield "other"
 
     changes = Changes()
-    listener, closing = changes.listen("key"), changes.listen("other")
+    listener, unused = changes.listen("key"), [changes.listen("other")]
     reporting = threading.Thread(target=changes.report, args=(keys(),), daemon=True)
     reporting.start()
     await asyncio.wait_for(listener.wait(), 60)

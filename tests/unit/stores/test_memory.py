@@ -30,16 +30,6 @@ def store(clock) -> Memory:
     return Memory(clock=clock)
 
 
-async def test_nobody_else_is_on_the_bus_of_one_process(store):
-    one, other = store.bus("group"), store.bus("group")
-    heard: list[bytes] = []
-    await one.open(lambda message: heard.append(message) or b"reply")
-    await other.open(lambda message: heard.append(message) or b"reply")
-    assert await one.publish(b"hello") == []
-    assert await one.publish(b"hello", other.name) == []
-    assert not heard
-
-
 async def test_a_log_keeps_its_newest_event_whatever_its_size(store, monkeypatch):
     monkeypatch.setattr(memory, "MAX_LOG_BYTES", 10)
     log = store.log("stream")

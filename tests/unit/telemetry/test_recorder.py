@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from opentelemetry import baggage, context, metrics, trace
@@ -15,7 +14,6 @@ from dragoman.telemetry import (
     active_recorder,
     current_trace_id,
     note_request_id,
-    recorder,
     session_digest,
     trace_context,
 )
@@ -54,20 +52,6 @@ def test_a_provider_that_is_installed_later_is_noticed(telemetry, monkeypatch):
     with active_recorder().sent("ping", None, {}):
         pass
     assert telemetry.span("ping")
-
-
-def test_an_api_with_other_variables_is_asked_by_its_functions(telemetry, monkeypatch):
-    monkeypatch.setattr(recorder, "_meters", object())
-    assert active_recorder() is not None
-    assert active_recorder() is active_recorder()
-
-
-def test_the_environment_is_not_searched_again_while_no_provider_is_installed(telemetry, monkeypatch):
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
-    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", None)
-    assert active_recorder() is None
-    monkeypatch.setattr(recorder, "trace", SimpleNamespace(_TRACER_PROVIDER=None))  # without functions to ask
-    assert active_recorder() is None
 
 
 def test_the_environment_can_leave_dragoman_out(telemetry, monkeypatch):

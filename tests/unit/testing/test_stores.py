@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import StoreError, StoreFull
-from dragoman.stores import Memory, StoreLimits, TaskRecord, transitions
+from dragoman.stores import Memory, StoreLimits, TaskRecord
 from dragoman.stores.memory import MemoryLog, MemoryState, MemoryTasks
 from dragoman.testing import check_store
 from dragoman.testing.stores import check
@@ -277,7 +277,7 @@ class TwoHolders(MemoryTasks):
         ready = [task for task in self._table._tasks.values() if task.phase == "ready" or task.is_lost(now)]
         await asyncio.sleep(0)
         for task in ready[:1]:
-            held = transitions.claimed(task, lease, now=now, revision=self._table.next_revision())
+            held = task.claimed(lease, now=now, revision=self._table.next_revision())
             self._table.keep(held)
             return held.record(was_lost=task.is_lost(now))
         return None

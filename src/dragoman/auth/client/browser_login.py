@@ -10,7 +10,8 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any
 
 from dragoman.auth.client.authorization_response import AuthorizationResponse
 from dragoman.auth.client.loopback_listener import PATH, LoginPages, LoopbackListener
@@ -29,66 +30,42 @@ CallbackHandler = Callable[[], Any | Awaitable[Any]]
 IsExpected = Callable[[AuthorizationResponse], bool]
 
 
-class BrowserLogin(Protocol):
-    """One login of a person."""
+class BrowserLogin:
+    """One login of a person, whose response comes from one of these:
 
-    redirect_uri: str
+    - the author's `callback`, if there is one;
+    - the `listener` on this machine, or the terminal if no browser can be opened;
+    - the terminal, if there is no listener, because the redirect URI is not on this machine.
+    """
 
-    async def log_in(self, url: str, is_expected: IsExpected) -> AuthorizationResponse:
-        """Send the person to a URL, and return the expected response."""
-
-    async def close(self) -> None:
-        """Close what the login opened."""
-
-
-class HandlerLogin:
-    """A login by the author's functions."""
-
-    def __init__(self, redirect_uri: str, redirect: RedirectHandler | None, callback: CallbackHandler) -> None:
+    def __init__(
+        self,
+        redirect_uri: str,
+        redirect: RedirectHandler | None = None,
+        *,
+        callback: CallbackHandler | None = None,
+        listener: LoopbackListener | None = None,
+    ) -> None:
         self.redirect_uri = redirect_uri
         self._redirect = redirect
         self._callback = callback
-
-    async def log_in(self, url: str, is_expected: IsExpected) -> AuthorizationResponse:  # noqa: ARG002
-        """Send the person to a URL, and return the response of the callback handler."""
-        await open_url(url, self._redirect)
-        return AuthorizationResponse.of(await invoke(self._callback))
-
-    async def close(self) -> None:
-        """Do nothing: nothing was opened."""
-
-
-class ListenerLogin:
-    """A login whose response reaches a listener on this machine, or is pasted by the person."""
-
-    def __init__(self, listener: LoopbackListener, redirect: RedirectHandler | None) -> None:
         self._listener = listener
-        self._redirect = redirect
-        self.redirect_uri = listener.redirect_uri
 
     async def log_in(self, url: str, is_expected: IsExpected) -> AuthorizationResponse:
-        """Send the person to a URL, and return the response from the listener or the terminal."""
+        """Send the person to a URL, and return the expected response."""
+        if self._callback is not None:
+            await open_url(url, self._redirect)
+            return AuthorizationResponse.of(await invoke(self._callback))
+        if self._listener is None:
+            return await _first_response(pasted_response(url, is_expected))
         is_pasted = self._redirect is None and not can_open_browser()
         other = pasted_response(url, is_expected) if is_pasted else _open_and_wait(url, self._redirect)
         return await _first_response(self._listener.response(is_expected), other)
 
     async def close(self) -> None:
         """Stop listening."""
-        await self._listener.close()
-
-
-class PastedLogin:
-    """A login whose redirect URI is not on this machine; the person pastes the URL of the redirect."""
-
-    def __init__(self, redirect_uri: str) -> None:
-        self.redirect_uri = redirect_uri
-
-    async def log_in(self, url: str, is_expected: IsExpected) -> AuthorizationResponse:
-        """Show a URL, and return the pasted response."""
-        return await _first_response(pasted_response(url, is_expected))
-
-    async def close(self) -> None:
-        """Do nothing: nothing was opened."""
+        if self._listener is not None:
+            await self._listener.close()
 
 
 async def prepare_login(
@@ -109,7 +86,7 @@ async def prepare_login(
     """
     if callback is not None:
         assert redirect_uri is not None
-        return HandlerLogin(redirect_uri, redirect, callback)
+        return BrowserLogin(redirect_uri, redirect, callback=callback)
     if redirect is None and not can_open_browser() and not is_terminal(sys.stdin):
         raise AuthRequired(
             "Somebody must log in, and there is neither a browser nor a terminal: log in once from a terminal, give"
@@ -117,18 +94,17 @@ async def prepare_login(
         )
     if redirect_uri is not None and not (split(redirect_uri).scheme == "http" and is_loopback(host_of(redirect_uri))):
         if redirect is None and is_terminal(sys.stdin):
-            return PastedLogin(redirect_uri)
+            return BrowserLogin(redirect_uri)
         raise AuthRequired("The redirect URI is a web application's: log in with start() and finish()")
     if redirect_uri is None and preferred_uri is not None:
-        listener = LoopbackListener(preferred_uri, pages=pages)
-        try:
-            await listener.open()
-            return ListenerLogin(listener, redirect)
-        except AuthError:
-            pass  # the port is taken
-    listener = LoopbackListener(redirect_uri, path=path, pages=pages)
+        with suppress(AuthError):  # the port is taken
+            return await _listening_login(LoopbackListener(preferred_uri, pages=pages), redirect)
+    return await _listening_login(LoopbackListener(redirect_uri, path=path, pages=pages), redirect)
+
+
+async def _listening_login(listener: LoopbackListener, redirect: RedirectHandler | None) -> BrowserLogin:
     await listener.open()
-    return ListenerLogin(listener, redirect)
+    return BrowserLogin(listener.redirect_uri, redirect, listener=listener)
 
 
 async def _first_response(*ways: Coroutine[Any, Any, AuthorizationResponse]) -> AuthorizationResponse:

@@ -61,6 +61,7 @@ class _Grant(Authorizer):
     _refreshes = False
 
     def __init__(self, identity: str, credential: Credential, options: GrantOptions) -> None:
+        refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
         super().__init__(
             identity,
             scope=scope_text(options.get("scope")),
@@ -117,7 +118,6 @@ class ClientCredentials(_Grant):
         signing_algorithm: str | None = None,
         **options: Unpack[GrantOptions],
     ) -> None:
-        refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
         required_text("client_id", client_id, InvalidCredentials)
         credential = _credential(client_id, client_secret, token_endpoint_auth_method, private_key, signing_algorithm)
         super().__init__(f"ClientCredentials {client_id}", credential, options)
@@ -165,7 +165,6 @@ class CrossAppAccess(_Grant):
         assertion_provider: AssertionProvider,
         **options: Unpack[GrantOptions],
     ) -> None:
-        refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
         required_text("client_id", client_id, InvalidCredentials)
         if not callable(assertion_provider):
             raise InvalidCredentials("assertion_provider must be a function of the audience and the resource")
@@ -260,7 +259,6 @@ class WorkloadIdentity(_Grant):
     """
 
     def __init__(self, token: TokenProvider, **options: Unpack[GrantOptions]) -> None:
-        refuse_unknown(type(self).__name__, options, GrantOptions.__annotations__)
         if not callable(token):
             required_text("token", token, InvalidCredentials)
         self._token = token

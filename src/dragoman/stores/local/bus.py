@@ -78,7 +78,6 @@ class LocalBus:
             await link.request(_HELLO, self.name.encode())
 
     async def publish(self, message: bytes, to: str | None = None) -> list[bytes]:
-        """Send a message to every other process, or to one, and return the replies that come in time."""
         if len(message) > MAX_FRAME_BYTES:
             _logger.warning("A message of %d bytes is too large for the other workers", len(message))
             return []
@@ -111,7 +110,6 @@ class LocalBus:
             del self._peers[link.peer]
 
     async def close(self) -> None:
-        """Leave the group."""
         self._is_closed = True
         server, self._server = self._server, None
         if server is None:

@@ -25,15 +25,17 @@ import asyncio
 import atexit
 import os
 import random
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple, TypeVar
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from dragoman.errors import StoreError, StoreUnavailable
 from dragoman.runtime.user_files import private_folder
@@ -98,7 +100,6 @@ class Database:
         """Held while the thread begins or ends."""
         self._jobs: SimpleQueue[_QueuedWork] = SimpleQueue()
         self._thread: Thread | None = None
-        _databases.add(self)
 
     async def run(
         self, work: Callable[[Transaction], Found], *, writes: bool = False, size: int | None = None
@@ -293,7 +294,7 @@ class Database:
         before = _pragma(connection, "page_count")
         pages = max(pages, GROWN_PAGES, min(MAX_GROWN_PAGES, before // 8))
         try:
-            if _free_disk_bytes(self.path.parent) < 3 * pages * PAGE_BYTES + FREE_DISK_BYTES:
+            if shutil.disk_usage(self.path.parent).free < 3 * pages * PAGE_BYTES + FREE_DISK_BYTES:
                 return False
             connection.execute("INSERT INTO growth VALUES (zeroblob(?))", (pages * PAGE_BYTES,))
             try:
@@ -397,7 +398,6 @@ class Database:
         self._bell.forget()
 
 
-_databases: WeakSet[Database] = WeakSet()
 _shared: WeakValueDictionary[tuple[str, bool, int], Database] = WeakValueDictionary()
 _sharing = Lock()
 _forking: list[Database] = []
@@ -415,33 +415,30 @@ def shared_database(path: Path, durable: bool, max_bytes: int) -> Database:  # n
 
 @atexit.register
 def _end() -> None:
-    for database in list(_databases):
+    for database in list(_shared.values()):
         database.end()
 
 
 def _before_fork() -> None:
     _sharing.acquire()
-    _forking[:] = _databases
+    _forking[:] = _shared.values()
     for database in _forking:
         database.before_fork()
 
 
-def _after_fork_in_parent() -> None:
+def _after_fork(resume: Callable[[Database], None]) -> None:
     for database in _forking:
-        database.after_fork_in_parent()
-    _forking.clear()
-    _sharing.release()
-
-
-def _after_fork_in_child() -> None:
-    for database in _forking:
-        database.after_fork_in_child()
+        resume(database)
     _forking.clear()
     _sharing.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=partial(_after_fork, Database.after_fork_in_parent),
+        after_in_child=partial(_after_fork, Database.after_fork_in_child),
+    )
 
 
 def _run(job: _QueuedWork, transaction: Transaction) -> _Outcome:
@@ -455,7 +452,7 @@ def _run(job: _QueuedWork, transaction: Transaction) -> _Outcome:
 
 
 def _deliver(jobs: list[_QueuedWork], outcomes: list[_Outcome]) -> None:
-    """Hand outcomes to the loops of their callers, all those of one loop at once."""
+    """Hand outcomes to their callers, all those of one loop at once, so that their next work is one commit again."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Outcome]]] = {}
     for job, outcome in zip(jobs, outcomes, strict=True):
         if job.future is not None:
@@ -497,10 +494,3 @@ def _identity(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_dev, found.st_ino
-
-
-def _free_disk_bytes(folder: Path) -> int:
-    if not hasattr(os, "statvfs"):
-        return 2**63
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize

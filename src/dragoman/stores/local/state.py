@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.errors import StoreFull
-from dragoman.stores.contract import Revised, check_ttl
-from dragoman.stores.limits import Share, StoreLimits, full, value_bytes
+from dragoman.stores.contract import Revised
+from dragoman.stores.limits import CountedValue, Share, StoreLimits, ValueUsage, value_bytes, value_lack
 from dragoman.stores.local.folder import LocalFolder
+from dragoman.stores.operations import CheckedState
 
 if TYPE_CHECKING:
     from dragoman.stores.local.transaction import Transaction
 
 
-class LocalState:
+class LocalState(CheckedState):
     """The values of one namespace."""
 
     def __init__(self, folder: LocalFolder, namespace: str, max_values: int, share: Share, limits: StoreLimits) -> None:
@@ -27,28 +28,16 @@ class LocalState:
         """Return the value of a key; a look-up does not make a database."""
         return await self._folder.existing(lambda transaction: self._find(transaction, key), None)
 
-    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
-        """Set the value of a key."""
-        check_ttl(ttl)
-        return await self._folder.write(
-            lambda transaction: self._set(transaction, key, value, ttl), size=len(value) + len(key)
-        )
-
-    async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
-        """Set the value of a key if the key still has a revision."""
-        check_ttl(ttl)
-
+    async def _set(self, key: str, value: bytes, expected: int | None, ttl: float | None) -> int | None:
         def work(transaction: Transaction) -> int | None:
             found = self._find(transaction, key)
-            if (0 if found is None else found.revision) != revision:
+            if expected not in (None, 0 if found is None else found.revision):
                 return None
-            return self._set(transaction, key, value, ttl)
+            return self._write(transaction, key, value, ttl)
 
         return await self._folder.write(work, size=len(value) + len(key))
 
     async def delete(self, key: str) -> bool:
-        """Delete the value of a key."""
-
         def work(transaction: Transaction) -> bool:
             found = self._find(transaction, key)
             transaction.execute("DELETE FROM state WHERE namespace = ? AND key = ?", (self._namespace, key))
@@ -64,7 +53,7 @@ class LocalState:
         )
         return None if row is None else Revised(*row)
 
-    def _set(self, transaction: Transaction, key: str, value: bytes, ttl: float | None) -> int:
+    def _write(self, transaction: Transaction, key: str, value: bytes, ttl: float | None) -> int:
         expires_at = None if ttl is None else transaction.now + ttl
         revision, size = transaction.next_revision(), value_bytes(value)
         self._require_room(transaction, key, size)
@@ -93,15 +82,11 @@ class LocalState:
 
     def _lack(self, transaction: Transaction, key: str, size: int) -> StoreFull | None:
         row = transaction.one("SELECT size, account FROM state WHERE namespace = ? AND key = ?", self._namespace, key)
-        if row is None and transaction.count("values", self._namespace) >= self._max_values:
-            return full("values", self._max_values)
-        added, limits, share = size - (0 if row is None else row[0]), self._limits, self._share
-        if added > 0 and transaction.count("value bytes", share.group) + added > limits.state_bytes:
-            return full("bytes", limits.state_bytes)
-        if row is not None and row[1] != (share.account or ""):
-            added = size
-        if added > 0 and share.account is not None:
-            before = transaction.count("value bytes", share.group, share.account)
-            if before + added > limits.state_bytes_per_caller:
-                return full("account bytes", limits.state_bytes_per_caller)
-        return None
+        group, account = self._share.group, self._share.account
+        usage = ValueUsage(
+            transaction.count("values", self._namespace),
+            transaction.count("value bytes", group),
+            transaction.count("value bytes", group, account or ""),
+        )
+        before = None if row is None else CountedValue(row[0], row[1] or None)
+        return value_lack(self._limits, self._max_values, usage, CountedValue(size, account), before)

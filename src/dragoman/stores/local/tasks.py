@@ -9,8 +9,7 @@ from dragoman.stores.changes import Listener
 from dragoman.stores.contract import TaskSummary
 from dragoman.stores.limits import StoreLimits, TaskUsage
 from dragoman.stores.local.folder import LocalFolder
-from dragoman.stores.table import TableTasks, TaskTable
-from dragoman.stores.transitions import KeptTask
+from dragoman.stores.table import KeptTask, TableTasks, TaskTable
 
 if TYPE_CHECKING:
     from dragoman.stores.local.transaction import Transaction

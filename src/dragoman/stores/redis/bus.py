@@ -96,7 +96,6 @@ class RedisBus:
         return 0 < replies.missing <= self._silent and self._responsive <= replies.received.keys()
 
     async def close(self) -> None:
-        """Leave the group."""
         link, self._link = self._link, None
         if link is not None:
             link.channels.remove(self._group, self._heard)

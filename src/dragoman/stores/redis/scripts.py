@@ -99,6 +99,13 @@ local function lack(entry, new, max_entries, max_space, max_bytes, max_account)
     return 'account bytes'
   end
 end
+
+-- Why there is no room for an entry, although expired ones make room.
+local function refusal(entry, new, expire, ...)
+  local reason = lack(entry, new, ...)
+  while reason and sweep_ledger(100, expire) > 0 do reason = lack(entry, new, ...) end
+  return reason
+end
 """
 
 _VALUES = _CLOCK + "local ledger = KEYS[2]" + _LEDGER
@@ -111,9 +118,8 @@ local name, entry = prefix .. 'value:' .. key, prefix .. key
 local revision = string.match(redis.call('GETRANGE', name, 0, 19), '^(%d+):') or '0'
 if expected ~= '' and expected ~= revision then return false end
 local new = {prefix, account, tonumber(size)}
-local function refusal() return lack(entry, new, '', max_values, max_bytes, max_account) end
-while refusal() and sweep_ledger(100, forget) > 0 do end
-if refusal() then return refusal() end
+local reason = refusal(entry, new, forget, '', max_values, max_bytes, max_account)
+if reason then return reason end
 local number = next_number()
 sweep_ledger(10, forget)
 local expires = ttl == '' and '' or after(ttl)
@@ -241,14 +247,6 @@ local function expire(id)
   report(id)
 end
 
-local function sweep(limit) return sweep_ledger(limit, expire) end
-
-local function refused_bill(id, new, max_tasks, max_count, max_bytes, max_account)
-  local function refusal() return lack(id, new, max_tasks, max_count, max_bytes, max_account) end
-  while refusal() and sweep(100) > 0 do end
-  return refusal()
-end
-
 local function is_held(id, token)
   local kept = redis.call('HMGET', task(id), 'phase', 'token')
   return kept[1] == 'running' and kept[2] == token
@@ -263,8 +261,8 @@ local id, value, summary, owner, account, size, ttl, lease, max_tasks, max_count
 if redis.call('EXISTS', task(id)) == 1 then return 'exists' end
 if bill(id) then expire(id) end
 local new = {account, account, tonumber(size), owner}
-local refusal = refused_bill(id, new, max_tasks, max_count, max_bytes, max_account)
-if refusal then return refusal end
+local reason = refusal(id, new, expire, max_tasks, max_count, max_bytes, max_account)
+if reason then return reason end
 local number = next_number()
 local phase, token, expires = 'ready', '0', ''
 if lease ~= '' then phase, token = 'running', number end
@@ -319,8 +317,8 @@ if not kept[1] or kept[2] == 'finished' or not old then return false end
 if (revision ~= '' and revision ~= kept[1]) or (token ~= '' and token ~= kept[3]) then return false end
 local size = #value + (has_summary == '1' and #summary or redis.call('HSTRLEN', task(id), 'summary'))
 local new = {old[1], old[2], math.max(size, tonumber(min_size)), old[4]}
-local refusal = refused_bill(id, new, '', '0', max_bytes, max_account)
-if refusal then return refusal end
+local reason = refusal(id, new, expire, '', '0', max_bytes, max_account)
+if reason then return reason end
 if phase == 'finished' then redis.call('DEL', prefix .. 'none') end
 local number = next_number()
 if phase == '' then phase = kept[2] end
@@ -385,4 +383,4 @@ return found
 """,
 )
 
-SWEEP = Script(_TASKS, "return sweep(1000)")
+SWEEP = Script(_TASKS, "return sweep_ledger(1000, expire)")

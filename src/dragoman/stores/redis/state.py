@@ -9,15 +9,16 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dragoman.stores.contract import Revised, check_ttl
+from dragoman.stores.contract import Revised
 from dragoman.stores.limits import Exceeded, Share, StoreLimits, full, value_bytes
+from dragoman.stores.operations import CheckedState
 from dragoman.stores.redis.scripts import DELETE_VALUE, SET_VALUE
 
 if TYPE_CHECKING:
     from dragoman.stores.redis.link import RedisLink
 
 
-class RedisState:
+class RedisState(CheckedState):
     """The values of one namespace."""
 
     def __init__(
@@ -31,29 +32,17 @@ class RedisState:
         self._limits = limits
 
     async def get(self, key: str) -> Revised | None:
-        """Return the value of a key."""
         kept = await self._link().commands.call("GET", f"{self._prefix}value:{key}")
         if kept is None:
             return None
         revision, _, value = kept.partition(b":")
         return Revised(value, int(revision))
 
-    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
-        """Set the value of a key."""
-        revision = await self._set(key, value, "", ttl)
-        assert revision is not None
-        return revision
-
-    async def compare_and_set(self, key: str, value: bytes, revision: int, *, ttl: float | None = None) -> int | None:
-        """Set the value of a key if the key still has a revision."""
-        return await self._set(key, value, str(revision), ttl)
-
-    async def _set(self, key: str, value: bytes, expected: str, ttl: float | None) -> int | None:
+    async def _set(self, key: str, value: bytes, expected: int | None, ttl: float | None) -> int | None:
         limits = self._max_values, self._limits.state_bytes, self._limits.state_bytes_per_caller
+        content = key, value, milliseconds(ttl), "" if expected is None else expected
         charge = self._account, value_bytes(value), *limits
-        reply = await self._link().commands.change(
-            SET_VALUE, 2, self._prefix, self._ledger, key, value, milliseconds(ttl), expected, *charge
-        )
+        reply = await self._link().commands.change(SET_VALUE, 2, self._prefix, self._ledger, *content, *charge)
         lacks: dict[bytes, tuple[Exceeded, int]] = {
             b"space": ("values", limits[0]),
             b"bytes": ("bytes", limits[1]),
@@ -64,11 +53,9 @@ class RedisState:
         return None if reply is None else int(reply)
 
     async def delete(self, key: str) -> bool:
-        """Delete the value of a key."""
         return bool(await self._link().commands.change(DELETE_VALUE, 2, self._prefix, self._ledger, key))
 
 
 def milliseconds(ttl: float | None) -> str:
     """Return a time to live as an argument of the scripts, which cannot undo a write if Redis refuses the time."""
-    check_ttl(ttl)
     return "" if ttl is None else str(math.ceil(ttl * 1000))

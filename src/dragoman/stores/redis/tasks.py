@@ -11,8 +11,9 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import StoreError
-from dragoman.stores.contract import TaskPhase, TaskRecord, TaskSummary, check_lease
+from dragoman.stores.contract import TaskRecord, TaskSummary
 from dragoman.stores.limits import MIN_TASK_BYTES, Exceeded, StoreLimits, full, task_bytes
+from dragoman.stores.operations import CheckedTasks, NewTask, TaskChange
 from dragoman.stores.redis.scripts import CHANGE, CLAIM, CREATE, LIST, RELEASE, RENEW, SWEEP
 from dragoman.stores.redis.state import milliseconds
 
@@ -24,7 +25,7 @@ FIELDS = ("value", "revision", "phase", "token", "created", "expires", "summary"
 SWEPT_AT_ONCE = 1000
 
 
-class RedisTasks:
+class RedisTasks(CheckedTasks):
     """The tasks of one namespace."""
 
     def __init__(self, link: Callable[[], RedisLink], prefix: str, limits: StoreLimits) -> None:
@@ -33,24 +34,14 @@ class RedisTasks:
         self._limits = limits
         self._has_waited = False
 
-    async def create(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        owner: str,
-        account: str | None = None,
-        summary: bytes = b"",
-        ttl: float | None = None,
-        lease: float | None = None,
-    ) -> TaskRecord:
-        """Add a task."""
-        whose = owner, owner if account is None else account, task_bytes(value, summary)
+    async def _create(self, task: NewTask) -> TaskRecord:
+        charge = task.owner, task.account, task_bytes(task.value, task.summary)
+        times = milliseconds(task.ttl), _microseconds(task.lease)
         counts = self._limits.tasks, self._limits.tasks_per_caller
-        arguments = (_name(id), value, summary, *whose, milliseconds(ttl), _microseconds(lease), *counts, *self._bytes)
+        arguments = _name(task.id), task.value, task.summary, *charge, *times, *counts, *self._bytes
         reply = await self._link().commands.change(CREATE, 1, self._prefix, *arguments)
         if reply == b"exists":
-            raise StoreError(f"There is a task with the id {id} already")
+            raise StoreError(f"There is a task with the id {task.id} already")
         self._require_room(reply)
         return _record(reply)
 
@@ -71,73 +62,32 @@ class RedisTasks:
         raise full(*lacks[reply])
 
     async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
         fields = await self._link().commands.call("HMGET", self._task(id), *FIELDS)
         return None if fields[0] is None else _record([_name(id), *fields])
 
     async def list(self, owner: str, *, after: str | None = None, limit: int = 100) -> list[TaskSummary]:
-        """Return the tasks of an owner."""
         last = b"" if after is None else _name(after)
         found = await self._link().commands.call(1, self._prefix, owner, last, limit, script=LIST)
         return [_summary(fields) for fields in found]
 
-    async def update(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        revision: int,
-        token: int | None = None,
-        phase: TaskPhase | None = None,
-        summary: bytes | None = None,
-        ttl: float | None = None,
-    ) -> TaskRecord | None:
-        """Change a task."""
-        return await self._change(id, value, summary, revision, token, phase or "", ttl)
-
-    async def finish(
-        self,
-        id: str,
-        value: bytes,
-        *,
-        revision: int | None = None,
-        token: int | None = None,
-        summary: bytes | None = None,
-    ) -> TaskRecord | None:
-        """End a task."""
-        return await self._change(id, value, summary, revision, token, "finished", None)
-
-    async def _change(
-        self,
-        id: str,
-        value: bytes,
-        summary: bytes | None,
-        revision: int | None,
-        token: int | None,
-        phase: str,
-        ttl: float | None,
-    ) -> TaskRecord | None:
-        content = value, summary or b"", int(summary is not None)
-        expected = "" if revision is None else revision, "" if token is None else token
+    async def _change(self, change: TaskChange) -> TaskRecord | None:
+        content = change.value, change.summary or b"", int(change.summary is not None)
+        expected = ["" if number is None else number for number in (change.revision, change.token)]
         limits = MIN_TASK_BYTES, *self._bytes
-        reply = await self._link().commands.change(
-            CHANGE, 1, self._prefix, _name(id), *content, *expected, phase, milliseconds(ttl), *limits
-        )
+        arguments = *content, *expected, change.phase or "", milliseconds(change.ttl), *limits
+        reply = await self._link().commands.change(CHANGE, 1, self._prefix, _name(change.id), *arguments)
         self._require_room(reply)
         return None if reply is None else _record(reply)
 
-    async def claim(self, lease: float) -> TaskRecord | None:
-        """Claim a task."""
+    async def _claim(self, lease: float) -> TaskRecord | None:
         reply = await self._link().commands.change(CLAIM, 1, self._prefix, _microseconds(lease))
         return None if reply is None else _record(reply[:8])._replace(was_lost=bool(reply[8]))
 
-    async def renew(self, id: str, token: int, lease: float) -> bool:
-        """Extend a lease."""
+    async def _renew(self, id: str, token: int, lease: float) -> bool:
         arguments = (self._prefix, _name(id), token, _microseconds(lease))
         return bool(await self._link().commands.change(RENEW, 1, *arguments))
 
     async def release(self, id: str, token: int) -> bool:
-        """Give a running task back."""
         return bool(await self._link().commands.change(RELEASE, 1, self._prefix, _name(id), token))
 
     async def watch(self, id: str) -> AsyncGenerator[None, None]:
@@ -164,13 +114,11 @@ class RedisTasks:
             channels.remove(channel, heard)
 
     async def wait(self, timeout: float) -> None:
-        """Wait until a task may have become ready."""
         if self._has_waited:
             await self._link().wait_for_element(f"{self._prefix}bell", timeout)
         self._has_waited = True
 
     async def sweep(self) -> int:
-        """Delete expired tasks."""
         total = 0
         while True:
             swept = int(await self._link().commands.call(1, self._prefix, script=SWEEP))
@@ -188,7 +136,6 @@ def _name(id: str) -> bytes:
 
 
 def _microseconds(lease: float | None) -> str:
-    check_lease(lease)
     return "" if lease is None else str(round(lease * 1_000_000))
 
 

@@ -9,10 +9,9 @@ import aiohttp
 import pytest
 
 from dragoman.auth.client import browser_login
-from dragoman.auth.client.browser_login import ListenerLogin, can_open_browser, open_url, prepare_login
+from dragoman.auth.client.browser_login import BrowserLogin, can_open_browser, open_url, prepare_login
 from dragoman.auth.client.loopback_listener import LoopbackListener
 from dragoman.errors import AuthRequired, InsecureUrl
-from scenarios.http_peer import scenario
 
 DEADLINE = 60
 
@@ -21,12 +20,15 @@ def is_expected(response):
     return response.state == "ours"
 
 
+def login_at(listener, redirect):
+    return BrowserLogin(listener.redirect_uri, redirect, listener=listener)
+
+
 async def get(url, method="GET"):
     async with aiohttp.ClientSession() as session, session.request(method, url) as response:
         return response.status, await response.text(), response.headers
 
 
-@scenario
 async def test_a_registered_port_is_used_again_if_it_is_free():
     async def redirect(url):
         pass
@@ -43,7 +45,6 @@ async def test_a_registered_port_is_used_again_if_it_is_free():
     await same.close()
 
 
-@scenario
 async def test_a_browser_that_stays_open_does_not_hold_up_the_login():
     async def redirect(url):
         await get(f"{listener.redirect_uri}?code=c&state=ours")
@@ -51,23 +52,21 @@ async def test_a_browser_that_stays_open_does_not_hold_up_the_login():
 
     async with LoopbackListener() as listener:
         response = await asyncio.wait_for(
-            ListenerLogin(listener, redirect).log_in("https://a.example.com/", is_expected), DEADLINE
+            login_at(listener, redirect).log_in("https://a.example.com/", is_expected), DEADLINE
         )
     assert response.code == "c"
 
 
-@scenario
 async def test_a_redirect_handler_that_fails_ends_the_login():
     def redirect(url):
         raise LookupError("no window")
 
     async with LoopbackListener() as listener:
         with pytest.raises(LookupError, match="no window"):
-            await ListenerLogin(listener, redirect).log_in("https://a.example.com/", is_expected)
+            await login_at(listener, redirect).log_in("https://a.example.com/", is_expected)
 
 
 @pytest.mark.covers("OAU-18")
-@scenario
 async def test_a_plain_callback_handler_may_wait_without_holding_up_anybody():
     asked = threading.Event()
 
@@ -83,22 +82,19 @@ async def test_a_plain_callback_handler_may_wait_without_holding_up_anybody():
     await login.close()
 
 
-@scenario
 async def test_nobody_who_logs_in_is_an_error(monkeypatch):
     monkeypatch.setattr(browser_login, "LOGIN_SECONDS", 0.05)
     async with LoopbackListener() as listener:
         with pytest.raises(AuthRequired, match="Nobody logged in"):
-            await ListenerLogin(listener, lambda url: None).log_in("https://a.example.com/", is_expected)
+            await login_at(listener, lambda url: None).log_in("https://a.example.com/", is_expected)
 
 
-@scenario
 async def test_a_web_application_is_told_to_use_start_and_finish():
     with pytest.raises(AuthRequired, match="start"):
         await prepare_login("https://app.example.com/callback", None, lambda url: None, None)
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:alert(1)", "http://example.com/", "-x"])
-@scenario
 async def test_nothing_but_safe_addresses_is_opened(url):
     opened = []
     with pytest.raises(InsecureUrl):
@@ -106,7 +102,6 @@ async def test_nothing_but_safe_addresses_is_opened(url):
     assert not opened
 
 
-@scenario
 async def test_an_address_of_an_issuer_is_shown_in_ascii_and_marked(monkeypatch, capsys):
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)

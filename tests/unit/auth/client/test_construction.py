@@ -25,7 +25,6 @@ from dragoman.errors import (
     InvalidCredentials,
     UnregisteredRedirectUri,
 )
-from scenarios.http_peer import scenario
 
 CALLBACK = "http://127.0.0.1:3000/callback"
 
@@ -150,7 +149,6 @@ def test_access_across_applications_needs_every_piece():
 
 
 @pytest.mark.covers("SEC-01", "SEC-03")
-@scenario
 async def test_credentials_belong_to_the_first_address_and_to_no_other():
     auth = ClientCredentials("c", SECRET, storage=MemoryStorage())
     with pytest.raises(InsecureUrl, match="must be https"):

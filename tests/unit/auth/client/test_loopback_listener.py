@@ -9,7 +9,6 @@ import pytest
 
 from dragoman.auth.client.loopback_listener import MAX_HEAD, LoopbackListener
 from dragoman.errors import AuthError
-from scenarios.http_peer import scenario
 
 DEADLINE = 60
 
@@ -24,7 +23,6 @@ async def get(url, method="GET"):
 
 
 @pytest.mark.covers("LOA-03")
-@scenario
 async def test_the_answer_to_a_login_is_taken_and_the_person_is_told():
     async with LoopbackListener() as listener:
         assert listener.redirect_uri.startswith("http://127.0.0.1:")
@@ -38,7 +36,6 @@ async def test_the_answer_to_a_login_is_taken_and_the_person_is_told():
 
 
 @pytest.mark.covers("LOA-03")
-@scenario
 async def test_what_is_no_answer_to_the_login_is_turned_away_and_the_login_goes_on():
     async with LoopbackListener() as listener:
         uri = listener.redirect_uri
@@ -59,7 +56,6 @@ async def test_what_is_no_answer_to_the_login_is_turned_away_and_the_login_goes_
 
 
 @pytest.mark.covers("LOA-03")
-@scenario
 async def test_nothing_is_taken_before_a_login_waits():
     async with LoopbackListener() as listener:
         assert (await get(f"{listener.redirect_uri}?code=forged&state=forged"))[0] == 400
@@ -70,7 +66,6 @@ async def test_nothing_is_taken_before_a_login_waits():
 
 
 @pytest.mark.covers("LOA-03")
-@scenario
 async def test_a_login_that_was_denied_shows_nothing_that_the_server_said():
     async with LoopbackListener() as listener:
         waiting = asyncio.create_task(listener.response(is_expected))
@@ -82,7 +77,6 @@ async def test_a_login_that_was_denied_shows_nothing_that_the_server_said():
 
 
 @pytest.mark.covers("LOA-03")
-@scenario
 async def test_a_redirect_uri_says_where_to_listen_and_a_taken_port_is_an_error():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

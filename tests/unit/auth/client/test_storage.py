@@ -14,7 +14,6 @@ from dragoman.auth.client import storage
 from dragoman.auth.client.storage import LoginRecords
 from dragoman.auth.client.stored_records import AuthorizationServer, ClientInformation, Tokens
 from dragoman.errors import AuthError
-from scenarios.http_peer import scenario
 
 AUTHORITY = AuthorizationServer(issuer="https://a", resource="https://r", token_endpoint="https://a/token")
 
@@ -66,7 +65,6 @@ class InADictionaryLater(InADictionary):
 
 @pytest.mark.covers("OAU-31", "LOA-05")
 @pytest.mark.parametrize("kind", [InADictionary, InADictionaryLater, MemoryStorage, FileStorage])
-@scenario
 async def test_what_is_kept_comes_back(kind, tmp_path):
     drawer = LoginRecords(kind(tmp_path) if kind is FileStorage else kind(), "key")
     assert await drawer.tokens() is None
@@ -84,7 +82,6 @@ async def test_what_is_kept_comes_back(kind, tmp_path):
 
 
 @pytest.mark.covers("OAU-31")
-@scenario
 async def test_a_storage_holds_plain_json_that_others_may_have_written():
     own = InADictionary()
     own.kept = {"tokens": {"access_token": "x", "unknown": 1}, "client": {"client_id": "c"}}
@@ -98,7 +95,6 @@ async def test_a_storage_holds_plain_json_that_others_may_have_written():
 
 
 @pytest.mark.covers("OAU-31")
-@scenario
 async def test_servers_clients_and_accounts_are_kept_apart(tmp_path):
     await LoginRecords(FileStorage(tmp_path), "one").save_tokens(tokens())
     assert await LoginRecords(FileStorage(tmp_path), "other").tokens() is None
@@ -107,7 +103,6 @@ async def test_servers_clients_and_accounts_are_kept_apart(tmp_path):
 
 
 @pytest.mark.covers("OAU-39")
-@scenario
 async def test_files_are_for_their_user_alone_and_replaced_as_a_whole(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     drawer = LoginRecords(FileStorage(), "key")
@@ -121,7 +116,6 @@ async def test_files_are_for_their_user_alone_and_replaced_as_a_whole(tmp_path, 
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
 
 
-@scenario
 async def test_a_broken_file_counts_as_nothing_and_is_written_anew(tmp_path, caplog):
     drawer = LoginRecords(FileStorage(tmp_path), "key")
     await drawer.save_tokens(tokens())
@@ -135,7 +129,6 @@ async def test_a_broken_file_counts_as_nothing_and_is_written_anew(tmp_path, cap
     assert await drawer.tokens() is not None
 
 
-@scenario
 async def test_where_nothing_can_be_written_tokens_last_as_long_as_the_process(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     drawer = LoginRecords(FileStorage(tmp_path / "file" / "folder"), "key")
@@ -175,7 +168,6 @@ PLANTS = {
 
 @pytest.mark.covers("OAU-39")
 @pytest.mark.parametrize("plant", PLANTS)
-@scenario
 async def test_what_others_may_have_put_there_is_refused(plant, tmp_path):
     PLANTS[plant](planted(tmp_path))
     drawer = LoginRecords(FileStorage(tmp_path), "key")
@@ -186,7 +178,6 @@ async def test_what_others_may_have_put_there_is_refused(plant, tmp_path):
 
 
 @pytest.mark.covers("OAU-39")
-@scenario
 async def test_files_and_folders_of_somebody_else_are_refused(tmp_path, monkeypatch):
     planted(tmp_path)
     monkeypatch.setattr(os, "getuid", lambda: 4_242_424)
@@ -199,7 +190,6 @@ async def test_files_and_folders_of_somebody_else_are_refused(tmp_path, monkeypa
 
 
 @pytest.mark.covers("OAU-39")
-@scenario
 async def test_a_link_in_the_place_of_the_lock_or_the_folder_is_refused(tmp_path):
     path = planted(tmp_path)
     path.with_suffix(".lock").symlink_to(tmp_path / "elsewhere")
@@ -213,7 +203,6 @@ async def test_a_link_in_the_place_of_the_lock_or_the_folder_is_refused(tmp_path
 
 
 @pytest.mark.covers("OAU-45")
-@scenario
 async def test_a_program_without_a_folder_remembers_as_long_as_it_lives(monkeypatch, caplog):
     def nobody():
         raise RuntimeError("Could not determine home directory.")
@@ -227,7 +216,6 @@ async def test_a_program_without_a_folder_remembers_as_long_as_it_lives(monkeypa
 
 
 @pytest.mark.covers("OAU-39")
-@scenario
 async def test_the_lock_of_a_file_lets_one_in_at_a_time(tmp_path, monkeypatch):
     first, second = LoginRecords(FileStorage(tmp_path), "key"), LoginRecords(FileStorage(tmp_path), "key")
     monkeypatch.setattr(storage, "LOCK_SECONDS", 0.05)
@@ -240,7 +228,6 @@ async def test_the_lock_of_a_file_lets_one_in_at_a_time(tmp_path, monkeypatch):
 
 
 @pytest.mark.covers("OAU-31")
-@scenario
 async def test_a_storage_of_the_author_may_have_a_lock():
     class Locked(InADictionary):
         entered = 0

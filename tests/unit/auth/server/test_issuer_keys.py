@@ -9,7 +9,7 @@ from auth.issuer import RESOURCE, issuing, never
 from dragoman.auth import Jwt
 from dragoman.auth.server import issuer_keys
 from dragoman.errors import AuthError
-from scenarios.http_peer import DEADLINE, scenario
+from scenarios.http_peer import DEADLINE
 
 OTHER = "https://other.example.com"
 
@@ -19,7 +19,6 @@ def jwt_of(issuer, **options):
 
 
 @pytest.mark.covers("BEAR-03")
-@scenario
 async def test_keys_are_fetched_once_for_all_who_wait():
     async with issuing() as issuer:
         verifier, token = jwt_of(issuer), issuer.token()
@@ -29,7 +28,6 @@ async def test_keys_are_fetched_once_for_all_who_wait():
 
 
 @pytest.mark.covers("BEAR-03")
-@scenario
 async def test_a_new_key_is_fetched_at_once_and_unknown_ones_are_looked_for_together(monkeypatch):
     monkeypatch.setattr(issuer_keys, "REFETCH_SECONDS", 0.2)
     async with issuing() as issuer:
@@ -53,7 +51,6 @@ def made_up(issuer, name):
 
 
 @pytest.mark.covers("BEAR-03")
-@scenario
 async def test_strangers_with_unknown_keys_keep_no_new_key_from_being_found_and_cause_few_fetches(monkeypatch):
     monkeypatch.setattr(issuer_keys, "REFETCH_SECONDS", 0.25)
     async with issuing() as issuer:
@@ -80,7 +77,6 @@ async def test_strangers_with_unknown_keys_keep_no_new_key_from_being_found_and_
 
 
 @pytest.mark.covers("BEAR-03")
-@scenario
 async def test_a_fetch_that_began_before_a_key_was_there_does_not_make_it_missing(monkeypatch):
     monkeypatch.setattr(issuer_keys, "REFETCH_SECONDS", 0.2)
     async with issuing() as issuer:
@@ -108,7 +104,6 @@ async def test_a_fetch_that_began_before_a_key_was_there_does_not_make_it_missin
 
 
 @pytest.mark.covers("BEAR-03")
-@scenario
 async def test_of_tokens_with_unknown_keys_that_are_too_many_to_wait_nothing_is_said(monkeypatch):
     monkeypatch.setattr(issuer_keys, "MAX_WAITING", 2)
     async with issuing() as issuer:
@@ -122,7 +117,6 @@ async def test_of_tokens_with_unknown_keys_that_are_too_many_to_wait_nothing_is_
 
 
 @pytest.mark.covers("BEAR-03")
-@scenario
 async def test_a_name_that_was_looked_for_in_vain_is_looked_for_again_after_a_while(monkeypatch):
     monkeypatch.setattr(issuer_keys, "REFETCH_SECONDS", 0)
     monkeypatch.setattr(issuer_keys, "MISSING_SECONDS", 0)
@@ -136,7 +130,6 @@ async def test_a_name_that_was_looked_for_in_vain_is_looked_for_again_after_a_wh
 
 
 @pytest.mark.covers("BEAR-03")
-@scenario
 async def test_a_key_that_was_taken_back_is_good_no_longer_than_keys_are_kept(monkeypatch):
     monkeypatch.setattr(issuer_keys, "KEPT_SECONDS", 0)
     async with issuing() as issuer:
@@ -149,7 +142,6 @@ async def test_a_key_that_was_taken_back_is_good_no_longer_than_keys_are_kept(mo
 
 @pytest.mark.covers("BEAR-03")
 @pytest.mark.parametrize("kid", ["first", None])
-@scenario
 async def test_a_token_without_the_name_of_its_key_is_tried_with_all(kid):
     async with issuing() as issuer:
         issuer.add_key("second", "RSA")
@@ -158,7 +150,6 @@ async def test_a_token_without_the_name_of_its_key_is_tried_with_all(kid):
 
 
 @pytest.mark.covers("BEAR-03")
-@scenario
 async def test_a_key_that_cannot_be_read_costs_only_itself():
     async with issuing() as issuer:
         good = issuer.keys["first"].as_dict(private=False)
@@ -189,7 +180,6 @@ async def no_key(request: web.Request) -> web.StreamResponse:
 
 @pytest.mark.covers("BEAR-04")
 @pytest.mark.parametrize("answer", [redirect, broken, prose, no_set, no_key])
-@scenario
 async def test_without_keys_nothing_is_said_of_a_token_and_the_issuer_is_left_alone_for_a_while(answer, caplog):
     async with issuing() as issuer:
         issuer.answers["/keys"] = answer
@@ -203,7 +193,6 @@ async def test_without_keys_nothing_is_said_of_a_token_and_the_issuer_is_left_al
 
 
 @pytest.mark.covers("BEAR-04")
-@scenario
 async def test_an_issuer_that_is_down_is_asked_again_when_it_is_up(monkeypatch, caplog):
     async with issuing() as issuer:
         issuer.answers["/keys"] = broken
@@ -216,7 +205,6 @@ async def test_an_issuer_that_is_down_is_asked_again_when_it_is_up(monkeypatch, 
 
 
 @pytest.mark.covers("BEAR-04")
-@scenario
 async def test_all_who_wait_for_a_slow_issuer_are_told_at_once_that_it_is_slow(monkeypatch, caplog):
     monkeypatch.setattr(issuer_keys, "FETCH_SECONDS", 0.2)
     async with issuing() as issuer:
@@ -231,7 +219,6 @@ async def test_all_who_wait_for_a_slow_issuer_are_told_at_once_that_it_is_slow(m
 
 
 @pytest.mark.covers("BEAR-04")
-@scenario
 async def test_known_keys_stay_good_while_others_are_looked_for_in_vain(monkeypatch, caplog):
     monkeypatch.setattr(issuer_keys, "FETCH_SECONDS", 0.2)
     async with issuing() as issuer:
@@ -250,7 +237,6 @@ async def test_known_keys_stay_good_while_others_are_looked_for_in_vain(monkeypa
 
 
 @pytest.mark.covers("BEAR-04")
-@scenario
 async def test_who_goes_away_does_not_take_the_keys_along():
     async with issuing() as issuer:
         verifier, token = jwt_of(issuer), issuer.token()
@@ -278,7 +264,6 @@ def test_one_verifier_serves_one_loop_after_another():
 
 
 @pytest.mark.covers("BEAR-03")
-@scenario
 async def test_keys_are_found_by_the_metadata_of_the_issuer():
     async with issuing() as issuer:
         assert await Jwt(issuer.url).verify(issuer.token(), RESOURCE)
@@ -287,7 +272,6 @@ async def test_keys_are_found_by_the_metadata_of_the_issuer():
 
 @pytest.mark.covers("BEAR-03")
 @pytest.mark.parametrize("document", [{}, {"issuer": OTHER}, {"jwks_uri": 7}, {"jwks_uri": "http://keys.example.com/"}])
-@scenario
 async def test_metadata_of_another_or_without_a_safe_address_of_keys_are_not_used(document, caplog):
     async with issuing() as issuer:
 

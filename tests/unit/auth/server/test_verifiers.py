@@ -14,7 +14,7 @@ from auth.issuer import RESOURCE, encoded, issuing
 from dragoman.auth import Introspection, Jwt
 from dragoman.auth.server import verifiers
 from dragoman.errors import AuthError, InsecureUrl
-from scenarios.http_peer import DEADLINE, scenario
+from scenarios.http_peer import DEADLINE
 
 OTHER = "https://other.example.com"
 
@@ -24,7 +24,6 @@ def jwt_of(issuer, **options):
 
 
 @pytest.mark.covers("BEAR-01")
-@scenario
 async def test_a_good_token_says_who_it_is_and_what_they_may_do():
     async with issuing() as issuer:
         token = issuer.token(scope="files:read files:write", tenant="acme")
@@ -55,7 +54,6 @@ def test_scopes_come_as_text_or_as_a_list(claims, scopes):
     ("kind", "alg"), [("EC", "ES256"), ("RSA", "RS256"), ("RSA", "PS256"), ("OKP", "Ed25519"), ("OKP", "EdDSA")]
 )
 @pytest.mark.filterwarnings("ignore:.*RFC 9864")
-@scenario
 async def test_every_usual_algorithm_is_accepted(kind, alg):
     async with issuing() as issuer:
         issuer.add_key("another", kind)
@@ -65,7 +63,6 @@ async def test_every_usual_algorithm_is_accepted(kind, alg):
 
 @pytest.mark.covers("BEAR-01")
 @pytest.mark.parametrize("aud", [RESOURCE, [OTHER, RESOURCE]])
-@scenario
 async def test_a_token_is_for_one_or_for_several(aud):
     async with issuing() as issuer:
         assert await jwt_of(issuer).verify(issuer.token(aud=aud), RESOURCE)
@@ -104,7 +101,6 @@ PAST, FUTURE = 1_000_000_000, 4_000_000_000
     ],
     ids=str,
 )
-@scenario
 async def test_a_token_that_is_not_good_here_and_now_is_refused(claims):
     async with issuing() as issuer:
         assert await jwt_of(issuer).verify(issuer.token(**claims), RESOURCE) is None
@@ -112,7 +108,6 @@ async def test_a_token_that_is_not_good_here_and_now_is_refused(claims):
 
 @pytest.mark.covers("BEAR-02")
 @pytest.mark.parametrize(("late", "is_good"), [(59, True), (60, False)])
-@scenario
 async def test_clocks_may_differ_by_a_minute(late, is_good):
     async with issuing() as issuer:
         token = issuer.token(exp=1_000_000, nbf=1_000_000)
@@ -123,7 +118,6 @@ async def test_clocks_may_differ_by_a_minute(late, is_good):
 
 
 @pytest.mark.covers("BEAR-02")
-@scenario
 async def test_the_audience_and_the_claim_of_the_principal_may_be_others():
     async with issuing() as issuer:
         verifier = jwt_of(issuer, audience="api://mine", principal_claim="email")
@@ -185,7 +179,6 @@ FORGERIES = {
 
 @pytest.mark.covers("BEAR-02")
 @pytest.mark.parametrize("forgery", FORGERIES)
-@scenario
 async def test_a_forgery_is_refused(forgery):
     async with issuing() as issuer:
         verifier = jwt_of(issuer)
@@ -242,7 +235,6 @@ def active(**claims):
 
 
 @pytest.mark.covers("BEAR-06")
-@scenario
 async def test_the_issuer_is_asked_about_a_token_with_credentials_encoded_as_in_a_form():
     async with issuing() as issuer:
         issuer.tokens["t"] = active(scope="a b", tenant="acme")
@@ -278,7 +270,6 @@ async def test_the_issuer_is_asked_about_a_token_with_credentials_encoded_as_in_
     ],
     ids=str,
 )
-@scenario
 async def test_a_token_that_its_issuer_does_not_vouch_for_here_is_refused(answer):
     async with issuing() as issuer:
         issuer.tokens["t"] = answer
@@ -295,7 +286,6 @@ async def test_a_token_that_its_issuer_does_not_vouch_for_here_is_refused(answer
         (active(aud=[OTHER, RESOURCE], exp=FUTURE), "ann"),
     ],
 )
-@scenario
 async def test_a_token_belongs_to_its_subject_or_user_or_client(answer, principal):
     async with issuing() as issuer:
         issuer.tokens["t"] = answer
@@ -303,7 +293,6 @@ async def test_a_token_belongs_to_its_subject_or_user_or_client(answer, principa
 
 
 @pytest.mark.covers("BEAR-06")
-@scenario
 async def test_an_answer_is_kept_for_a_moment_and_for_one_audience():
     async with issuing() as issuer:
         issuer.tokens["t"] = active()
@@ -317,7 +306,6 @@ async def test_an_answer_is_kept_for_a_moment_and_for_one_audience():
 
 
 @pytest.mark.covers("BEAR-06")
-@scenario
 async def test_an_answer_is_kept_no_longer_than_its_token_or_the_moment(monkeypatch):
     async with issuing() as issuer:
         issuer.tokens["t"] = active(exp=1000.0)
@@ -333,7 +321,6 @@ async def test_an_answer_is_kept_no_longer_than_its_token_or_the_moment(monkeypa
 
 
 @pytest.mark.covers("BEAR-06")
-@scenario
 async def test_only_so_many_answers_are_kept(monkeypatch):
     monkeypatch.setattr(verifiers, "MAX_ANSWERS", 2)
     async with issuing() as issuer:
@@ -346,7 +333,6 @@ async def test_only_so_many_answers_are_kept(monkeypatch):
 
 @pytest.mark.covers("BEAR-04", "BEAR-06")
 @pytest.mark.parametrize("answer", [redirect, broken, prose])
-@scenario
 async def test_an_issuer_that_cannot_be_asked_is_an_error_and_says_nothing_of_the_token(answer):
     async with issuing() as issuer:
         issuer.answers["/introspect"] = answer
@@ -384,7 +370,6 @@ async def acquired(arrived, times):
 
 
 @pytest.mark.covers("BEAR-06")
-@scenario
 async def test_a_hundred_requests_with_one_token_ask_about_it_once():
     async with issuing() as issuer:
         issuer.tokens["t"] = active()
@@ -400,7 +385,6 @@ async def test_a_hundred_requests_with_one_token_ask_about_it_once():
 
 
 @pytest.mark.covers("BEAR-06")
-@scenario
 async def test_only_so_many_tokens_are_asked_about_at_once(monkeypatch):
     monkeypatch.setattr(verifiers, "MAX_ASKED", 5)
     monkeypatch.setattr(verifiers, "MAX_WAITING", 50)
@@ -418,7 +402,6 @@ async def test_only_so_many_tokens_are_asked_about_at_once(monkeypatch):
 
 
 @pytest.mark.covers("BEAR-04", "BEAR-06")
-@scenario
 async def test_a_token_whose_turn_does_not_come_is_an_error_that_says_nothing_of_it(monkeypatch):
     monkeypatch.setattr(verifiers, "MAX_ASKED", 1)
     monkeypatch.setattr(verifiers, "TURN_SECONDS", 0.05)

@@ -11,6 +11,7 @@ import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -298,7 +299,7 @@ async def test_a_disk_with_little_room_is_not_filled(folder, monkeypatch):
     store = Local(folder)
     await store.state("namespace").set("key", b"value")
     monkeypatch.setattr(module, "GROW_SECONDS", 0)
-    monkeypatch.setattr(module, "_free_disk_bytes", lambda folder: 5 * MIB)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=5 * MIB))
     with pytest.raises(StoreUnavailable, match="has no room"):
         await store.state("namespace").set("large", bytes(4 * MIB))
     await store.state("namespace").set("key", b"small")
@@ -376,6 +377,7 @@ def test_a_program_that_closes_nothing_leaves_nothing_open_behind(folder):
     program = """
 import asyncio, sys
 from pathlib import Path
+from types import SimpleNamespace
 from dragoman.stores import Local
 async def main():
     asyncio.get_running_loop().slow_callback_duration = 60  # a busy machine is no complaint

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 
 import pytest
 
@@ -31,30 +30,6 @@ async def test_an_event_is_written_without_being_flushed(folder):
         while len(written := await Local(folder).log("stream").after(0)) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     assert written == [(1, b"one"), (2, b"two")]
-    await store.close()
-
-
-async def test_events_that_come_while_others_are_written_wait_within_the_bounds(folder, monkeypatch):
-    monkeypatch.setattr(module, "MAX_LOG_EVENTS", 10)
-    monkeypatch.setattr(module, "MAX_LOG_BYTES", 1000)
-    store = Local(folder)
-    log, database = store.log("stream"), store._folder.database()
-    begun, may_end = threading.Event(), threading.Event()
-    holding = asyncio.ensure_future(database.run(lambda transaction: (begun.set(), may_end.wait(10))))
-    await asyncio.to_thread(begun.wait, 10)
-    log.append(1, b"first")
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    for number in range(2, 100):
-        log.append(number, b"event")
-    assert len(log._waiting) <= 20
-    may_end.set()
-    await holding
-    await log.flush()
-    assert await numbers(log) == [1, *range(90, 100)]
-    log.append(100, b"x" * 2000)
-    await log.flush()
-    assert await numbers(log) == [100]
     await store.close()
 
 
@@ -106,21 +81,6 @@ async def test_events_that_nobody_waits_for_are_lost_with_one_warning(tmp_path, 
             await log.flush()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "cannot be resumed" in caplog.text
-
-
-async def test_a_write_that_does_not_end_is_waited_for_with_a_bound(folder, monkeypatch):
-    monkeypatch.setattr(module, "WRITE_SECONDS", 0.05)
-    store = Local(folder)
-    may_end = threading.Event()
-    store._folder.database().submit(lambda transaction: may_end.wait(10))
-    log = store.log("stream")
-    log.append(1, b"event")
-    with pytest.raises(StoreUnavailable, match="were not written within 0"):
-        await log.flush()
-    may_end.set()
-    monkeypatch.undo()
-    assert await numbers(log) == [1]
-    await store.close()
 
 
 async def test_events_that_wait_are_deleted_with_the_log(folder):

@@ -1,7 +1,6 @@
 """Tasks in the database."""
 
 import asyncio
-import gc
 import threading
 import time
 
@@ -52,19 +51,6 @@ async def test_a_lost_task_is_claimed_before_one_that_is_ready(folder):
     await store.close()
 
 
-async def test_tasks_are_counted_by_namespace_and_account(folder):
-    store = Local(folder)
-    tasks = store.tasks("namespace", limits=StoreLimits(tasks=3, tasks_per_caller=2))
-    for id in ("one", "two"):
-        await tasks.create(id, b"", owner="ann")
-    with pytest.raises(StoreFull, match="The caller has 2 tasks already"):
-        await tasks.create("three", b"", owner="ann")
-    await tasks.create("three", b"", owner="ben")
-    with pytest.raises(StoreFull, match="There are 3 tasks already"):
-        await tasks.create("four", b"", owner="cid")
-    await store.close()
-
-
 async def test_another_process_hears_of_a_task_within_milliseconds(folder):
     store, other = Local(folder), Local(folder, durable=True)  # databases of their own, as in two processes
     tasks, others = store.tasks("namespace"), other.tasks("namespace")
@@ -80,46 +66,6 @@ async def test_another_process_hears_of_a_task_within_milliseconds(folder):
     assert sorted(times)[10] < 0.25, times
     await store.close()
     await other.close()
-
-
-async def test_a_handle_that_is_gone_listens_no_more(folder):
-    store = Local(folder)
-    tasks = store.tasks("namespace")
-    await tasks.wait(0)
-    changes = store._folder.database().changes
-    assert changes.has_listeners
-    del tasks
-    gc.collect()
-    assert not changes.has_listeners
-    await store.close()
-
-
-def test_a_handle_waits_in_the_loop_in_which_it_is_used(folder):
-    store = Local(folder)
-    tasks = store.tasks("namespace")
-
-    async def wait(id: str) -> float:
-        began = time.monotonic()
-        await tasks.wait(3600)
-        await tasks.create(id, b"", owner="ann")
-        await tasks.wait(3600)
-        await store.close()
-        return time.monotonic() - began
-
-    for id in ("one", "two"):
-        assert asyncio.run(asyncio.wait_for(wait(id), 10)) < 10
-
-
-async def test_a_new_time_to_live_and_the_same_one_are_kept(folder):
-    tasks = Local(folder).tasks("namespace")
-    made = await tasks.create("id", b"", owner="owner", ttl=100)
-    changed = await tasks.update("id", b"1", revision=made.revision)
-    assert changed is not None
-    assert changed.expires_at == made.expires_at == made.created_at + 100
-    longer = await tasks.update("id", b"2", revision=changed.revision, ttl=200)
-    assert longer is not None
-    assert await tasks.get("id") == longer
-    assert longer.expires_at == made.created_at + 200
 
 
 async def test_an_expired_task_makes_room_for_one_with_its_id(folder):

@@ -6,27 +6,12 @@ import pytest
 
 import redis_store
 from dragoman.errors import StoreUnavailable
-from dragoman.stores import Redis, Share
+from dragoman.stores import Redis, Share, log_writer
 from dragoman.stores.contract import LOG_SECONDS
 from dragoman.stores.redis import log as logs
-from ports import free_port
 from redis_proxy import proxied
 from redis_server import RedisServer
 from redis_store import fresh
-
-
-async def test_the_events_of_one_turn_are_one_command(redis_server):
-    store = Redis(redis_server.url)
-    log = store.log(fresh())
-    log.append(1, b"first")
-    await log.flush()
-    with redis_server.monitored() as commands:
-        for number in range(2, 102):
-            log.append(number, b"event")
-        await log.flush()
-    assert len(commands) == 1
-    assert [number for number, _ in await log.after(0)] == list(range(1, 102))
-    await store.close()
 
 
 async def test_events_stay_in_order_while_earlier_ones_are_being_written(redis_server):
@@ -44,8 +29,9 @@ async def test_events_stay_in_order_while_earlier_ones_are_being_written(redis_s
 
 
 async def test_a_log_is_bounded_in_events_and_bytes_and_keeps_the_newest(redis_server, monkeypatch):
-    monkeypatch.setattr(logs, "MAX_LOG_EVENTS", 5)
-    monkeypatch.setattr(logs, "MAX_LOG_BYTES", 100)
+    for limited in (logs, log_writer):
+        monkeypatch.setattr(limited, "MAX_LOG_EVENTS", 5)
+        monkeypatch.setattr(limited, "MAX_LOG_BYTES", 100)
     store = Redis(redis_server.url)
     log = store.log(fresh())
     for number in range(1, 9):
@@ -109,20 +95,6 @@ async def test_lost_events_are_told_by_flush_once_and_logged_once(redis_server, 
         events = await log.after(0)
         assert [event for number, event in events if number in (1, 5)] == [b"kept", b"kept"]
         await store.close()
-
-
-async def test_events_of_a_server_that_is_away_do_not_pile_up(monkeypatch):
-    monkeypatch.setattr(logs, "MAX_LOG_BYTES", 10_000)
-    store = Redis(f"redis://127.0.0.1:{free_port()}", timeout=0.2)
-    log = store.log(fresh())
-    for number in range(1, 501):
-        log.append(number, b"x" * 1000)
-        if number % 100 == 0:
-            await asyncio.sleep(0)
-    assert len(log._appended) <= 10
-    with pytest.raises(StoreUnavailable, match="cannot be reached"):
-        await log.flush()
-    await store.close()
 
 
 async def test_all_logs_together_are_limited_and_the_idle_ones_are_dropped(tmp_path, monkeypatch):

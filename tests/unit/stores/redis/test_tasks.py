@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 import redis_store
-from dragoman.errors import StoreUnavailable, ValidationError
+from dragoman.errors import StoreUnavailable
 from dragoman.stores import Redis
 from dragoman.stores.redis import link as links
 from redis_proxy import proxied
@@ -197,14 +197,3 @@ async def test_a_full_server_lets_holders_renew_release_and_finish_and_gives_out
         assert await tasks.finish("1", b"done", token=held[1].token)
         assert await tasks.sweep() == 0
         await store.close()
-
-
-@pytest.mark.parametrize("ttl", [2**63, 1e308, 10**400, float("nan"), 0, True])
-async def test_refused_ttl_leaves_no_key(redis_server, ttl):
-    store, namespace = Redis(redis_server.url), fresh()
-    with pytest.raises(ValidationError, match="ttl must be a number of seconds"):
-        await store.tasks(namespace).create(fresh(), bytes(4096), owner="ann", ttl=ttl)
-    with pytest.raises(ValidationError, match="ttl must be a number of seconds"):
-        await store.state(namespace).set("key", bytes(4096), ttl=ttl)
-    assert redis_store.call(redis_server, "KEYS", f"*{namespace}*") == []
-    await store.close()
