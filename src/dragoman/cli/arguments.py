@@ -41,6 +41,13 @@ def split_words(words: Sequence[str]) -> tuple[tuple[str | None, str], list[str]
     return (words[0], words[1]) if has_target else (None, words[0]), arguments
 
 
+def split_target_word(words: Sequence[str], what: str) -> tuple[str | None, str]:
+    """Return the target, None if there is only one word, and the last word; `what` says what that word is."""
+    if len(words) > 2:
+        raise usage_error(f"The word {words[2]!r} is too many; give a target and {what}.")
+    return words[0] if len(words) > 1 else None, words[-1]
+
+
 def _is_argument(word: str) -> bool:
     return word == "-" or word.startswith("@") or "=" in word
 

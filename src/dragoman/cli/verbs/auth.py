@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command import in_event_loop, reporting, show_logs, usage_error
+from dragoman.cli.command import reporting, show_logs, usage_error
 from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import ResolvedTarget, make_client
 from dragoman.cli.terminal import Terminal
@@ -43,8 +43,6 @@ def command() -> None:
 @click.argument("url")
 @click.option("--scope", multiple=True, help="A scope to ask for. You can repeat the option.")
 @reporting
-@click.pass_obj
-@in_event_loop
 async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
     """Log in with a browser, or paste an address if there is no browser.
 
@@ -74,8 +72,6 @@ async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
 @command.command("status", short_help="Show whether there is a login.")
 @click.argument("url")
 @reporting
-@click.pass_obj
-@in_event_loop
 async def status(terminal: Terminal, url: str) -> int:
     """Show whether you are logged in, by which issuer and until when. Without a login the exit code is 1."""
     tokens = await _oauth_of(url)[1].tokens()
@@ -119,8 +115,6 @@ def _line(url: str, tokens: Tokens) -> str:
 @command.command("logout", short_help="Forget a login.")
 @click.argument("url")
 @reporting
-@click.pass_obj
-@in_event_loop
 async def logout(terminal: Terminal, url: str) -> None:
     """Forget the login, and the registration at the authorization server."""
     _, records = _oauth_of(url)

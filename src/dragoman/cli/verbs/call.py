@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.arguments import Arguments, split_words
-from dragoman.cli.command import connecting, in_event_loop, raw_option, server_line
+from dragoman.cli.command import connecting, saving, server_line
 from dragoman.cli.completion import complete_words
 from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import ResolvedTarget, connected, resolve_target
@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     "words", nargs=-1, required=True, metavar="[TARGET] TOOL [KEY=VALUE ...]", shell_complete=complete_words("tools")
 )
 @click.option("--json-args", metavar="JSON", help="The arguments as a JSON object.")
-@click.option("--save-to", metavar="FOLDER", help="The folder for images, sounds and other data; else this one.")
-@raw_option
+@saving("images, sounds and other data")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | None, save_to: str | None) -> int:
     """Call a tool.
 

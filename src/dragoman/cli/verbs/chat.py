@@ -47,7 +47,6 @@ MAX_EXCERPT = 300
 @click.option("--yes", is_flag=True, help="Let the model call every tool without asking you.")
 @click.option("--trusted", multiple=True, metavar="TARGET", help="Believe the annotations of this server's tools.")
 @connecting
-@click.pass_obj
 def command(terminal: Terminal, /, model: str, targets: tuple[str, ...], **options: Any) -> None:
     """Talk to a model, for example openai:gpt-4.1, that can use the tools of servers.
 

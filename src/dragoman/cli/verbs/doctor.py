@@ -8,7 +8,7 @@ from functools import partial
 import click
 
 from dragoman.cli.arguments import Arguments
-from dragoman.cli.command import connecting, in_event_loop, show_logs
+from dragoman.cli.command import connecting, show_logs
 from dragoman.cli.completion import complete_target
 from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import (
@@ -32,8 +32,6 @@ from dragoman.types import Json
 @click.option("--call", "calls", multiple=True, metavar="TOOL", help="Also call this tool. You can repeat the option.")
 @click.option("--json-args", metavar="JSON", help="The arguments of --call, as a JSON object; else {}.")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, target: str | None, calls: tuple[str, ...], json_args: str | None) -> int:
     """Examine a server step by step. Without a target, examine every server in the configuration file.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.command import connecting, in_event_loop, show_logs, usage_error
+from dragoman.cli.command import connecting, show_logs, stop_event, usage_error
 from dragoman.cli.targets import ResolvedTarget, read_configuration, resolve_target
 from dragoman.cli.terminal import Terminal
 
@@ -26,8 +24,6 @@ SESSION_SUFFIX = ".mcpsession"
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port of the page; by default a free one.")
 @click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, target: str | None, port: int, no_browser: bool) -> int:  # noqa: FBT001
     """Serve a page on this machine, on which you call, examine and record servers.
 
@@ -41,9 +37,7 @@ async def command(terminal: Terminal, target: str | None, port: int, no_browser:
     inspector = Inspector()
     is_session = target is not None and target.endswith(SESSION_SUFFIX)
     targets = [] if is_session else await _targets(terminal, target)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     async with AsyncExitStack() as stack:
         try:
             site = await stack.enter_async_context(InspectorSite(inspector, port=port))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command import connecting, in_event_loop
+from dragoman.cli.command import connecting
 from dragoman.cli.completion import complete_target
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
@@ -39,8 +39,6 @@ _WIRE = {"resource_templates": "resourceTemplates"}
 @click.option("--resources", is_flag=True, help="Show the resources and resource templates.")
 @click.option("--skills", is_flag=True, help="Show the skills.")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, /, target: str | None, **flags: bool) -> None:
     """Show the tools, prompts, resources, resource templates and skills of a server."""
     from dragoman.cli.elicitation import TerminalElicitation
