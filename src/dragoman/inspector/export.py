@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import dragoman
 from dragoman.compose.masking import SESSION_HEADER, Masks
-from dragoman.inspector.inspected import ServerTarget
+from dragoman.inspector.targets import ServerTarget
 from dragoman.inspector.traffic.rows import TrafficRecord
 from dragoman.testing.cassettes.tape import FORMAT
 

@@ -1,19 +1,45 @@
-"""Targets that the page names: a URL, a command line, a script, an entry of a configuration, or a whole file."""
+"""`ServerTarget`: where a server is; and the targets that the page names.
+
+The page names a URL, a command line, a script, an entry of a configuration, or a whole file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from dragoman.client.group.config import load
-from dragoman.client.group.entry import ServerEntry
-from dragoman.errors import ConfigError, InspectorError
-from dragoman.inspector.inspected import ServerTarget
+from msgspec import Struct, field
+
+from dragoman.errors import ConfigError, DragomanError, InspectorError
+
+if TYPE_CHECKING:
+    from dragoman.client.group.entry import ServerEntry
 
 FILES = frozenset({".json", ".jsonc", ".toml", ".yaml", ".yml"})
 _SERVERS = ("mcpServers", "servers", "mcp_servers", "mcp")
+
+
+class ServerTarget(Struct, kw_only=True):
+    """Where a server is, and the options of its client."""
+
+    name: str
+    target: Any
+    shown: str = ""
+    """The text that the page shows; by default the name."""
+    url: str | None = None
+    source: str = "page"
+    """The configuration file that names the server, or who named it."""
+    options: dict[str, Any] = field(default_factory=dict)
+    login: dict[str, Any] = field(default_factory=dict)
+    """The arguments of `OAuth` from a configuration file."""
+    is_authorized: bool = False
+    """Whether the options authorize the requests, by a header or a token."""
+    problem: DragomanError | None = None
+    """Why the entry of a configuration file cannot be used."""
+    is_own: bool = False
+    """Whether the target is a script of the command line, which the user can change."""
 
 
 def targets_of(
@@ -43,6 +69,8 @@ def targets_of(
 
 
 def _found(given: str | dict[str, Any], name: str | None) -> list[ServerTarget]:
+    from dragoman.client.group.config import load
+
     if isinstance(given, dict):
         configuration = given if any(key in given for key in _SERVERS) else {"mcpServers": {name or "server": given}}
         return [target_of_entry(entry, "page") for entry in load(configuration)]

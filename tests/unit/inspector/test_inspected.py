@@ -7,11 +7,9 @@ import pytest
 
 from dragoman import types
 from dragoman.errors import ConfigError, DragomanError, InspectorError
-from dragoman.inspector.inspected import ServerTarget
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.recording import LINE_BYTES
-from dragoman.inspector.targets import targets_of
-from dragoman.inspector.traffic.filter import Filter
+from dragoman.inspector.targets import ServerTarget, targets_of
 from scenarios.inspector_page import COMMAND
 
 
@@ -129,8 +127,8 @@ async def test_a_secret_that_stderr_has_in_two_halves_is_masked():
     with pytest.raises(DragomanError):
         await server.connect("2025-11-25")
     assert server.stderr == "begun\n\nthe password=*** is wrong\nlast --token=***\n"
-    records = inspector.traffic.matching(Filter("kind:stderr"))
-    assert "".join(record.data.decode() for record in records) == server.stderr
+    written = [record.data.decode() for record in inspector.traffic.records() if record.row.kind == "stderr"]
+    assert "".join(written) == server.stderr
     await inspector.close()
 
 
@@ -142,8 +140,9 @@ async def test_a_line_of_stderr_without_an_end_is_cut_and_what_follows_it_is_sho
         await server.connect("2025-11-25")
     [first, second] = [
         line
-        for record in inspector.traffic.matching(Filter("kind:stderr"))
+        for record in inspector.traffic.records()
         for line in record.data.decode().splitlines()
+        if record.row.kind == "stderr"
     ]
     assert (len(first), second) == (LINE_BYTES, "next")
     await inspector.close()

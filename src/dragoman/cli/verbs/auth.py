@@ -10,10 +10,11 @@ import click
 
 from dragoman.cli.command import reporting, show_logs, usage_error
 from dragoman.cli.exit_codes import FAILED, OK
-from dragoman.cli.targets import ResolvedTarget, make_client
+from dragoman.cli.targets import make_client
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
 from dragoman.inspector.login import program_oauth
+from dragoman.inspector.targets import ServerTarget
 from dragoman.runtime.terminal import printable_line
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
     show_logs(terminal)
     oauth, records = _oauth_of(url)
     oauth.extra_scope = " ".join(scope) or None
-    async with make_client(AsyncClient, ResolvedTarget(url, url), {"auth": oauth, "connect_timeout": 600.0}):
+    async with make_client(AsyncClient, ServerTarget(name=url, target=url), {"auth": oauth, "connect_timeout": 600.0}):
         tokens = await records.tokens()
         if tokens is not None:
             await oauth.require_extra_scope(url)

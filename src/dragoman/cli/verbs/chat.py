@@ -16,7 +16,6 @@ from dragoman.cli.command import connecting, quoted, show_logs, usage_error
 from dragoman.cli.display import media_label
 from dragoman.cli.exit_codes import one_line
 from dragoman.cli.targets import (
-    ResolvedTarget,
     client_options,
     make_client,
     read_configuration,
@@ -27,6 +26,7 @@ from dragoman.cli.targets import (
 )
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired, Cancelled, DragomanError
+from dragoman.inspector.targets import ServerTarget
 from dragoman.runtime.terminal import is_terminal, printable_json, printable_line
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def command(terminal: Terminal, /, model: str, targets: tuple[str, ...], **optio
             _answer_once(terminal, chat, question)
 
 
-async def _servers(terminal: Terminal, words: Sequence[str]) -> list[ResolvedTarget]:
+async def _servers(terminal: Terminal, words: Sequence[str]) -> list[ServerTarget]:
     from dragoman.client.group.config import find
 
     settings = terminal.settings
@@ -84,22 +84,22 @@ async def _servers(terminal: Terminal, words: Sequence[str]) -> list[ResolvedTar
     return [await target_of_entry(terminal, entry, file) for entry in entries if not entry.disabled]
 
 
-def _mark_trusted(targets: Sequence[ResolvedTarget], names: Sequence[str]) -> None:
+def _mark_trusted(targets: Sequence[ServerTarget], names: Sequence[str]) -> None:
     """Mark the servers that the user trusts.
 
     Raises:
         UsageError: a name belongs to no server of this chat.
     """
     for name in names:
-        meant = [resolved for resolved in targets if resolved.label == name]
+        meant = [resolved for resolved in targets if resolved.name == name]
         if not meant:
-            there = ", ".join(resolved.label for resolved in targets) or "none"
+            there = ", ".join(resolved.name for resolved in targets) or "none"
             raise usage_error(f"--trusted {name!r} is not a server of this chat; there are: {there}.")
         for resolved in meant:
             resolved.options["trusted"] = True
 
 
-def _open(terminal: Terminal, resolved: ResolvedTarget, stack: ExitStack, sampling: Sampling) -> Client:
+def _open(terminal: Terminal, resolved: ServerTarget, stack: ExitStack, sampling: Sampling) -> Client:
     from dragoman.cli.elicitation import TerminalElicitation
     from dragoman.client.blocking import Client
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from dragoman.cli.command import connecting, show_logs, stop_event, usage_error
-from dragoman.cli.targets import ResolvedTarget, read_configuration, resolve_target
+from dragoman.cli.targets import read_configuration, resolve_target
 from dragoman.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from dragoman.inspector.inspected import ServerTarget
+    from dragoman.inspector.targets import ServerTarget
 
 SESSION_SUFFIX = ".mcpsession"
 
@@ -62,13 +62,16 @@ async def _targets(terminal: Terminal, word: str | None) -> list[ServerTarget]:
     if word is not None and _is_configuration(word):
         settings.config, word = word, None
     if word is not None or settings.command is not None:
-        return [_server_target(terminal, await resolve_target(terminal, word))]
-    try:
-        file, entries = read_configuration(settings)
-    except click.UsageError:  # there is no configuration file, and the page starts empty
-        return []
-    await file.require_trust(terminal)
-    found = [target_of_entry(entry, str(file)) for entry in entries if not entry.disabled]
+        named = await resolve_target(terminal, word)
+        named.shown = named.url or named.name
+        found = [named]
+    else:
+        try:
+            file, entries = read_configuration(settings)
+        except click.UsageError:  # there is no configuration file, and the page starts empty
+            return []
+        await file.require_trust(terminal)
+        found = [target_of_entry(entry, str(file)) for entry in entries if not entry.disabled]
     for target in found:
         target.options |= settings.client_options()
         target.is_authorized = target.is_authorized or settings.is_authorized
@@ -79,22 +82,6 @@ def _is_configuration(word: str) -> bool:
     from dragoman.inspector.targets import FILES
 
     return Path(word).suffix in FILES and Path(word).is_file()
-
-
-def _server_target(terminal: Terminal, resolved: ResolvedTarget) -> ServerTarget:
-    from dragoman.inspector.inspected import ServerTarget
-
-    settings = terminal.settings
-    return ServerTarget(
-        name=resolved.label,
-        target=resolved.target,
-        shown=resolved.url or resolved.label,
-        url=resolved.url,
-        source=resolved.file or "command line",
-        options={**resolved.options, **settings.client_options()},
-        login=resolved.login,
-        is_authorized=resolved.is_authorized or settings.is_authorized,
-    )
 
 
 def _open_browser(url: str) -> None:
