@@ -293,10 +293,18 @@ class InspectedServer:
         Raises:
             InspectorError: the server is no URL.
         """
+        self.login = login_facts(await stored_tokens(self.oauth(), self.require_url()))
+        return self.login
+
+    def require_url(self) -> str:
+        """Return the URL of the server.
+
+        Raises:
+            InspectorError: the server is no URL.
+        """
         if self.target.url is None:
             raise InspectorError(f"{self.target.name} is a process, and processes need no login", 409)
-        self.login = login_facts(await stored_tokens(self.oauth(), self.target.url))
-        return self.login
+        return self.target.url
 
     def _fetched(self, exchange: FetchedExchange) -> None:
         record_fetched(self.records, next(self._exchanges), exchange)

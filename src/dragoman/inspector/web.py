@@ -212,12 +212,12 @@ class InspectorSite:
 
     async def _push_events(self, socket: web.WebSocketResponse) -> None:
         """Push events until the page closes the socket."""
-        with self._inspector.events.subscribed() as subscriber:
+        with self._inspector.events.subscribed() as queue:
 
             async def pushing() -> None:
                 await socket.send_str(_hello())
-                async for event in subscriber.events():
-                    await socket.send_str(event.decode())
+                while True:
+                    await socket.send_str((await queue.get()).decode())
 
             task = asyncio.get_running_loop().create_task(pushing())
             try:

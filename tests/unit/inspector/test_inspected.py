@@ -78,12 +78,10 @@ async def test_roots_that_are_set_before_the_connection_are_declared(tmp_path):
 
 async def begun(inspector, server):
     """Begin to connect, and return the attempt when the first message was sent."""
-    with inspector.events.subscribed() as subscriber:
+    with inspector.events.subscribed() as queue:
         connecting = asyncio.ensure_future(server.connect())
-        events = subscriber.events()
-        while b'"event":"traffic"' not in await anext(events):
+        while b'"event":"traffic"' not in await queue.get():
             pass
-        await events.aclose()
     return connecting
 
 

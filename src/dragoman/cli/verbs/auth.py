@@ -13,7 +13,7 @@ from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import make_client
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
-from dragoman.inspector.login import program_oauth
+from dragoman.inspector.login import forget_login, program_oauth
 from dragoman.inspector.targets import ServerTarget
 from dragoman.runtime.terminal import printable_line
 
@@ -118,11 +118,7 @@ def _line(url: str, tokens: Tokens) -> str:
 @reporting
 async def logout(terminal: Terminal, url: str) -> None:
     """Forget the login, and the registration at the authorization server."""
-    _, records = _oauth_of(url)
-    async with records.lock():
-        was_there = await records.tokens() is not None
-        await records.save_tokens(None)
-        await records.save_client(None)
+    was_there = await forget_login(_oauth_of(url)[1])
     if terminal.settings.json:
         terminal.write_json({"url": url, "loggedIn": False, "forgotten": was_there})
     else:

@@ -7,14 +7,14 @@ stand for two processes: what one handle was acknowledged, the other must see.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from dragoman.protocol.tokens import KeyRing
 from dragoman.stores.contract import Store
 from dragoman.stores.sealed import SealedStore
 from dragoman.testing.stores.buses import BUS_CHECKS
 from dragoman.testing.stores.logs import LOG_CHECKS
-from dragoman.testing.stores.probe import Probe, fresh
+from dragoman.testing.stores.probe import Check, Probe, fresh
 from dragoman.testing.stores.processes import check_processes
 from dragoman.testing.stores.task_limits import TASK_LIMIT_CHECKS
 from dragoman.testing.stores.tasks import TASK_CHECKS
@@ -46,7 +46,7 @@ async def check_store(
     probe = Probe(one, other, ttl, timeout)
     try:
         for check in _CHECKS:
-            await check(probe)
+            await probe.run(check)
         if one.reach != "process":
             await check_processes(probe, make_store)
         if contents is not None:
@@ -90,7 +90,7 @@ async def _sealing(probe: Probe, contents: Callable[[], Iterable[bytes]]) -> Non
     assert not any(text in part for part in kept), "what an engine keeps must not hold the plain text of the server"
 
 
-_CHECKS: tuple[Callable[[Probe], Awaitable[None]], ...] = (
+_CHECKS: tuple[Check, ...] = (
     *(_clock, *LOG_CHECKS, *VALUE_CHECKS, *BUS_CHECKS, *TASK_CHECKS, *TASK_LIMIT_CHECKS, _using_after_close),
 )
 

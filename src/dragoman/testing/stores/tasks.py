@@ -9,10 +9,9 @@ from contextlib import aclosing
 from dragoman.errors import StoreError, StoreFull
 from dragoman.stores.contract import TaskRecord, Tasks
 from dragoman.stores.limits import StoreLimits
-from dragoman.testing.stores.probe import Probe, fresh, is_full
+from dragoman.testing.stores.probe import LONG, Probe, fresh, is_full
 
 MANY = 20
-LONG = 3600.0
 
 
 def _both(probe: Probe) -> tuple[Tasks, Tasks]:
@@ -149,17 +148,10 @@ async def _losing(probe: Probe) -> None:
     began = await probe.one.now()
     held = await one.claim(probe.ttl)
     assert held is not None, "a ready task must be claimed"
-    heirs: list[TaskRecord] = []
-
-    async def is_taken() -> bool:
-        claim = await other.claim(LONG)
-        heirs.extend([] if claim is None else [claim])
-        return claim is not None
-
-    await probe.until(f"a task whose lease of {probe.ttl:g} seconds ran out must be claimed by another", is_taken)
+    promise = f"a task whose lease of {probe.ttl:g} seconds ran out must be claimed by another"
+    heir = await probe.taken_over(other, promise)
     passed = await probe.one.now() - began
     assert passed >= probe.ttl, f"a lease of {probe.ttl:g} seconds must last so long; it lasted {passed:g} seconds"
-    (heir,) = heirs
     assert (heir.id, heir.was_lost) == (held.id, True), f"a claim after a lost lease must say so: {heir}"
     assert heir.token > held.token, f"a claim after a lost lease must give a higher token: {held.token}, {heir.token}"
     await _refused_to_a_paused_holder(one, held, heir)
@@ -191,9 +183,7 @@ async def _renewing(probe: Probe) -> None:
     while (renewed_at := await probe.one.now()) < ends_at:
         is_renewed, claim = await one.renew(held.id, held.token, probe.ttl), await other.claim(LONG)
         await asyncio.sleep(probe.ttl / 20)
-        if await probe.is_late(renewed_at):
-            await _renewing(probe.slower())
-            return
+        await probe.require_alive(renewed_at)
         assert is_renewed, "the holder must be able to renew its lease"
         assert claim is None, "a task whose lease is renewed in time must not be claimed"
     short = await one.create(fresh("task"), b"", owner="ann", lease=LONG)
@@ -241,9 +231,7 @@ async def _task_expiry(probe: Probe) -> None:
     stays = await one.create(fresh("task"), b"", owner="ann", ttl=LONG, lease=LONG)
     prolonged = await one.create(fresh("task"), b"", owner="ann", ttl=probe.ttl, lease=LONG)
     longer = await one.update(prolonged.id, b"", revision=prolonged.revision, ttl=LONG)
-    if await probe.is_late(began):
-        await _task_expiry(probe.slower())
-        return
+    await probe.require_alive(began)
     assert longer is not None, "update() must be able to prolong the life of a task"
 
     async def is_gone() -> bool:
@@ -275,9 +263,7 @@ async def _task_bounds(probe: Probe) -> None:
     await one.create(fresh("task"), b"", owner="ben")
     await one.create(fresh("task"), b"", owner="ben")
     is_namespace_full = await is_full(one.create(fresh("task"), b"", owner="cid"))
-    if await probe.is_late(began):
-        await _task_bounds(probe.slower())
-        return
+    await probe.require_alive(began)
     assert is_owner_full, "create() for an owner with limits.tasks_per_caller tasks must raise StoreFull"
     assert is_namespace_full, "create() in a namespace with limits.tasks tasks must raise StoreFull"
 
