@@ -51,16 +51,14 @@ async def resolve_target(terminal: Terminal, word: str | None) -> ServerTarget:
         if not settings.command:
             raise usage_error("The command after -- is missing; write, for example: -- python server.py")
         return _server(settings.command, " ".join(settings.command))
-    if word is None:
-        return await _only_entry(terminal)
-    return await resolve_word(terminal, word)
+    return await _configured(terminal, None) if word is None else await resolve_word(terminal, word)
 
 
 async def resolve_word(terminal: Terminal, word: str) -> ServerTarget:
     """Return the server that a word names; raises as `resolve_target` does."""
     if "://" in word.partition(" ")[0]:
         return _server(word, word, url=word)
-    return _script(word) or await _named_entry(terminal, word)
+    return _script(word) or await _configured(terminal, word)
 
 
 def _server(target: Any, name: str, **facts: Any) -> ServerTarget:
@@ -104,21 +102,16 @@ def read_configuration(
     return file, parse(text, path, inputs=dict(settings.input) or None)
 
 
-async def _only_entry(terminal: Terminal) -> ServerTarget:
-    file, entries = read_configuration(terminal.settings)
-    usable = [entry for entry in entries if not entry.disabled]
-    if len(usable) != 1:
-        names = ", ".join(entry.name for entry in usable) or "none"
-        raise usage_error(f"Choose one server of {file}: give its name as the target; there are: {names}.")
-    return await target_of_entry(terminal, usable[0], file)
-
-
-async def _named_entry(terminal: Terminal, word: str) -> ServerTarget:
+async def _configured(terminal: Terminal, word: str | None) -> ServerTarget:
+    """Return the server of a name in the configuration file; without a name, the only one."""
     file, entries = read_configuration(terminal.settings, word)
-    for entry in entries:
-        if entry.name == word:
-            return await target_of_entry(terminal, entry, file)
-    names = ", ".join(entry.name for entry in entries) or "none"
+    listed = [entry for entry in entries if word is not None or not entry.disabled]
+    chosen = [entry for entry in listed if word in (None, entry.name)]
+    if len(chosen) == 1 or (chosen and word is not None):
+        return await target_of_entry(terminal, chosen[0], file)
+    names = ", ".join(entry.name for entry in listed) or "none"
+    if word is None:
+        raise usage_error(f"Choose one server of {file}: give its name as the target; there are: {names}.")
     raise usage_error(f"There is no server {word!r} in {file}; there are: {names}.")
 
 

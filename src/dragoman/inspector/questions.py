@@ -96,8 +96,7 @@ class Questions:
         if waiting is None:
             raise InspectorError(f"The question {id} does not wait for an answer", 404)
         try:
-            value = waiting.check(answer)
-            value = await value if asyncio.iscoroutine(value) else value
+            value = await _checked(waiting.check, answer)
         except (ValidationError, msgspec.ValidationError) as error:
             raise InspectorError(f"The answer does not fit: {error}") from None
         if not waiting.answered.done():
@@ -117,8 +116,7 @@ class Questions:
         rule = next((rule for rule in rules if rule.fits(question)), None)
         if rule is not None:
             self._events.push("answered", question=question.id, by="script", action=rule.answer.action)
-            value = check(rule.answer)
-            return await value if asyncio.iscoroutine(value) else value
+            return await _checked(check, rule.answer)
         if len(self._waiting) >= MAX_WAITING:
             raise InspectorError(f"{MAX_WAITING} questions wait already; answer them first", 409)
         waiting = _Waiting(question, check, asyncio.get_running_loop().create_future())
@@ -131,6 +129,11 @@ class Questions:
             raise
         finally:
             del self._waiting[question.id]
+
+
+async def _checked(check: Callable[[Answer], Any], answer: Answer) -> Any:
+    value = check(answer)
+    return await value if asyncio.iscoroutine(value) else value
 
 
 def elicitation_params(request: ElicitationRequest) -> dict[str, Any]:

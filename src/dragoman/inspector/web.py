@@ -27,7 +27,7 @@ from dragoman.errors import DragomanError, InspectorError
 from dragoman.inspector.events import encode
 from dragoman.inspector.failure import NOT_FOUND, failure_of, status_of
 from dragoman.inspector.inspector import Inspector
-from dragoman.inspector.verbs.contract import Attachment, FailedVerb, Served, Verb, verbs_of
+from dragoman.inspector.verbs.contract import Attachment, FailedVerb, Served, Verbs
 from dragoman.inspector.verbs.explore import ExploreVerbs
 from dragoman.inspector.verbs.export import ExportVerbs
 from dragoman.inspector.verbs.login import LoginVerbs
@@ -51,6 +51,14 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_VERBS: dict[str, type[Verbs]] = {
+    "servers": ServerVerbs,
+    "explore": ExploreVerbs,
+    "traffic": TrafficVerbs,
+    "questions": QuestionVerbs,
+    "login": LoginVerbs,
+    "export": ExportVerbs,
+}
 _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -69,14 +77,8 @@ class InspectorSite:
         self.token = secrets.token_urlsafe(32)
         self.origin = ""
         self._sockets: set[web.WebSocketResponse] = set()
-        explore = ExploreVerbs(inspector)
-        self._verbs: dict[str, Verb] = {
-            **verbs_of("servers", ServerVerbs(inspector)),
-            **verbs_of("explore", explore),
-            **verbs_of("traffic", TrafficVerbs(inspector, explore)),
-            **verbs_of("questions", QuestionVerbs(inspector)),
-            **verbs_of("login", LoginVerbs(inspector)),
-            **verbs_of("export", ExportVerbs(inspector)),
+        self._verbs = {
+            f"{noun}/{name}": verb for noun, kind in _VERBS.items() for name, verb in kind(inspector).all().items()
         }
 
     @property

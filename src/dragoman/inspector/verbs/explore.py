@@ -19,10 +19,9 @@ from dragoman.client.results import CallResult
 from dragoman.errors import Cancelled, DragomanError, InspectorError, NotFound, RpcError, ToolError
 from dragoman.inspector.doctor.tools import problems
 from dragoman.inspector.inspected import InspectedServer
-from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.recording import sent_rows
 from dragoman.inspector.traffic.rows import Row
-from dragoman.inspector.verbs.contract import FailedVerb
+from dragoman.inspector.verbs.contract import FailedVerb, Verbs
 from dragoman.protocol.official.apps import SCHEME, tool_ui
 from dragoman.runtime.tasks import is_being_cancelled
 
@@ -50,11 +49,8 @@ class _Answered(Struct):
     result: Raw = Raw(b"null")
 
 
-class ExploreVerbs:
+class ExploreVerbs(Verbs):
     """The verbs that explore a server."""
-
-    def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
 
     def _client(self, server: str) -> AsyncClient:
         return self._inspector.server(server).client

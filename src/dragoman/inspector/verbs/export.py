@@ -6,15 +6,12 @@ from typing import Any, Literal
 
 from dragoman.errors import InspectorError
 from dragoman.inspector.export import FORMATS, ExportedCalls
-from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.traffic.rows import TrafficRecord
+from dragoman.inspector.verbs.contract import Verbs
 
 
-class ExportVerbs:
+class ExportVerbs(Verbs):
     """The verb of exports."""
-
-    def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
 
     async def make(
         self,

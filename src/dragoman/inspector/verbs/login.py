@@ -6,15 +6,12 @@ from typing import Any, Literal
 
 from dragoman.errors import InspectorError
 from dragoman.inspector.inspected import InspectedServer
-from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.login import decoded_token, forget_login, stored_tokens
+from dragoman.inspector.verbs.contract import Verbs
 
 
-class LoginVerbs:
+class LoginVerbs(Verbs):
     """The verbs of logins."""
-
-    def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
 
     async def status(self, server: str) -> dict[str, Any]:
         """Return whether there is a login."""

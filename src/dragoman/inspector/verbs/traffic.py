@@ -15,7 +15,7 @@ from dragoman.errors import InspectorError
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.traffic.rows import TrafficRecord
 from dragoman.inspector.traffic.statistics import statistics
-from dragoman.inspector.verbs.contract import Attachment, FailedVerb
+from dragoman.inspector.verbs.contract import Attachment, FailedVerb, Verbs
 from dragoman.inspector.verbs.explore import MAX_SHOWN_BYTES, ExploreVerbs
 from dragoman.runtime.offload import offload
 
@@ -23,12 +23,8 @@ MAX_ROWS = 2_000
 SESSION_TYPE = "application/octet-stream"
 
 
-class TrafficVerbs:
+class TrafficVerbs(Verbs):
     """The verbs of the traffic."""
-
-    def __init__(self, inspector: Inspector, explore: ExploreVerbs) -> None:
-        self._inspector = inspector
-        self._explore = explore
 
     async def rows(
         self,
@@ -107,7 +103,7 @@ class TrafficVerbs:
         params = sent.get("params")
         if params is not None and not isinstance(params, dict):
             raise InspectorError("The params of a request must be an object")
-        return await self._explore.request(place, sent["method"], params, key or f"replay-{number}")
+        return await ExploreVerbs(self._inspector).request(place, sent["method"], params, key or f"replay-{number}")
 
     async def clear(self) -> dict[str, Any]:
         """Forget all traffic."""
