@@ -6,27 +6,11 @@ import sys
 import pytest
 
 from dragoman import types
-from dragoman.errors import ConfigError, DragomanError, InspectorError
+from dragoman.errors import DragomanError, InspectorError
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.recording import LINE_BYTES
 from dragoman.inspector.targets import ServerTarget, targets_of
 from scenarios.inspector_page import COMMAND
-
-
-async def test_a_server_passes_from_disconnected_to_connected_and_back():
-    inspector = Inspector()
-    [server] = inspector.add(targets_of(COMMAND))
-    assert server.status == "disconnected"
-    with pytest.raises(InspectorError, match="not connected"):
-        _ = server.client
-    await server.connect("2025-06-18")
-    assert (server.status, server.client.protocol_version) == ("connected", "2025-06-18")
-    first = server.client
-    await server.connect()
-    assert (server.client is first, server.client.protocol_version) == (False, "2025-06-18")
-    await server.disconnect()
-    assert (server.status, server.facts()["version"]) == ("disconnected", None)
-    await inspector.close()
 
 
 async def test_a_version_that_is_chosen_replaces_the_mode_and_none_negotiates():
@@ -41,16 +25,6 @@ async def test_a_version_that_is_chosen_replaces_the_mode_and_none_negotiates():
     await server.connect(None)
     assert server.client.protocol_version == "2025-11-25"
     await inspector.close()
-
-
-async def test_an_entry_that_cannot_be_used_fails_with_its_problem():
-    inspector = Inspector()
-    problem = ConfigError("there is no command")
-    [server] = inspector.add([ServerTarget(name="x", target={}, shown="", problem=problem)])
-    assert (server.status, server.facts()["failure"]["kind"]) == ("failed", "ConfigError")
-    with pytest.raises(ConfigError):
-        await server.connect()
-    assert server.status == "failed"
 
 
 async def test_an_option_that_is_wrong_is_a_failure_and_no_crash():

@@ -62,13 +62,6 @@ async def test_an_uploaded_file_is_deleted_at_the_end(tmp_path):
     assert not path.exists()
 
 
-def test_a_file_that_is_none_is_refused(tmp_path):
-    path = tmp_path / "a.mcpsession"
-    path.write_text("no database", encoding="utf-8")
-    with pytest.raises(SessionFileError):
-        ReadSession("f1", path, Traffic(), print, print)
-
-
 @pytest.mark.parametrize(
     "column", ["head = 'no json'", "head = '[]'", "data = 'a text'", "time = 'noon'", "exchange = 'x'"]
 )
@@ -93,16 +86,6 @@ async def test_a_file_without_its_time_is_refused_before_a_page_gets_it(tmp_path
     with pytest.raises(SessionFileError, match="has no start time"):
         await inspector.open(path)
     assert inspector.sessions == {}
-
-
-@pytest.mark.parametrize("head", ['{"headers": 5}', '{"headers": [[1]]}', '{"path": 5}', '{"method": 5}', "[" * 99_999])
-async def test_a_head_that_no_tap_wrote_ends_the_reading(tmp_path, head):
-    path = recorded(tmp_path / "a.mcpsession", 1)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE records SET head = ?", (head,))
-    session, _ = opened(path, Traffic())
-    await session.load()
-    assert "damaged after record 0" in session.facts()["failure"]["message"]
 
 
 async def test_the_target_of_a_file_is_shown_without_its_secrets(tmp_path):

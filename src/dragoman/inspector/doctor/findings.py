@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field, structs
@@ -117,11 +117,6 @@ class Findings:
         finding = structs.replace(finding, **lines)
         self.all.append(finding)
         self._on_finding(finding)
-
-
-def shown(exchanges: Sequence[FetchedExchange]) -> list[ShownExchange]:
-    """Return exchanges with their secrets masked."""
-    return [ShownExchange.of(exchange) for exchange in exchanges]
 
 
 def one_line(text: str) -> str:

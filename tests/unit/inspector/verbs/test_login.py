@@ -82,6 +82,7 @@ async def test_an_examination_shows_the_rule_and_the_requests_of_each_step():
         steps = {finding["step"]: finding for finding in found["findings"]}
         assert [steps[step]["ok"] for step in ("DNS", "TCP", "TLS", "HTTP", "challenge")] == [True] * 5
         assert "RFC 9728" in steps["resource metadata"]["rule"]
+        assert all(steps[step]["rule"] for step in ("challenge", "authorization server", "PKCE", "registration"))
         [exchange] = steps["resource metadata"]["exchanges"]
         assert (exchange["request"]["method"], exchange["response"]["status"]) == ("GET", 200)
         assert "authorization_servers" in exchange["response"]["body"]
