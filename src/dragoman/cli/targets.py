@@ -107,7 +107,7 @@ async def _configured(terminal: Terminal, word: str | None) -> ServerTarget:
     file, entries = read_configuration(terminal.settings, word)
     listed = [entry for entry in entries if word is not None or not entry.disabled]
     chosen = [entry for entry in listed if word in (None, entry.name)]
-    if len(chosen) == 1 or (chosen and word is not None):
+    if len(chosen) == 1:
         return await target_of_entry(terminal, chosen[0], file)
     names = ", ".join(entry.name for entry in listed) or "none"
     if word is None:

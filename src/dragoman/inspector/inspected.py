@@ -332,7 +332,7 @@ class InspectedServer:
         self.push_status()
 
     async def _sample(self, request: SamplingRequest) -> Any:
-        params, check = sampling_params(request), sampling_answer(request)
+        params, check = sampling_params(request), partial(sampling_answer, request)
         answer = await self._questions.ask(self.id, "sampling", params, check, self.script)
         if isinstance(answer, Rejected):
             raise answer
@@ -340,12 +340,12 @@ class InspectedServer:
 
     async def _elicit(self, request: ElicitationRequest) -> Any:
         kind: Literal["url", "elicitation"] = "url" if request.mode == "url" else "elicitation"
-        params, check = elicitation_params(request), elicitation_answer(request)
+        params, check = elicitation_params(request), partial(elicitation_answer, request)
         return await self._questions.ask(self.id, kind, params, check, self.script)
 
     async def _approve(self, approval: Approval) -> bool:
         params = {"name": approval.name, "arguments": approval.arguments}
-        check = approval_answer(approval)
+        check = partial(approval_answer, approval)
         return bool(await self._questions.ask(self.id, "approval", params, check, self.script))
 
     def change(

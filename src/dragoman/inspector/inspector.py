@@ -101,12 +101,8 @@ class Inspector:
             SessionFileError: the file is missing, or is no session file.
         """
 
-        def changed(session: ReadSession) -> None:
-            self.events.push("session", session=session.facts())
-
-        session = ReadSession(
-            f"f{next(self._ids)}", path, self.traffic, self.events.push_traffic, changed, name=name, is_following=follow
-        )
+        id = f"f{next(self._ids)}"
+        session = ReadSession(id, path, self.traffic, self.events, name=name, is_following=follow)
         self.sessions[session.id] = session
         await session.load()
         return session

@@ -1,6 +1,7 @@
 """Questions to a person, without a page."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -35,7 +36,7 @@ async def test_the_first_rule_that_fits_answers_without_a_question():
         AnswerRule(kind="sampling", answer=Answer(text="42"), match="six"),
     ]
     request = asked("What is six times seven?")
-    found = await questions.ask("s1", "sampling", sampling_params(request), sampling_answer(request), rules)
+    found = await questions.ask("s1", "sampling", sampling_params(request), partial(sampling_answer, request), rules)
     assert (found.content.text, questions.all()) == ("42", [])
 
 
@@ -64,13 +65,13 @@ def test_a_form_is_accepted_with_its_defaults():
     schema = {"type": "object", "properties": {"days": {"type": "integer", "default": 3}}}
     request = ElicitationRequest("How long?", schema)
     assert elicitation_params(request) == {"mode": "form", "message": "How long?", "requestedSchema": schema}
-    assert elicitation_answer(request)(Answer()) == Accept({"days": 3})
+    assert elicitation_answer(request, Answer()) == Accept({"days": 3})
 
 
 async def test_a_model_answers_a_sampling_request(monkeypatch):
     with Provider(Say("42")) as provider:
         monkeypatch.setenv("OPENAI_BASE_URL", provider.openai_url)
         monkeypatch.setenv("OPENAI_API_KEY", "test-key-0001")
-        result = await sampling_answer(asked("What is six times seven?"))(Answer(action="model", model="openai:test"))
+        result = await sampling_answer(asked("What is six times seven?"), Answer(action="model", model="openai:test"))
     assert (result.content.text, result.model) == ("42", "openai:test")
     assert "six times seven" in str(provider.asked[0].body["messages"])

@@ -21,19 +21,31 @@ def recorded(path, count):
     return path
 
 
-def opened(path, traffic, added=lambda: None, **options):
-    changes = asyncio.Queue()
-    session = ReadSession("f1", path, traffic, added, changes.put_nowait, **options)
-    return session, changes
+class Told:
+    """What the pages are told: how much traffic there was after each batch, and how often the facts changed."""
+
+    def __init__(self, traffic):
+        self.traffic, self.batches, self.changes = traffic, [], asyncio.Queue()
+
+    def push_traffic(self):
+        self.batches.append(len(self.traffic))
+
+    def push(self, event, *, session):
+        self.changes.put_nowait(session)
+
+
+def opened(path, traffic, **options):
+    told = Told(traffic)
+    return ReadSession("f1", path, traffic, told, **options), told
 
 
 async def test_a_file_of_several_batches_is_read_whole(tmp_path):
-    traffic, batches = Traffic(), []
+    traffic = Traffic()
     path = recorded(tmp_path / "a.mcpsession", BATCH + 3)
-    session, changes = opened(path, traffic, lambda: batches.append(len(traffic)))
+    session, told = opened(path, traffic)
     await session.load()
     await session.close()
-    assert (session.records, batches, changes.qsize()) == (BATCH + 3, [BATCH, BATCH + 3], 1)
+    assert (session.records, told.batches, told.changes.qsize()) == (BATCH + 3, [BATCH, BATCH + 3], 1)
     facts = session.facts()
     assert (facts["name"], facts["target"], facts["following"]) == ("a.mcpsession", "python server.py", False)
     assert facts["begun"] > 0
@@ -42,12 +54,12 @@ async def test_a_file_of_several_batches_is_read_whole(tmp_path):
 async def test_a_file_that_is_damaged_while_it_is_followed_says_so_and_is_left(tmp_path):
     path = recorded(tmp_path / "a.mcpsession", 2000)
     traffic = Traffic()
-    session, changes = opened(path, traffic, is_following=True)
+    session, told = opened(path, traffic, is_following=True)
     await session.load()
-    await changes.get()
+    await told.changes.get()
     os.truncate(path, 10_000)
     async with asyncio.timeout(60):
-        await changes.get()
+        await told.changes.get()
     await session.close()
     facts = session.facts()
     assert (facts["following"], facts["failure"]["kind"]) == (False, "SessionFileError")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,7 +17,6 @@ from dragoman.client.client import AsyncClient
 from dragoman.client.results import CallResult
 from dragoman.errors import Cancelled, DragomanError, InspectorError, NotFound, RpcError, ToolError
 from dragoman.inspector.doctor.tools import problems
-from dragoman.inspector.inspected import InspectedServer
 from dragoman.inspector.recording import sent_rows
 from dragoman.inspector.traffic.rows import Row
 from dragoman.inspector.verbs.contract import FailedVerb, Verbs
@@ -101,20 +99,13 @@ class ExploreVerbs(Verbs):
             self._inspector.events.push_progress(key, server=server, progress=progress, total=total, message=message)
 
         client = found.client
-        sending = partial(_send, client, method, dict(params or {}), timeout, progressed)
-        return await self._run(found, method, key, sending)
-
-    async def _run(
-        self, server: InspectedServer, method: str, key: str, send: Callable[[], Awaitable[object]]
-    ) -> dict[str, Any] | FailedVerb:
-        """Send a request in a task that `cancel` finds by the key."""
         if key in self._inspector.requests:
             raise InspectorError(f"A request with the key {key!r} waits already")
         rows: list[Row] = []
 
         async def sending() -> object:
             sent_rows.set(rows)
-            return await send()
+            return await _send(client, method, dict(params or {}), timeout, progressed)
 
         began, task = time.perf_counter(), asyncio.get_running_loop().create_task(sending())
         self._inspector.requests[key] = task
@@ -129,7 +120,7 @@ class ExploreVerbs(Verbs):
             return FailedVerb(error, {"rows": [row.number for row in rows]})
         finally:
             self._inspector.requests.pop(key, None)
-            server.push_status()
+            found.push_status()
         # The client may list tools besides, to compare a result with its schema.
         own = [row.number for row in rows if _is_about(row, method)]
         return self._outcome(own, (time.perf_counter() - began) * 1000, received)
