@@ -5,7 +5,7 @@ The page names a URL, a command line, a script, an entry of a configuration, or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -60,7 +60,11 @@ def targets_of(
     except (ConfigError, ValueError) as error:  # ValueError: a URL such as `http://[`
         raise InspectorError(str(error)) from None
     for target in found:
-        _authorize(target, headers or {}, token)
+        if headers:
+            target.options["headers"] = dict(headers)
+        if token:
+            target.options["auth"] = token
+        target.is_authorized |= bool(token) or _names_authorization(headers)
         if env:
             target.options["env"] = {**target.options.get("env", {}), **env}
         if name is not None and len(found) == 1:
@@ -86,13 +90,8 @@ def _found(given: str | dict[str, Any], name: str | None) -> list[ServerTarget]:
     return [ServerTarget(name=path.name if is_file else word, target=path.absolute() if is_file else word, shown=word)]
 
 
-def _authorize(target: ServerTarget, headers: Mapping[str, str], token: str | None) -> None:
-    if headers:
-        target.options["headers"] = dict(headers)
-    if token:
-        target.options["auth"] = token
-    named = {name.lower() for name in headers}
-    target.is_authorized = target.is_authorized or bool(token) or "authorization" in named
+def _names_authorization(headers: Iterable[str] | None) -> bool:
+    return "authorization" in {name.lower() for name in headers or ()}
 
 
 def target_of_entry(entry: ServerEntry, source: str) -> ServerTarget:
@@ -100,7 +99,6 @@ def target_of_entry(entry: ServerEntry, source: str) -> ServerTarget:
     options, url = dict(entry.options), entry.target.get("url")
     if entry.login is not None:
         options.pop("auth", None)  # a login begins when the person asks for it
-    named = {name.lower() for name in entry.target.get("headers") or ()}
     words = [str(entry.target.get("command", "")), *map(str, entry.target.get("args", ()))]
     return ServerTarget(
         name=entry.name,
@@ -110,6 +108,6 @@ def target_of_entry(entry: ServerEntry, source: str) -> ServerTarget:
         source=source,
         options=options,
         login=entry.login or {},
-        is_authorized="authorization" in named or "auth" in options,
+        is_authorized="auth" in options or _names_authorization(entry.target.get("headers")),
         problem=entry.error,
     )

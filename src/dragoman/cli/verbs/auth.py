@@ -13,7 +13,7 @@ from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import make_client
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
-from dragoman.inspector.login import forget_login, program_oauth
+from dragoman.inspector.login import forget_login, login_facts, program_oauth
 from dragoman.inspector.targets import ServerTarget
 from dragoman.runtime.terminal import printable_line
 
@@ -87,16 +87,10 @@ async def status(terminal: Terminal, url: str) -> int:
 
 
 def _facts(url: str, tokens: Tokens | None) -> dict[str, Any]:
-    if tokens is None:
-        return {"url": url, "loggedIn": False}
-    return {
-        "url": url,
-        "loggedIn": not tokens.is_expired or tokens.refresh_token is not None,
-        "issuer": tokens.issuer,
-        "scopes": tokens.scopes,
-        "expiresAt": tokens.expires_at,
-        "renewable": tokens.refresh_token is not None,
-    }
+    facts = login_facts(tokens)
+    names = ("loggedIn",) if tokens is None else ("loggedIn", "issuer", "scopes", "expiresAt")
+    renewable = {} if tokens is None else {"renewable": facts["canRefresh"]}
+    return {"url": url, **{name: facts[name] for name in names}, **renewable}
 
 
 def _line(url: str, tokens: Tokens) -> str:

@@ -80,11 +80,9 @@ async def _sealing(probe: Probe, contents: Callable[[], Iterable[bytes]]) -> Non
     await log.flush()
     task = await tasks.create(fresh("task"), text, owner=secret)
     found, finished = await state.get(secret), await tasks.finish(task.id, text, revision=task.revision)
-    assert found is not None, "a sealed value must open again"
-    assert found.value == text, "a sealed value must open again"
+    assert found is not None and found.value == text, "a sealed value must open again"  # noqa: PT018
     assert await log.after(0) == [(1, text)], "a sealed event must open again"
-    assert finished is not None, "a sealed task must open again"
-    assert finished.value == text, "a sealed task must open again"
+    assert finished is not None and finished.value == text, "a sealed task must open again"  # noqa: PT018
     kept = [bytes(part) for part in contents()]
     assert kept, "contents() must return what the engine keeps"
     assert not any(text in part for part in kept), "what an engine keeps must not hold the plain text of the server"
