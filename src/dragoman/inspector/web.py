@@ -202,7 +202,7 @@ class InspectorSite:
         with self._inspector.events.subscribed() as queue:
 
             async def pushing() -> None:
-                await socket.send_str(_hello())
+                await socket.send_str(encode({"event": "hello", "version": dragoman.__version__}).decode())
                 while True:
                     await socket.send_str((await queue.get()).decode())
 
@@ -215,10 +215,6 @@ class InspectorSite:
                 await asyncio.wait([task])
                 if not task.cancelled():
                     task.exception()
-
-
-def _hello() -> str:
-    return encode({"event": "hello", "version": dragoman.__version__}).decode()
 
 
 def _json(value: Any, status: int = 200) -> web.Response:

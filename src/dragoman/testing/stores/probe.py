@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from dragoman.errors import StoreFull, ValidationError
 from dragoman.stores.contract import State, Store, TaskRecord, Tasks
+from dragoman.stores.limits import StoreLimits
 
 Checked = TypeVar("Checked")
 Check = Callable[["Probe"], Awaitable[None]]
@@ -52,6 +53,16 @@ class Probe:
         """End this attempt of the check if what began to live at a time may have expired already."""
         if await self.one.now() - began >= self.ttl:
             raise _TooSlowError
+
+    def states(self) -> tuple[State, State]:
+        """Return the values of a new namespace by both handles."""
+        namespace = fresh("values")
+        return self.one.state(namespace), self.other.state(namespace)
+
+    def tasks(self, limits: StoreLimits | None = None) -> tuple[Tasks, Tasks]:
+        """Return the tasks of a new namespace by both handles."""
+        namespace = fresh("tasks")
+        return self.one.tasks(namespace, limits=limits), self.other.tasks(namespace, limits=limits)
 
     async def taken_over(self, tasks: Tasks, promise: str) -> TaskRecord:
         """Return a task whose lease has run out, claimed again as soon as that succeeds."""

@@ -44,17 +44,14 @@ class _Process:
         self._probe = probe
         self._process = process
 
-    async def do(self, command: str, *args: Any) -> Any:
+    async def do(self, *words: Any) -> Any:
         """Let the process run a command, and return its answer."""
-        await self.begin(command, *args)
+        await self.begin(*words)
         return await self.answer()
 
-    async def begin(self, command: str, *args: Any) -> None:
-        await self.write(msgspec.json.encode([command, *args]))
-
-    async def write(self, line: bytes) -> None:
+    async def begin(self, *words: Any) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(line + b"\n")
+        self._process.stdin.write(msgspec.json.encode(words) + b"\n")
         await self._process.stdin.drain()
 
     async def answer(self) -> Any:
@@ -77,8 +74,9 @@ async def _process(probe: Probe, program: bytes) -> AsyncGenerator[_Process, Non
     )
     other = _Process(probe, process)
     try:
-        await other.write(msgspec.json.encode([sys.path, base64.b64encode(program).decode()]))
-        assert await other.answer() == "ready", "another process must be able to make the store"
+        assert await other.do(sys.path, base64.b64encode(program).decode()) == "ready", (
+            "another process must be able to make the store"
+        )
         yield other
     finally:
         await other.kill()

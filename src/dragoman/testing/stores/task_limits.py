@@ -12,8 +12,7 @@ HALF = bytes(10_000)
 
 
 async def _summaries(probe: Probe) -> None:
-    namespace = fresh("tasks")
-    one, other = probe.one.tasks(namespace), probe.other.tasks(namespace)
+    one, other = probe.tasks()
     made = await one.create(fresh("task"), b"value", owner="ann", summary=b"\0new", ttl=LONG)
     assert made.summary == b"\0new", f"create() must return the summary: {made}"
     listed = await other.list("ann")
@@ -32,8 +31,7 @@ async def _summaries(probe: Probe) -> None:
 
 
 async def _bytes_of_callers(probe: Probe) -> None:
-    namespace = fresh("tasks")
-    one, other = (store.tasks(namespace, limits=LIMITS) for store in (probe.one, probe.other))
+    one, other = probe.tasks(LIMITS)
     made = await one.create(fresh("task"), HALF, owner="ann")
     assert await _lacks_room(other, "ann", HALF), (
         "create() beyond the bytes of its account must raise StoreFull, also if others have room"
@@ -61,8 +59,7 @@ async def _bytes_of_callers(probe: Probe) -> None:
 
 
 async def _bytes_of_servers(probe: Probe) -> None:
-    namespace = fresh("tasks")
-    tasks = probe.one.tasks(namespace, limits=LIMITS)
+    tasks, _ = probe.tasks(LIMITS)
     began = await probe.one.now()
     for owner in ("ann", "ben", "carl"):
         await tasks.create(fresh("task"), HALF, owner=owner, ttl=probe.ttl if owner == "ann" else None)
@@ -84,8 +81,7 @@ async def _lacks_room(tasks: Tasks, owner: str, value: bytes) -> bool:
 
 
 async def _invalid_times(probe: Probe) -> None:
-    namespace = fresh("tasks")
-    one, other = probe.one.tasks(namespace), probe.other.tasks(namespace)
+    one, other = probe.tasks()
     held = await one.create(fresh("task"), b"1", owner="ann", lease=LONG)
     for seconds in INVALID_SECONDS:
         id = fresh("task")

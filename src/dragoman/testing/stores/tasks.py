@@ -14,13 +14,8 @@ from dragoman.testing.stores.probe import LONG, Probe, fresh, is_full
 MANY = 20
 
 
-def _both(probe: Probe) -> tuple[Tasks, Tasks]:
-    namespace = fresh("tasks")
-    return probe.one.tasks(namespace), probe.other.tasks(namespace)
-
-
 async def _creating(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     id, before = fresh("task"), await probe.one.now()
     assert await one.get(id) is None, "a task that was never created must not be found"
     made = await one.create(id, b"\0value", owner="ann", ttl=LONG)
@@ -46,7 +41,7 @@ async def _creating(probe: Probe) -> None:
 
 
 async def _listing(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     ids = [(await (one, other)[number % 2].create(fresh("task"), b"", owner="ann")).id for number in range(5)]
     foreign = await one.create(fresh("task"), b"", owner="ben")
     assert await _ids(other, "ann") == ids, "list() must return the tasks of an owner in the order of their creation"
@@ -67,7 +62,7 @@ async def _ids(tasks: Tasks, owner: str) -> list[str]:
 
 
 async def _updating(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     made = await one.create(fresh("task"), b"1", owner="ann")
     changed = await other.update(made.id, b"2", revision=made.revision)
     assert changed is not None, "update() with the newest revision must change the task"
@@ -94,7 +89,7 @@ async def _updating(probe: Probe) -> None:
 
 
 async def _claiming(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     assert await one.claim(LONG) is None, "claim() without tasks must return None"
     made = await one.create(fresh("task"), b"value", owner="ann")
     held = await other.claim(LONG)
@@ -118,7 +113,7 @@ async def _claiming(probe: Probe) -> None:
 
 
 async def _racing(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     ids = [(await one.create(fresh("task"), b"", owner="ann")).id for _ in range(3)]
     claims = await asyncio.gather(*((one, other)[claimer % 2].claim(LONG) for claimer in range(MANY)))
     claimed = sorted(claim.id for claim in claims if claim is not None)
@@ -126,7 +121,7 @@ async def _racing(probe: Probe) -> None:
 
 
 async def _parking(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     made = await one.create(fresh("task"), b"", owner="ann", lease=LONG)
     parked = await one.update(made.id, b"asked", revision=made.revision, token=made.token, phase="parked")
     assert parked is not None, "the holder must be able to park a task"
@@ -143,7 +138,7 @@ async def _parking(probe: Probe) -> None:
 
 
 async def _losing(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     await one.create(fresh("task"), b"begun", owner="ann")
     began = await probe.one.now()
     held = await one.claim(probe.ttl)
@@ -177,7 +172,7 @@ async def _refused_to_a_paused_holder(tasks: Tasks, held: TaskRecord, heir: Task
 
 
 async def _renewing(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     held = await one.create(fresh("task"), b"", owner="ann", lease=probe.ttl)
     ends_at = await probe.one.now() + 2 * probe.ttl
     while (renewed_at := await probe.one.now()) < ends_at:
@@ -194,7 +189,7 @@ async def _renewing(probe: Probe) -> None:
 
 
 async def _finishing(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     for phase in ("ready", "running", "parked"):
         made = await one.create(fresh("task"), b"", owner="ann", lease=LONG)
         moved = await one.update(made.id, b"", revision=made.revision, phase=phase)
@@ -224,7 +219,7 @@ async def _finishing(probe: Probe) -> None:
 
 
 async def _task_expiry(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     began = await probe.one.now()
     ready = await one.create(fresh("task"), b"", owner="ann", ttl=probe.ttl)
     held = await one.create(fresh("task"), b"", owner="ann", ttl=probe.ttl, lease=LONG)
@@ -254,9 +249,8 @@ async def _task_expiry(probe: Probe) -> None:
 
 
 async def _task_bounds(probe: Probe) -> None:
-    namespace, ttl, began = fresh("tasks"), probe.ttl, await probe.one.now()
-    limits = StoreLimits(tasks=5, tasks_per_caller=3)
-    one, other = (store.tasks(namespace, limits=limits) for store in (probe.one, probe.other))
+    ttl, began, limits = probe.ttl, await probe.one.now(), StoreLimits(tasks=5, tasks_per_caller=3)
+    one, other = probe.tasks(limits)
     for number in range(3):
         await (one, other)[number % 2].create(fresh("task"), b"", owner="ann", ttl=None if number else ttl)
     is_owner_full = await is_full(other.create(fresh("task"), b"", owner="ann"))
@@ -278,7 +272,7 @@ async def _task_bounds(probe: Probe) -> None:
 
 
 async def _watching(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     made = await one.create(fresh("task"), b"", owner="ann")
     async with aclosing(other.watch(made.id)) as changes, aclosing(one.watch(made.id)) as own:
         await probe.within("the first step of watch()", anext(changes))
@@ -306,7 +300,7 @@ async def _seen(tasks: Tasks, changes: AsyncGenerator[None, None], expected: Tas
 
 
 async def _waiting(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     await probe.within("the first wait()", other.wait(LONG))
 
     async def wait_and_claim() -> TaskRecord:
