@@ -27,7 +27,7 @@ from dragoman.errors import DragomanError, InspectorError
 from dragoman.inspector.events import encode
 from dragoman.inspector.failure import NOT_FOUND, failure_of, status_of
 from dragoman.inspector.inspector import Inspector
-from dragoman.inspector.verbs.contract import Attachment, FailedVerb, Verbs
+from dragoman.inspector.verbs.contract import Attachment, FailedVerb, PageVerbs
 from dragoman.inspector.verbs.explore import ExploreVerbs
 from dragoman.inspector.verbs.export import ExportVerbs
 from dragoman.inspector.verbs.login import LoginVerbs
@@ -51,7 +51,7 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_VERBS: dict[str, type[Verbs]] = {
+_VERBS: dict[str, type[PageVerbs]] = {
     "servers": ServerVerbs,
     "explore": ExploreVerbs,
     "traffic": TrafficVerbs,

@@ -38,7 +38,7 @@ Verb = Callable[[bytes], Awaitable[Served]]
 """Serves the body of a request."""
 
 
-class Verbs:
+class PageVerbs:
     """The verbs of one noun: the public async methods."""
 
     def __init__(self, inspector: Inspector) -> None:

@@ -19,7 +19,7 @@ from dragoman.errors import Cancelled, DragomanError, InspectorError, NotFound, 
 from dragoman.inspector.doctor.tools import problems
 from dragoman.inspector.recording import sent_rows
 from dragoman.inspector.traffic.rows import Row
-from dragoman.inspector.verbs.contract import FailedVerb, Verbs
+from dragoman.inspector.verbs.contract import FailedVerb, PageVerbs
 from dragoman.protocol.official.apps import SCHEME, tool_ui
 from dragoman.runtime.tasks import is_being_cancelled
 
@@ -47,7 +47,7 @@ class _Answered(Struct):
     result: Raw = Raw(b"null")
 
 
-class ExploreVerbs(Verbs):
+class ExploreVerbs(PageVerbs):
     """The verbs that explore a server."""
 
     def _client(self, server: str) -> AsyncClient:

@@ -7,10 +7,10 @@ from typing import Any, Literal
 from dragoman.errors import InspectorError
 from dragoman.inspector.export import FORMATS, ExportedCalls
 from dragoman.inspector.traffic.rows import TrafficRecord
-from dragoman.inspector.verbs.contract import Verbs
+from dragoman.inspector.verbs.contract import PageVerbs
 
 
-class ExportVerbs(Verbs):
+class ExportVerbs(PageVerbs):
     """The verb of exports."""
 
     async def make(

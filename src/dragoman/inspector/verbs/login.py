@@ -7,10 +7,10 @@ from typing import Any, Literal
 from dragoman.errors import InspectorError
 from dragoman.inspector.inspected import InspectedServer
 from dragoman.inspector.login import decoded_token, forget_login, stored_tokens
-from dragoman.inspector.verbs.contract import Verbs
+from dragoman.inspector.verbs.contract import PageVerbs
 
 
-class LoginVerbs(Verbs):
+class LoginVerbs(PageVerbs):
     """The verbs of logins."""
 
     async def status(self, server: str) -> dict[str, Any]:

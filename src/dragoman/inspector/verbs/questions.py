@@ -8,10 +8,10 @@ from typing import Any
 from dragoman import types
 from dragoman.errors import InspectorError
 from dragoman.inspector.questions import Answer, AnswerRule
-from dragoman.inspector.verbs.contract import Verbs
+from dragoman.inspector.verbs.contract import PageVerbs
 
 
-class QuestionVerbs(Verbs):
+class QuestionVerbs(PageVerbs):
     """The verbs of questions."""
 
     async def list_(self) -> dict[str, Any]:

@@ -15,12 +15,12 @@ from dragoman.inspector.events import encode
 from dragoman.inspector.failure import failure_of
 from dragoman.inspector.inspected import InspectedServer
 from dragoman.inspector.targets import targets_of
-from dragoman.inspector.verbs.contract import FailedVerb, Verbs
+from dragoman.inspector.verbs.contract import FailedVerb, PageVerbs
 from dragoman.inspector.verbs.explore import DIALECTS
 from dragoman.protocol.versions import VERSIONS, find_version
 
 
-class ServerVerbs(Verbs):
+class ServerVerbs(PageVerbs):
     """The verbs of servers."""
 
     async def list_(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dragoman.errors import InspectorError
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.traffic.rows import TrafficRecord
 from dragoman.inspector.traffic.statistics import statistics
-from dragoman.inspector.verbs.contract import Attachment, FailedVerb, Verbs
+from dragoman.inspector.verbs.contract import Attachment, FailedVerb, PageVerbs
 from dragoman.inspector.verbs.explore import MAX_SHOWN_BYTES, ExploreVerbs
 from dragoman.runtime.offload import offload
 
@@ -23,7 +23,7 @@ MAX_ROWS = 2_000
 SESSION_TYPE = "application/octet-stream"
 
 
-class TrafficVerbs(Verbs):
+class TrafficVerbs(PageVerbs):
     """The verbs of the traffic."""
 
     async def rows(

@@ -4,10 +4,10 @@ import pytest
 
 from dragoman.errors import InspectorError
 from dragoman.inspector.inspector import Inspector
-from dragoman.inspector.verbs.contract import Verbs
+from dragoman.inspector.verbs.contract import PageVerbs
 
 
-class Numbers(Verbs):
+class Numbers(PageVerbs):
     async def add(self, first_number: int, second: int = 2) -> dict:
         """Adds."""
         return {"sum": first_number + second}
