@@ -30,6 +30,7 @@ NEVER_SEEN = {
     "dragoman.server.define.tool_results.ResultMisfit": "becomes an InternalError, and its cause is reported",
     "dragoman.server.request.questions.RunEnded": "ends the run of a blocking handler that asked",
     "dragoman.server.http.refusal.HttpRefusal": "becomes a status and a JSON-RPC error",
+    "dragoman.testing.stores.probe._TooSlowError": "repeats a check of a store with longer lives and leases",
     "dragoman.transports.http.exchange.Gone": "ends an exchange whose client went away",
     "dragoman.transports.http.exchange.TooSlow": "becomes status 408",
     "dragoman.transports.http.wsgi.UnreadableBody": "becomes a status",

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import forked
+from chat.provider import Provider
 from interop.client.peers import command as peer_command
 from ports import free_port
 
@@ -199,6 +200,19 @@ class AtTerminal:
             pass
         piped = "" if self._piped is None else self._piped.read()
         return self.child.wait(DEADLINE), piped
+
+
+@contextmanager
+def chatting(script, *words, **more):
+    """Start a chat at a terminal with a provider that answers by a script; give the terminal and the provider."""
+    with Provider(*script) as provider, AtTerminal("chat", "openai:test", *options(provider), *words, **more) as at:
+        yield at, provider
+
+
+def chatted(script, *words, **more):
+    """Let a chat without a terminal answer one question by a script; return its end and the provider."""
+    with Provider(*script) as provider:
+        return dragoman("chat", "openai:test", *options(provider), *words, **more), provider
 
 
 class RunningCommand:

@@ -105,9 +105,14 @@ class Page:
                     if len(self.events) == heard:
                         await self._arrived.wait()
 
+    async def added(self, target):
+        """Add a server, and return its facts."""
+        [server] = (await self.call("servers/add", target=target))["servers"]
+        return server
+
     async def connected(self, target=None, **options):
         """Add a server, connect it, and return its id."""
-        [server] = (await self.call("servers/add", target=target or COMMAND))["servers"]
+        server = await self.added(target or COMMAND)
         await self.call("servers/connect", server=server["id"], **options)
         return server["id"]
 
@@ -129,6 +134,13 @@ async def open_page(*targets, static=None):
         page.inspector = inspector
         async with page.listening():
             yield page
+
+
+@asynccontextmanager
+async def connected_page(target=None, **options):
+    """Open a page, connect a server, and return the page and the id of the server."""
+    async with open_page() as page:
+        yield page, await page.connected(target, **options)
 
 
 @asynccontextmanager

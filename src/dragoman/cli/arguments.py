@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 
 from dragoman.cli.command import usage_error
@@ -39,6 +41,13 @@ def split_words(words: Sequence[str]) -> tuple[tuple[str | None, str], list[str]
     if not has_target and _is_target(words[0]):
         raise usage_error(f"A name is missing after {words[0]!r}; `dragoman list {words[0]}` shows the names.")
     return (words[0], words[1]) if has_target else (None, words[0]), arguments
+
+
+def split_target_word(words: Sequence[str], what: str) -> tuple[str | None, str]:
+    """Return the target, None if there is only one word, and the last word; `what` says what that word is."""
+    if len(words) > 2:
+        raise usage_error(f"The word {words[2]!r} is too many; give a target and {what}.")
+    return words[0] if len(words) > 1 else None, words[-1]
 
 
 def _is_argument(word: str) -> bool:
@@ -86,7 +95,7 @@ class Arguments:
             is_more = key in seen and "array" in _types(field)
             given[key] = [*given[key], *value] if is_more and isinstance(value, list) else value
             seen.add(key)
-            if not _types(field) and _is_other_json(text):
+            if not _types(field) and not isinstance(_json_or(text, ""), str):
                 self.remarks.append(f"{key} has no type, so it is sent as text; to send JSON, write {key}:={text}")
         self.remarks += [f"the tool has no parameter {key!r}, and may ignore it" for key in given if key not in fields]
         return given
@@ -130,6 +139,13 @@ def _json(text: str, where: str) -> Any:
         raise usage_error(f"{where} is not valid JSON ({error}).") from None
 
 
+def _json_or(text: str, default: object) -> Any:
+    """Return the JSON value of a text, the default if there is none."""
+    with suppress(click.UsageError):
+        return _json(text, "")
+    return default
+
+
 def _types(tree: Json) -> list[str]:
     """Return the types that a value may have; an empty list if it may have any type."""
     from dragoman.schema.walk import kinds_of
@@ -165,21 +181,10 @@ def _of_kind(kind: str, text: str, tree: Json, *, is_sure: bool) -> tuple[bool, 
     if kind == "number":
         return _number(float, text)
     expected = list if kind == "array" else dict
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        value = None
+    value = _json_or(text, None)
     if isinstance(value, expected):
         return True, value
     return (True, [_value("item", text, tree.get("items", {}))]) if kind == "array" and is_sure else (False, None)
-
-
-def _is_other_json(text: str) -> bool:
-    """Tell whether a text is also a JSON value that is no text."""
-    try:
-        return not isinstance(msgspec.json.decode(text), str)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return False
 
 
 def _number(kind: type[int] | type[float], text: str) -> tuple[bool, Any]:

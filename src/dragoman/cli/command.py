@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
-from functools import wraps
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar
+from inspect import iscoroutine
+from typing import Any
 
 import click
 
@@ -30,9 +32,8 @@ VERBS = (
 )
 MAX_INDENT = 40
 """The most spaces that are kept at the start of a server's line."""
-F = TypeVar("F", bound=Callable[..., Any])
-P = ParamSpec("P")
-T = TypeVar("T")
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Adds options to a function."""
 
 
 class Verbs(click.Group):
@@ -55,14 +56,12 @@ class Verbs(click.Group):
         return found
 
 
-def in_event_loop(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Make a click command of a coroutine function; it runs in a new event loop."""
-
-    @wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return asyncio.run(function(*args, **kwargs))
-
-    return run
+def stop_event() -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 def _save_option(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -97,7 +96,7 @@ def _seconds(text: str) -> float:
     return number
 
 
-def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
+def _shared(*names: str, **attributes: Any) -> Option:
     return click.option(*names, expose_value=False, callback=_save_option, **attributes)
 
 
@@ -126,21 +125,40 @@ _CONNECTING = (
 )
 
 
-raw_option = _shared("--raw", is_flag=True, help="Write text to a file or a pipe unchanged, without escapes.")
+_RAW = _shared("--raw", is_flag=True, help="Write text to a file or a pipe unchanged, without escapes.")
 
 
-def reporting(function: F) -> F:
-    """Add the options for output to a verb."""
-    for option in reversed(_REPORTING):
+def _with(options: Sequence[Option], function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
         function = option(function)
     return function
 
 
-def connecting(function: F) -> F:
-    """Add the options for the connection and for output to a verb."""
-    for option in reversed((*_CONNECTING, *_REPORTING)):
-        function = option(function)
-    return function
+def _verb(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that click calls: it gets the terminal, and a coroutine runs in a new event loop."""
+
+    @wraps(function)
+    def run(*args: Any, **options: Any) -> Any:
+        outcome = function(*args, **options)
+        return asyncio.run(outcome) if iscoroutine(outcome) else outcome
+
+    return click.pass_obj(run)
+
+
+def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a verb of a function, with the options for output."""
+    return _with(_REPORTING, _verb(function))
+
+
+def connecting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a verb of a function, with the options for the connection and for output."""
+    return _with((*_CONNECTING, *_REPORTING), _verb(function))
+
+
+def saving(data: str) -> Option:
+    """Return the options `--save-to` and `--raw` of a verb that writes content, some of which goes to files."""
+    save_to = click.option("--save-to", metavar="FOLDER", help=f"The folder for {data}; else this one.")
+    return partial(_with, (save_to, _RAW))
 
 
 _EPILOG = (
@@ -159,7 +177,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None: 
 
 @click.command(cls=Verbs, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, expose_value=False, callback=_show_version, help="Show the version.")
-@connecting
+@partial(_with, (*_CONNECTING, *_REPORTING))
 def dragoman() -> None:
     """Serve your MCP servers, and use any MCP server."""
 
@@ -223,6 +241,18 @@ def _usage_line(error: click.ClickException) -> str:
     is_bare = isinstance(error, click.exceptions.NoArgsIsHelpError)
     text = "A command is missing." if is_bare else " ".join(error.format_message().split())
     return f"{text} See: {context.command_path} --help" if context is not None else text
+
+
+def host_and_port(option: str, address: str, forms: str = "HOST:PORT") -> tuple[str, int]:
+    """Return the host and the port of an address; the host is 127.0.0.1 if there is none.
+
+    Raises:
+        UsageError: the address has no port.
+    """
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        raise usage_error(f"{option} {address} must be written as {forms}.")
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def usage_error(message: str) -> click.UsageError:

@@ -14,20 +14,15 @@ REFUSED = 4
 TIMED_OUT = 5
 INTERRUPTED = 130
 
-_CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (KeyboardInterrupt, INTERRUPTED),
-    (errors.Timeout, TIMED_OUT),
-    (errors.ToolError, FAILED),
-    (errors.TransportError, UNREACHABLE),
-    (errors.ConfigError, USAGE),
-    (errors.SessionFileError, USAGE),
-    (errors.RpcError, REFUSED),
-    (errors.NotFound, REFUSED),
-    (errors.CapabilityNotAvailable, REFUSED),
-    (errors.InputNeeded, REFUSED),
-    (errors.ValidationError, REFUSED),
-    (errors.PaginationLimit, REFUSED),
-)
+_REFUSALS = (errors.RpcError, errors.NotFound, errors.CapabilityNotAvailable, errors.InputNeeded)
+_CODES: dict[int, tuple[type[BaseException], ...]] = {
+    INTERRUPTED: (KeyboardInterrupt,),
+    TIMED_OUT: (errors.Timeout,),
+    FAILED: (errors.ToolError,),
+    UNREACHABLE: (errors.TransportError,),
+    USAGE: (errors.ConfigError, errors.SessionFileError),
+    REFUSED: (*_REFUSALS, errors.ValidationError, errors.PaginationLimit),
+}
 
 
 _OTHERS = re.compile(r"site-packages|<frozen|[/\\]lib[/\\]python3")
@@ -61,7 +56,7 @@ def exit_code(error: BaseException) -> int:
     """Return the exit code of an error."""
     if isinstance(error, errors.ModelError):
         return UNREACHABLE if error.status is None else REFUSED
-    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
+    return next((code for code, kinds in _CODES.items() if isinstance(error, kinds)), FAILED)
 
 
 def one_line(error: BaseException) -> str:

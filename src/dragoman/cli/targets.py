@@ -12,8 +12,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
-
 from dragoman.cli.command import show_logs, usage_error
 from dragoman.cli.exit_codes import for_person
 from dragoman.cli.server_file import split_target
@@ -21,6 +19,8 @@ from dragoman.cli.settings import CommandSettings
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired
 from dragoman.inspector.login import program_login, stored_tokens
+from dragoman.inspector.targets import ServerTarget
+from dragoman.inspector.targets import target_of_entry as entry_target
 from dragoman.runtime.terminal import is_terminal
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient
     from dragoman.client.group.entry import ServerEntry
 
+COMMAND_LINE = "command line"
 SILENT_SECONDS = 3.0
 """Seconds after which the command reports to a person at a terminal that it still waits for a connection."""
 _ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+)(:\d+)?/|[\w.-]+:\d+$")
@@ -36,24 +37,7 @@ _ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+)(:\d+)?/|[\w.-]+:\d+$")
 _SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs"})
 
 
-class ResolvedTarget(Struct):
-    """The target of a client, and its options."""
-
-    target: Any
-    label: str
-    options: dict[str, Any] = field(default_factory=dict)
-    url: str | None = None
-    file: str | None = None
-    """The configuration file that names the server."""
-    is_authorized: bool = False
-    """Whether the entry itself authorizes the requests, by a header or `auth`."""
-    login: dict[str, Any] = field(default_factory=dict)
-    """The arguments of `OAuth` from the entry."""
-    is_own: bool = False
-    """Whether the target is a script, which the user can change."""
-
-
-async def resolve_target(terminal: Terminal, word: str | None) -> ResolvedTarget:
+async def resolve_target(terminal: Terminal, word: str | None) -> ServerTarget:
     """Return the server that a word names; without a word, the command after -- or the only configured server.
 
     Raises:
@@ -66,29 +50,31 @@ async def resolve_target(terminal: Terminal, word: str | None) -> ResolvedTarget
             raise usage_error(f"Give either the target {word!r} or a command after --, not both.")
         if not settings.command:
             raise usage_error("The command after -- is missing; write, for example: -- python server.py")
-        return ResolvedTarget(settings.command, " ".join(settings.command))
-    if word is None:
-        return await _only_entry(terminal)
-    return await resolve_word(terminal, word)
+        return _server(settings.command, " ".join(settings.command))
+    return await _configured(terminal, None) if word is None else await resolve_word(terminal, word)
 
 
-async def resolve_word(terminal: Terminal, word: str) -> ResolvedTarget:
+async def resolve_word(terminal: Terminal, word: str) -> ServerTarget:
     """Return the server that a word names; raises as `resolve_target` does."""
     if "://" in word.partition(" ")[0]:
-        return ResolvedTarget(word, word, url=word)
-    return _script(word) or await _named_entry(terminal, word)
+        return _server(word, word, url=word)
+    return _script(word) or await _configured(terminal, word)
 
 
-def _script(word: str) -> ResolvedTarget | None:
+def _server(target: Any, name: str, **facts: Any) -> ServerTarget:
+    return ServerTarget(target=target, name=name, source=COMMAND_LINE, **facts)
+
+
+def _script(word: str) -> ServerTarget | None:
     path, name = split_target(word)
     is_script = path.suffix in _SCRIPTS
     if is_script and not path.is_file() and " " not in word:
         raise usage_error(f"There is no file {str(path)!r}.")
     if name is not None and path.suffix == ".py":
-        return ResolvedTarget(f"{path.absolute()}:{name}", word, is_own=True)
+        return _server(f"{path.absolute()}:{name}", word, is_own=True)
     if (is_script or os.sep in word) and path.is_file():
-        return ResolvedTarget(path.absolute(), word, is_own=True)
-    return ResolvedTarget(word, word) if " " in word else None
+        return _server(path.absolute(), word, is_own=True)
+    return _server(word, word) if " " in word else None
 
 
 def read_configuration(
@@ -116,25 +102,20 @@ def read_configuration(
     return file, parse(text, path, inputs=dict(settings.input) or None)
 
 
-async def _only_entry(terminal: Terminal) -> ResolvedTarget:
-    file, entries = read_configuration(terminal.settings)
-    usable = [entry for entry in entries if not entry.disabled]
-    if len(usable) != 1:
-        names = ", ".join(entry.name for entry in usable) or "none"
-        raise usage_error(f"Choose one server of {file}: give its name as the target; there are: {names}.")
-    return await target_of_entry(terminal, usable[0], file)
-
-
-async def _named_entry(terminal: Terminal, word: str) -> ResolvedTarget:
+async def _configured(terminal: Terminal, word: str | None) -> ServerTarget:
+    """Return the server of a name in the configuration file; without a name, the only one."""
     file, entries = read_configuration(terminal.settings, word)
-    for entry in entries:
-        if entry.name == word:
-            return await target_of_entry(terminal, entry, file)
-    names = ", ".join(entry.name for entry in entries) or "none"
+    listed = [entry for entry in entries if word is not None or not entry.disabled]
+    chosen = [entry for entry in listed if word in (None, entry.name)]
+    if len(chosen) == 1:
+        return await target_of_entry(terminal, chosen[0], file)
+    names = ", ".join(entry.name for entry in listed) or "none"
+    if word is None:
+        raise usage_error(f"Choose one server of {file}: give its name as the target; there are: {names}.")
     raise usage_error(f"There is no server {word!r} in {file}; there are: {names}.")
 
 
-async def target_of_entry(terminal: Terminal, entry: ServerEntry, file: ConfigurationFile) -> ResolvedTarget:
+async def target_of_entry(terminal: Terminal, entry: ServerEntry, file: ConfigurationFile) -> ServerTarget:
     """Return the server of an entry, if its file is trusted.
 
     Raises:
@@ -144,25 +125,12 @@ async def target_of_entry(terminal: Terminal, entry: ServerEntry, file: Configur
     if entry.error is not None:
         raise entry.error
     await file.require_trust(terminal)
-    url = entry.target.get("url")
-    named = {name.lower() for name in entry.target.get("headers") or ()}
-    options = dict(entry.options)
-    if entry.login is not None:
-        del options["auth"]  # only `dragoman auth login` starts a login
-    return ResolvedTarget(
-        entry.target,
-        entry.name,
-        options,
-        url=url if isinstance(url, str) else None,
-        file=str(file),
-        is_authorized="authorization" in named or "auth" in options,
-        login=entry.login or {},
-    )
+    return entry_target(entry, str(file))
 
 
-async def client_options(settings: CommandSettings, resolved: ResolvedTarget) -> dict[str, Any]:
+async def client_options(settings: CommandSettings, resolved: ServerTarget) -> dict[str, Any]:
     """Return the options of a client; options of the command override those of the configuration."""
-    options = {"server_name": resolved.label, **resolved.options, **settings.client_options()}
+    options = {"server_name": resolved.name, **resolved.options, **settings.client_options()}
     if resolved.url is not None and not settings.is_authorized and not resolved.is_authorized:
         stored = await _stored_login(resolved.url, resolved.login)
         if stored is not None:
@@ -180,15 +148,13 @@ async def _stored_login(url: str, options: dict[str, Any]) -> OAuth | None:
 
 
 @contextmanager
-def announcing_wait(terminal: Terminal, resolved: ResolvedTarget) -> Iterator[None]:
+def announcing_wait(terminal: Terminal, resolved: ServerTarget) -> Iterator[None]:
     """Report to a person at a terminal that the command waits, if the block takes long."""
     if not is_terminal(sys.stderr):
         yield
         return
     what = (
-        f"{resolved.label} to answer"
-        if resolved.url is not None
-        else f"the server to start and answer: {resolved.label}"
+        f"{resolved.name} to answer" if resolved.url is not None else f"the server to start and answer: {resolved.name}"
     )
     note = f"dragoman: waiting for {what} (Ctrl-C ends it)"
     pending = asyncio.get_running_loop().call_later(SILENT_SECONDS, terminal.report, note, "dim")
@@ -199,13 +165,13 @@ def announcing_wait(terminal: Terminal, resolved: ResolvedTarget) -> Iterator[No
 
 
 @asynccontextmanager
-async def connected(terminal: Terminal, resolved: ResolvedTarget, **handlers: Any) -> AsyncIterator[AsyncClient]:
+async def connected(terminal: Terminal, resolved: ServerTarget, **handlers: Any) -> AsyncIterator[AsyncClient]:
     """Connect to a target for the block."""
     from dragoman.client.client import AsyncClient
 
-    show_logs(terminal, resolved.label, counts_stderr=resolved.is_own)
+    show_logs(terminal, resolved.name, counts_stderr=resolved.is_own)
     if terminal.settings.header and resolved.url is None:
-        terminal.report(f"dragoman: --header has no effect, because {resolved.label} is a program and not a URL", "dim")
+        terminal.report(f"dragoman: --header has no effect, because {resolved.name} is a program and not a URL", "dim")
     client = make_client(AsyncClient, resolved, {**await client_options(terminal.settings, resolved), **handlers})
     try:
         try:
@@ -218,7 +184,7 @@ async def connected(terminal: Terminal, resolved: ResolvedTarget, **handlers: An
         await client.stop()
 
 
-def with_remedy(error: AuthRequired, resolved: ResolvedTarget) -> AuthRequired:
+def with_remedy(error: AuthRequired, resolved: ServerTarget) -> AuthRequired:
     """Return the error of a server that requires credentials, with the remedy."""
     if resolved.url is None or error.has_remedy:
         return error
@@ -230,7 +196,7 @@ def with_remedy(error: AuthRequired, resolved: ResolvedTarget) -> AuthRequired:
     )
 
 
-def make_client(kind: Any, resolved: ResolvedTarget, options: dict[str, Any]) -> Any:
+def make_client(kind: Any, resolved: ServerTarget, options: dict[str, Any]) -> Any:
     """Return a client of a class.
 
     Raises:

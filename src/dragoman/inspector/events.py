@@ -10,38 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PUSH_SECONDS = 0.1
 MAX_LOGS = 50
 MAX_QUEUED = 500
-
-
-class Subscriber:
-    """One page that reads events."""
-
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[bytes] = asyncio.Queue(MAX_QUEUED)
-
-    def put(self, event: bytes) -> None:
-        """Queue an event; a full queue is emptied first."""
-        if self._queue.full():
-            while not self._queue.empty():
-                self._queue.get_nowait()
-            self._queue.put_nowait(b'{"event":"lagging"}')
-        self._queue.put_nowait(event)
-
-    async def events(self) -> AsyncIterator[bytes]:
-        """Yield the events, without an end."""
-        while True:
-            yield await self._queue.get()
 
 
 class Events:
@@ -49,7 +26,7 @@ class Events:
 
     def __init__(self, totals: Callable[[], dict[str, int]]) -> None:
         self._totals = totals
-        self._subscribers: set[Subscriber] = set()
+        self._queues: set[asyncio.Queue[bytes]] = set()
         self._has_traffic = False
         self._progress: dict[str, dict[str, Any]] = {}
         self._logs: list[dict[str, Any]] = []
@@ -57,25 +34,28 @@ class Events:
         self._timer: asyncio.TimerHandle | None = None
 
     @contextmanager
-    def subscribed(self) -> Iterator[Subscriber]:
-        """Return a subscriber for the block."""
-        subscriber = Subscriber()
-        self._subscribers.add(subscriber)
+    def subscribed(self) -> Iterator[asyncio.Queue[bytes]]:
+        """Return the queue of events of one page, for the block."""
+        queue: asyncio.Queue[bytes] = asyncio.Queue(MAX_QUEUED)
+        self._queues.add(queue)
         try:
-            yield subscriber
+            yield queue
         finally:
-            self._subscribers.discard(subscriber)
+            self._queues.discard(queue)
 
     def push(self, event: str, **members: Any) -> None:
         """Push an event to every page at once."""
-        if self._subscribers:
-            encoded = encode({"event": event, **members})
-            for subscriber in self._subscribers:
-                subscriber.put(encoded)
+        encoded = encode({"event": event, **members}) if self._queues else b""
+        for queue in self._queues:
+            if queue.full():
+                while not queue.empty():
+                    queue.get_nowait()
+                queue.put_nowait(b'{"event":"lagging"}')
+            queue.put_nowait(encoded)
 
     def push_traffic(self) -> None:
         """Push with the next batch how much traffic there is."""
-        if self._subscribers and not self._has_traffic:
+        if self._queues and not self._has_traffic:
             self._has_traffic = True
             self._start_timer()
 

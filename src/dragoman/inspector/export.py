@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import dragoman
 from dragoman.compose.masking import SESSION_HEADER, Masks
-from dragoman.inspector.inspected import ServerTarget
+from dragoman.inspector.targets import ServerTarget
 from dragoman.inspector.traffic.rows import TrafficRecord
-from dragoman.testing.cassettes.tape import FORMAT
+from dragoman.testing.cassettes.cassette import cassette_bytes
 
 _LEFT_TO_THE_CLIENT = frozenset({"initialize", "server/discover", "ping", "subscriptions/listen"})
 """What a client sends by itself; `subscriptions/listen` has no response until the client ends."""
@@ -47,31 +47,33 @@ class ExportedCalls:
             for record in self.records
             if record.row.what == "response" and record.row.sender == "server"
         }
-        for record in self.records:
-            if (
-                record.row.what == "request"
-                and record.row.sender == "client"
-                and record.row.method not in _LEFT_TO_THE_CLIENT
-            ):
+        for record in self.sent():
+            if record.row.method not in _LEFT_TO_THE_CLIENT:
                 yield _message(record), answers.get((record.connection, record.row.id))
+
+    def sent(self) -> list[TrafficRecord]:
+        """Return the requests of the client."""
+        return [record for record in self.records if record.row.what == "request" and record.row.sender == "client"]
+
+    @property
+    def url(self) -> str | None:
+        """The URL of the server, if it is known."""
+        return None if self.target is None else self.target.url
 
     def client(self) -> str:
         """Return a client of the server as Python; its secrets come from the environment."""
         if self.target is None:
             return 'Client("PUT THE URL OR COMMAND OF THE SERVER HERE")'
-        if self.target.url is not None:
+        if self.url is not None:
             auth = ', auth=os.environ["DRAGOMAN_TOKEN"]' if self.target.is_authorized else ""
-            return f"Client({_bare(self.target.url)!r}{auth})"
+            return f"Client({_bare(self.url)!r}{auth})"
         given, names = self.target.target, dict(self.target.options.get("env") or {})
         if isinstance(given, dict):
             names |= given.get("env") or {}
-            given = _masked_words([str(given["command"]), *map(str, given.get("args", ()))])
-        elif isinstance(given, list | tuple):
-            given = _masked_words([*map(str, given)])
-        else:
-            given = Masks().target(str(given))
+            given = [given["command"], *given.get("args", ())]
+        shown = _masked_words([*map(str, given)]) if isinstance(given, list | tuple) else Masks().target(str(given))
         variables = ", ".join(f"{name!r}: os.environ[{name!r}]" for name in names)
-        return f"Client({given!r}{f', env={{{variables}}}' if names else ''})"
+        return f"Client({shown!r}{f', env={{{variables}}}' if names else ''})"
 
 
 def _bare(url: str) -> str:
@@ -102,11 +104,9 @@ def _plain_params(message: dict[str, Any]) -> dict[str, Any]:
 def _call(message: dict[str, Any]) -> str:
     """Return a call of a method of a client, as Python."""
     method, params = message.get("method"), _plain_params(message)
-    if method == "tools/call" and params.keys() <= {"name", "arguments"}:
-        arguments = _value(params.get("arguments") or {})
-        return f"client.call_tool({params.get('name')!r}, {arguments}, raise_on_error=False)"
-    if method == "prompts/get" and params.keys() <= {"name", "arguments"}:
-        return f"client.get_prompt({params.get('name')!r}, {_value(params.get('arguments') or {})})"
+    if method in ("tools/call", "prompts/get") and params.keys() <= {"name", "arguments"}:
+        name, options = ("call_tool", ", raise_on_error=False") if method == "tools/call" else ("get_prompt", "")
+        return f"client.{name}({params.get('name')!r}, {_value(params.get('arguments') or {})}{options})"
     if method == "resources/read" and params.keys() <= {"uri"}:
         return f"client.read_resource({params.get('uri')!r})"
     return f"client.request({method!r}, {_value(params)})"
@@ -159,11 +159,9 @@ def _test(calls: ExportedCalls) -> str:
 def _expected(message: dict[str, Any], answer: dict[str, Any] | None) -> list[str]:
     """Return the assertions about a result."""
     result = (answer or {}).get("result")
-    if not isinstance(result, dict):
+    if not isinstance(result, dict) or message.get("method") in ("prompts/get", "resources/read"):
         return ["assert result is not None"]
     if message.get("method") != "tools/call":
-        if message.get("method") in ("prompts/get", "resources/read"):
-            return ["assert result is not None"]
         return f"assert result == {_value(result)}".splitlines()
     content = result.get("content")
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
@@ -184,19 +182,16 @@ def _name(message: dict[str, Any]) -> str:
 
 
 def _cassette(calls: ExportedCalls) -> str:
-    lines = [json.dumps({"cassette": FORMAT})]
-    for record in calls.records:
-        message = _message(record)
-        if record.row.kind == "message" and message.get("jsonrpc") == "2.0":
-            lines.append(json.dumps({"from": record.row.sender, "message": message}, ensure_ascii=False))
-    return "\n".join([*lines, ""])
+    messages = [(record.row.sender, _message(record)) for record in calls.records if record.row.kind == "message"]
+    rpc = [(sender, message) for sender, message in messages if message.get("jsonrpc") == "2.0"]
+    return cassette_bytes(rpc).decode("utf-8", "replace")
 
 
 def _curl(calls: ExportedCalls) -> str:
     """Return one curl command for each HTTP request, or for each message if the server is a process."""
     heads = {(one.row.exchange): one.masked_head() for one in calls.records if one.row.kind == "request"}
-    url = _bare("http://127.0.0.1:8000/mcp" if calls.target is None or calls.target.url is None else calls.target.url)
-    sent = [one for one in calls.records if one.row.what == "request" and one.row.sender == "client"]
+    url = _bare(calls.url or "http://127.0.0.1:8000/mcp")
+    sent = calls.sent()
     headers = {
         one.row.number: {name.lower(): value for name, value in heads.get(one.row.exchange, {}).get("headers", ())}
         for one in sent
@@ -238,8 +233,7 @@ def _har(calls: ExportedCalls) -> str:
     for record in calls.records:
         if record.row.exchange is not None:
             exchanges.setdefault(record.row.exchange, []).append(record)
-    url = "http://127.0.0.1" if calls.target is None or calls.target.url is None else calls.target.url
-    parts = urlsplit(url)
+    parts = urlsplit(calls.url or "http://127.0.0.1")
     origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     entries = [_har_entry(origin, records) for records in exchanges.values() if records[0].row.kind == "request"]
     creator = {"name": "dragoman", "version": dragoman.__version__}

@@ -10,22 +10,18 @@ from dragoman.compose.masking import Masks
 
 _MASKS = Masks()
 BAD_REQUEST, NOT_FOUND, CONFLICT, SERVER_FAILED = 400, 404, 409, 502
-_STATUSES: tuple[tuple[type[BaseException], int], ...] = (
-    (errors.NotFound, NOT_FOUND),
-    (errors.Cancelled, CONFLICT),
-    (errors.RpcError, SERVER_FAILED),
-    (errors.ToolError, SERVER_FAILED),
-    (errors.TransportError, SERVER_FAILED),
-    (errors.InputNeeded, SERVER_FAILED),
-    (errors.CapabilityNotAvailable, CONFLICT),
-)
+_STATUSES: dict[int, tuple[type[BaseException], ...]] = {
+    NOT_FOUND: (errors.NotFound,),
+    CONFLICT: (errors.Cancelled, errors.CapabilityNotAvailable),
+    SERVER_FAILED: (errors.RpcError, errors.ToolError, errors.TransportError, errors.InputNeeded),
+}
 
 
 def status_of(error: BaseException) -> int:
     """Return the HTTP status for an error."""
     if isinstance(error, errors.InspectorError):
         return error.status
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), BAD_REQUEST)
+    return next((status for status, kinds in _STATUSES.items() if isinstance(error, kinds)), BAD_REQUEST)
 
 
 def failure_of(error: BaseException, masks: Masks = _MASKS) -> dict[str, Any]:

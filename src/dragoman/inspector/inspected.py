@@ -19,7 +19,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, UnsetType
 
 from dragoman import types
 from dragoman.auth.fetcher import FetchedExchange, exchange_observer
@@ -47,6 +47,7 @@ from dragoman.inspector.questions import (
     sampling_params,
 )
 from dragoman.inspector.recording import RecordedTransport, record_fetched, recorded_network, sent_rows
+from dragoman.inspector.targets import ServerTarget
 from dragoman.inspector.traffic.rows import Row, Traffic
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.protocol.versions import find_version
@@ -62,40 +63,14 @@ LOGIN_SECONDS = 600.0
 _OF_THE_PROCESS = ("env", "inherit_env", "cwd")
 
 
-class ServerTarget(Struct, kw_only=True):
-    """Where a server is, and the options of its client."""
-
-    name: str
-    target: Any
-    shown: str
-    url: str | None = None
-    source: str = "page"
-    options: dict[str, Any] = field(default_factory=dict)
-    login: dict[str, Any] = field(default_factory=dict)
-    """The arguments of `OAuth` from a configuration file."""
-    is_authorized: bool = False
-    """Whether the options authorize the requests, by a header or a token."""
-    problem: DragomanError | None = None
-    """Why the entry of a configuration file cannot be used."""
-
-    def __post_init__(self) -> None:
-        # The name may be the command itself. Both are shown, and written to files.
-        self.name, self.shown = Masks().target(self.name), Masks().target(self.shown)
-
-
-def _header_names(target: ServerTarget) -> set[str]:
-    """Return the names of the headers that a person gave, which are secrets more often than not."""
+def _masks(target: ServerTarget) -> Masks:
+    """Return masks that also mask the headers and secrets that a person gave, which a server may repeat."""
     given = [target.options.get("headers"), target.target.get("headers") if isinstance(target.target, dict) else None]
-    return {name for headers in given if isinstance(headers, dict) for name in headers}
-
-
-def _known_secrets(target: ServerTarget) -> set[str]:
-    """Return the secrets that a person gave, which a server may repeat: headers, a token, the password of a URL."""
-    given = [target.options.get("headers"), target.target.get("headers") if isinstance(target.target, dict) else None]
-    values = {str(value) for headers in given if isinstance(headers, dict) for value in headers.values()}
-    values |= {value.rpartition(" ")[2] for value in values}  # `Bearer abc`
+    headers = {name: str(value) for found in given if isinstance(found, dict) for name, value in found.items()}
+    secrets = [part for value in headers.values() for part in (value, value.rpartition(" ")[2])]  # `Bearer abc`
     token, login = target.options.get("auth"), re.search(r"//[^/@]*:([^/@]+)@", target.url or "")
-    return values | ({token} if isinstance(token, str) else set()) | ({login[1]} if login else set())
+    secrets += [token] if isinstance(token, str) else []
+    return Masks(headers, [*secrets, login[1]] if login else secrets)
 
 
 class TrafficRecords:
@@ -104,7 +79,7 @@ class TrafficRecords:
     def __init__(self, server: str, target: ServerTarget, traffic: Traffic, events: Events) -> None:
         self._server, self._name = server, target.name
         self._traffic, self._events = traffic, events
-        self.masks = Masks(_header_names(target), _known_secrets(target))
+        self.masks = _masks(target)
 
     def write(
         self, sender: Sender, kind: Kind, data: bytes = b"", head: Head = None, *, exchange: int | None = None
@@ -126,6 +101,8 @@ class InspectedServer:
     def __init__(self, id: str, target: ServerTarget, traffic: Traffic, events: Events, questions: Questions) -> None:
         self.id = id
         self.target = target
+        # The name may be the command itself. Both are shown, and written to files.
+        target.name, target.shown = (Masks().target(text) for text in (target.name, target.shown or target.name))
         self._events = events
         self._questions = questions
         self.records = TrafficRecords(id, target, traffic, events)
@@ -316,10 +293,18 @@ class InspectedServer:
         Raises:
             InspectorError: the server is no URL.
         """
+        self.login = login_facts(await stored_tokens(self.oauth(), self.require_url()))
+        return self.login
+
+    def require_url(self) -> str:
+        """Return the URL of the server.
+
+        Raises:
+            InspectorError: the server is no URL.
+        """
         if self.target.url is None:
             raise InspectorError(f"{self.target.name} is a process, and processes need no login", 409)
-        self.login = login_facts(await stored_tokens(self.oauth(), self.target.url))
-        return self.login
+        return self.target.url
 
     def _fetched(self, exchange: FetchedExchange) -> None:
         record_fetched(self.records, next(self._exchanges), exchange)
@@ -347,7 +332,7 @@ class InspectedServer:
         self.push_status()
 
     async def _sample(self, request: SamplingRequest) -> Any:
-        params, check = sampling_params(request), sampling_answer(request)
+        params, check = sampling_params(request), partial(sampling_answer, request)
         answer = await self._questions.ask(self.id, "sampling", params, check, self.script)
         if isinstance(answer, Rejected):
             raise answer
@@ -355,12 +340,12 @@ class InspectedServer:
 
     async def _elicit(self, request: ElicitationRequest) -> Any:
         kind: Literal["url", "elicitation"] = "url" if request.mode == "url" else "elicitation"
-        params, check = elicitation_params(request), elicitation_answer(request)
+        params, check = elicitation_params(request), partial(elicitation_answer, request)
         return await self._questions.ask(self.id, kind, params, check, self.script)
 
     async def _approve(self, approval: Approval) -> bool:
         params = {"name": approval.name, "arguments": approval.arguments}
-        check = approval_answer(approval)
+        check = partial(approval_answer, approval)
         return bool(await self._questions.ask(self.id, "approval", params, check, self.script))
 
     def change(

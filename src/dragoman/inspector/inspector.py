@@ -7,15 +7,19 @@ from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
-from dragoman.errors import InspectorError
+from dragoman.errors import InspectorError, ValidationError
 from dragoman.inspector.events import Events
 from dragoman.inspector.failure import NOT_FOUND
-from dragoman.inspector.inspected import InspectedServer, ServerTarget
+from dragoman.inspector.inspected import InspectedServer
 from dragoman.inspector.questions import Questions
 from dragoman.inspector.sessions import ReadSession
+from dragoman.inspector.targets import ServerTarget
+from dragoman.inspector.traffic.filter import Filter
+from dragoman.inspector.traffic.matching import MatchingRecords
 from dragoman.inspector.traffic.rows import Traffic
 
 MAX_SERVERS = 1_000
+MAX_QUERIES = 8
 
 
 class Inspector:
@@ -36,6 +40,8 @@ class Inspector:
         self._ids = count(1)
         self.requests: dict[str, asyncio.Task[object]] = {}
         """The requests of the page that have no answer, by their keys."""
+        self._queries: dict[tuple[str, str | None], MatchingRecords] = {}
+        """What the pages asked for lately, the latest last."""
 
     def _totals(self) -> dict[str, int]:
         return {"last": self.traffic.last, "kept": len(self.traffic), "dropped": self.traffic.dropped}
@@ -66,6 +72,22 @@ class Inspector:
             added.append(server)
         return added
 
+    async def matching(self, filter: str, server: str | None = None) -> MatchingRecords:
+        """Return the records that match a filter; an earlier query goes on where it was.
+
+        Raises:
+            InspectorError: the filter is wrong.
+        """
+        try:
+            found = self._queries.pop((filter, server), None) or MatchingRecords(self.traffic, Filter(filter), server)
+        except ValidationError as error:
+            raise InspectorError(str(error)) from None
+        self._queries[filter, server] = found
+        if len(self._queries) > MAX_QUERIES:
+            del self._queries[next(iter(self._queries))]
+        await found.update()
+        return found
+
     async def remove(self, id: str) -> None:
         """Disconnect and forget a server; its traffic stays."""
         await self.server(id).disconnect()
@@ -79,12 +101,8 @@ class Inspector:
             SessionFileError: the file is missing, or is no session file.
         """
 
-        def changed(session: ReadSession) -> None:
-            self.events.push("session", session=session.facts())
-
-        session = ReadSession(
-            f"f{next(self._ids)}", path, self.traffic, self.events.push_traffic, changed, name=name, is_following=follow
-        )
+        id = f"f{next(self._ids)}"
+        session = ReadSession(id, path, self.traffic, self.events, name=name, is_following=follow)
         self.sessions[session.id] = session
         await session.load()
         return session

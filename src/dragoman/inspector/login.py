@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.auth.client.oauth import OAuth
+    from dragoman.auth.client.storage import LoginRecords
     from dragoman.auth.client.stored_records import Tokens
 
 SHOWN_CHARACTERS = 6
@@ -60,6 +61,15 @@ async def stored_tokens(oauth: OAuth, url: str) -> Tokens | None:
         return await oauth.bind(url).tokens()
     except AuthError:
         return None
+
+
+async def forget_login(records: LoginRecords) -> bool:
+    """Forget a login, and the registration at the authorization server; tell whether there was a login."""
+    async with records.lock():
+        was_there = await records.tokens() is not None
+        await records.save_tokens(None)
+        await records.save_client(None)
+    return was_there
 
 
 def login_facts(tokens: Tokens | None) -> dict[str, Any]:

@@ -96,8 +96,7 @@ class Questions:
         if waiting is None:
             raise InspectorError(f"The question {id} does not wait for an answer", 404)
         try:
-            value = waiting.check(answer)
-            value = await value if asyncio.iscoroutine(value) else value
+            value = await _checked(waiting.check, answer)
         except (ValidationError, msgspec.ValidationError) as error:
             raise InspectorError(f"The answer does not fit: {error}") from None
         if not waiting.answered.done():
@@ -117,8 +116,7 @@ class Questions:
         rule = next((rule for rule in rules if rule.fits(question)), None)
         if rule is not None:
             self._events.push("answered", question=question.id, by="script", action=rule.answer.action)
-            value = check(rule.answer)
-            return await value if asyncio.iscoroutine(value) else value
+            return await _checked(check, rule.answer)
         if len(self._waiting) >= MAX_WAITING:
             raise InspectorError(f"{MAX_WAITING} questions wait already; answer them first", 409)
         waiting = _Waiting(question, check, asyncio.get_running_loop().create_future())
@@ -133,6 +131,11 @@ class Questions:
             del self._waiting[question.id]
 
 
+async def _checked(check: Callable[[Answer], Any], answer: Answer) -> Any:
+    value = check(answer)
+    return await value if asyncio.iscoroutine(value) else value
+
+
 def elicitation_params(request: ElicitationRequest) -> dict[str, Any]:
     """Return the parameters of an elicitation as on the wire."""
     if request.mode == "url":
@@ -140,19 +143,15 @@ def elicitation_params(request: ElicitationRequest) -> dict[str, Any]:
     return {"mode": "form", "message": request.message, "requestedSchema": request.schema}
 
 
-def elicitation_answer(request: ElicitationRequest) -> Callable[[Answer], Any]:
-    """Return the check of answers to an elicitation."""
-
-    def check(answer: Answer) -> Any:
-        if answer.action != "accept":
-            return Decline() if answer.action == "decline" else Cancel()
-        if request.mode == "url":
-            return Accept()
-        content = request.apply_defaults(answer.content or {})
-        request.validate(content)
-        return Accept(content)
-
-    return check
+def elicitation_answer(request: ElicitationRequest, answer: Answer) -> Any:
+    """Return what an answer to an elicitation means; raises a `ValidationError` if it does not fit."""
+    if answer.action != "accept":
+        return Decline() if answer.action == "decline" else Cancel()
+    if request.mode == "url":
+        return Accept()
+    content = request.apply_defaults(answer.content or {})
+    request.validate(content)
+    return Accept(content)
 
 
 def sampling_params(request: SamplingRequest) -> dict[str, Any]:
@@ -161,21 +160,17 @@ def sampling_params(request: SamplingRequest) -> dict[str, Any]:
     return {_camel(name): msgspec.to_builtins(value) for name, value in built.items() if value is not None}
 
 
-def sampling_answer(request: SamplingRequest) -> Callable[[Answer], Any]:
-    """Return the check of answers to a sampling request."""
-
-    def check(answer: Answer) -> Any:
-        if answer.action == "model":
-            return _sampled(request, answer.model or "")
-        if answer.action != "accept":
-            return Rejected(answer.reason or "The person at the inspector declined")
-        if answer.result is not None:
-            given = {"role": "assistant", "model": PERSON, **answer.result}
-            return types.decode(msgspec.json.encode(given), types.CreateMessageResult)
-        content = types.TextContent(text=answer.text or "")
-        return types.CreateMessageResult(role="assistant", content=content, model=PERSON, stop_reason="endTurn")
-
-    return check
+async def sampling_answer(request: SamplingRequest, answer: Answer) -> types.CreateMessageResult | Rejected:
+    """Return what an answer to a sampling request means; a model may give the result."""
+    if answer.action == "model":
+        return await _sampled(request, answer.model or "")
+    if answer.action != "accept":
+        return Rejected(answer.reason or "The person at the inspector declined")
+    if answer.result is not None:
+        given = {"role": "assistant", "model": PERSON, **answer.result}
+        return types.decode(msgspec.json.encode(given), types.CreateMessageResult)
+    content = types.TextContent(text=answer.text or "")
+    return types.CreateMessageResult(role="assistant", content=content, model=PERSON, stop_reason="endTurn")
 
 
 async def _sampled(request: SamplingRequest, name: str) -> types.CreateMessageResult:
@@ -193,16 +188,12 @@ async def _sampled(request: SamplingRequest, name: str) -> types.CreateMessageRe
         raise InspectorError(f"The model {name!r} gave no answer: {error}", 502) from None
 
 
-def approval_answer(approval: Approval) -> Callable[[Answer], bool]:
-    """Return the check of answers to an approval."""
-
-    def check(answer: Answer) -> bool:
-        if answer.action == "accept":
-            return approval.approve()
-        approval.deny(answer.reason or "the person at the inspector declined")
-        return False
-
-    return check
+def approval_answer(approval: Approval, answer: Answer) -> bool:
+    """Return whether an answer approves of a call."""
+    if answer.action == "accept":
+        return approval.approve()
+    approval.deny(answer.reason or "the person at the inspector declined")
+    return False
 
 
 def _camel(name: str) -> str:

@@ -115,7 +115,21 @@ def _turns_of_others() -> asyncio.Future[None]:
 
 def recorded_network(records: TakesRecords, exchanges: Iterator[int]) -> Network:
     """Return the network of a client whose HTTP exchanges are recorded; `exchanges` numbers them."""
-    return Network(session_factory=partial(new_session, _HttpRecorder(records, exchanges)))
+
+    async def record(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        exchange = HttpRecords(records, next(exchanges))
+        sent = await _body(request)
+        exchange.request(request.method, request.url.raw_path_qs, request.headers.items(), sent)
+        try:
+            response = await handler(request)
+        except (aiohttp.ClientError, OSError) as error:
+            exchange.note(f"there is no response: {type(error).__name__}", failed=True)
+            raise
+        exchange.response(response.status, response.headers.items(), response.content_type)
+        response.content = _RecordedContent(response.content, exchange)  # type: ignore[assignment]
+        return response
+
+    return Network(session_factory=partial(new_session, record))
 
 
 def record_fetched(records: TakesRecords, exchange: int, fetched: FetchedExchange) -> None:
@@ -129,29 +143,6 @@ def record_fetched(records: TakesRecords, exchange: int, fetched: FetchedExchang
     written.response(fetched.status, headers.items(), headers.get("Content-Type", ""))
     written.receive(fetched.received)
     written.finish()
-
-
-class _HttpRecorder:
-    """A middleware of an HTTP session that records each exchange."""
-
-    def __init__(self, records: TakesRecords, exchanges: Iterator[int]) -> None:
-        self._records = records
-        self._exchanges = exchanges
-
-    async def __call__(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        records = HttpRecords(self._records, next(self._exchanges))
-        url = request.url
-        records.request(request.method, url.raw_path_qs, request.headers.items(), await _body(request))
-        try:
-            response = await handler(request)
-        except (aiohttp.ClientError, OSError) as error:
-            records.note(f"there is no response: {type(error).__name__}", failed=True)
-            raise
-        records.response(response.status, response.headers.items(), response.content_type)
-        response.content = _RecordedContent(response.content, records)  # type: ignore[assignment]
-        return response
 
 
 async def _body(request: aiohttp.ClientRequest) -> bytes:

@@ -7,7 +7,6 @@ a running `dragoman tap` appear as they are written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from dragoman.compose.masking import Masks
 from dragoman.compose.session_file import Record, SessionFile
 from dragoman.errors import SessionFileError
+from dragoman.inspector.events import Events
 from dragoman.inspector.failure import failure_of
 from dragoman.inspector.traffic.rows import Traffic
 from dragoman.runtime.offload import offload
@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.2
 
 
 class ReadSession:
-    """A session file that is open; `changed` is called when its facts change, `added` after each batch of records.
+    """A session file that is open; the pages are told of its records, and when its facts change.
 
     Raises:
         SessionFileError: the file is missing, or is no session file.
@@ -36,8 +36,7 @@ class ReadSession:
         id: str,
         path: Path,
         traffic: Traffic,
-        added: Callable[[], None],
-        changed: Callable[[ReadSession], None],
+        events: Events,
         *,
         name: str | None = None,
         is_following: bool = False,
@@ -50,7 +49,7 @@ class ReadSession:
             raise SessionFileError(f"{path.name} has no start time; open a file that `dragoman tap` wrote") from None
         self.name = name or path.name
         self._is_temporary = name is not None
-        self._traffic, self._added, self._changed = traffic, added, changed
+        self._traffic, self._events = traffic, events
         self.is_following = is_following
         self.records = self._last = 0
         self._failure: SessionFileError | None = None
@@ -93,11 +92,11 @@ class ReadSession:
             while batch := await offload(self._next_batch):
                 for record in batch:
                     self._add(record)
-                self._added()
+                self._events.push_traffic()
         except SessionFileError as error:
             self._failure, self.is_following = error, False
         if self.records != before or self._failure is not None:
-            self._changed(self)
+            self._events.push("session", session=self.facts())
 
     def _next_batch(self) -> list[Record]:
         return list(islice(self.file.records(self._last), BATCH))

@@ -1,19 +1,45 @@
-"""Targets that the page names: a URL, a command line, a script, an entry of a configuration, or a whole file."""
+"""`ServerTarget`: where a server is; and the targets that the page names.
+
+The page names a URL, a command line, a script, an entry of a configuration, or a whole file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from dragoman.client.group.config import load
-from dragoman.client.group.entry import ServerEntry
-from dragoman.errors import ConfigError, InspectorError
-from dragoman.inspector.inspected import ServerTarget
+from msgspec import Struct, field
+
+from dragoman.errors import ConfigError, DragomanError, InspectorError
+
+if TYPE_CHECKING:
+    from dragoman.client.group.entry import ServerEntry
 
 FILES = frozenset({".json", ".jsonc", ".toml", ".yaml", ".yml"})
 _SERVERS = ("mcpServers", "servers", "mcp_servers", "mcp")
+
+
+class ServerTarget(Struct, kw_only=True):
+    """Where a server is, and the options of its client."""
+
+    name: str
+    target: Any
+    shown: str = ""
+    """The text that the page shows; by default the name."""
+    url: str | None = None
+    source: str = "page"
+    """The configuration file that names the server, or who named it."""
+    options: dict[str, Any] = field(default_factory=dict)
+    login: dict[str, Any] = field(default_factory=dict)
+    """The arguments of `OAuth` from a configuration file."""
+    is_authorized: bool = False
+    """Whether the options authorize the requests, by a header or a token."""
+    problem: DragomanError | None = None
+    """Why the entry of a configuration file cannot be used."""
+    is_own: bool = False
+    """Whether the target is a script of the command line, which the user can change."""
 
 
 def targets_of(
@@ -34,7 +60,11 @@ def targets_of(
     except (ConfigError, ValueError) as error:  # ValueError: a URL such as `http://[`
         raise InspectorError(str(error)) from None
     for target in found:
-        _authorize(target, headers or {}, token)
+        if headers:
+            target.options["headers"] = dict(headers)
+        if token:
+            target.options["auth"] = token
+        target.is_authorized |= bool(token) or _names_authorization(headers)
         if env:
             target.options["env"] = {**target.options.get("env", {}), **env}
         if name is not None and len(found) == 1:
@@ -43,6 +73,8 @@ def targets_of(
 
 
 def _found(given: str | dict[str, Any], name: str | None) -> list[ServerTarget]:
+    from dragoman.client.group.config import load
+
     if isinstance(given, dict):
         configuration = given if any(key in given for key in _SERVERS) else {"mcpServers": {name or "server": given}}
         return [target_of_entry(entry, "page") for entry in load(configuration)]
@@ -58,13 +90,8 @@ def _found(given: str | dict[str, Any], name: str | None) -> list[ServerTarget]:
     return [ServerTarget(name=path.name if is_file else word, target=path.absolute() if is_file else word, shown=word)]
 
 
-def _authorize(target: ServerTarget, headers: Mapping[str, str], token: str | None) -> None:
-    if headers:
-        target.options["headers"] = dict(headers)
-    if token:
-        target.options["auth"] = token
-    named = {name.lower() for name in headers}
-    target.is_authorized = target.is_authorized or bool(token) or "authorization" in named
+def _names_authorization(headers: Iterable[str] | None) -> bool:
+    return "authorization" in {name.lower() for name in headers or ()}
 
 
 def target_of_entry(entry: ServerEntry, source: str) -> ServerTarget:
@@ -72,7 +99,6 @@ def target_of_entry(entry: ServerEntry, source: str) -> ServerTarget:
     options, url = dict(entry.options), entry.target.get("url")
     if entry.login is not None:
         options.pop("auth", None)  # a login begins when the person asks for it
-    named = {name.lower() for name in entry.target.get("headers") or ()}
     words = [str(entry.target.get("command", "")), *map(str, entry.target.get("args", ()))]
     return ServerTarget(
         name=entry.name,
@@ -82,6 +108,6 @@ def target_of_entry(entry: ServerEntry, source: str) -> ServerTarget:
         source=source,
         options=options,
         login=entry.login or {},
-        is_authorized="authorization" in named or "auth" in options,
+        is_authorized="auth" in options or _names_authorization(entry.target.get("headers")),
         problem=entry.error,
     )

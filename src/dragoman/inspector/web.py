@@ -27,7 +27,7 @@ from dragoman.errors import DragomanError, InspectorError
 from dragoman.inspector.events import encode
 from dragoman.inspector.failure import NOT_FOUND, failure_of, status_of
 from dragoman.inspector.inspector import Inspector
-from dragoman.inspector.verbs.contract import Attachment, FailedVerb, Served, Verb, verbs_of
+from dragoman.inspector.verbs.contract import Attachment, FailedVerb, PageVerbs
 from dragoman.inspector.verbs.explore import ExploreVerbs
 from dragoman.inspector.verbs.export import ExportVerbs
 from dragoman.inspector.verbs.login import LoginVerbs
@@ -51,6 +51,14 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_VERBS: dict[str, type[PageVerbs]] = {
+    "servers": ServerVerbs,
+    "explore": ExploreVerbs,
+    "traffic": TrafficVerbs,
+    "questions": QuestionVerbs,
+    "login": LoginVerbs,
+    "export": ExportVerbs,
+}
 _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -69,14 +77,8 @@ class InspectorSite:
         self.token = secrets.token_urlsafe(32)
         self.origin = ""
         self._sockets: set[web.WebSocketResponse] = set()
-        explore = ExploreVerbs(inspector)
-        self._verbs: dict[str, Verb] = {
-            **verbs_of("servers", ServerVerbs(inspector)),
-            **verbs_of("explore", explore),
-            **verbs_of("traffic", TrafficVerbs(inspector, explore)),
-            **verbs_of("questions", QuestionVerbs(inspector)),
-            **verbs_of("login", LoginVerbs(inspector)),
-            **verbs_of("export", ExportVerbs(inspector)),
+        self._verbs = {
+            f"{noun}/{name}": verb for noun, kind in _VERBS.items() for name, verb in kind(inspector).all().items()
         }
 
     @property
@@ -87,7 +89,6 @@ class InspectorSite:
     async def __aenter__(self) -> InspectorSite:
         application = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
         application.router.add_get("/api/events", self._events)
-        application.router.add_post("/api/traffic/upload", self._upload)
         application.router.add_post("/api/{noun}/{verb}", self._serve)
         application.router.add_get("/{path:.*}", self._page)
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1)
@@ -112,14 +113,18 @@ class InspectorSite:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Refuse requests of other sites, and add the headers that protect the page."""
+        """Refuse requests of other sites, make responses of errors, and add the headers that protect the page."""
         try:
             self._require_own(request)
             response = await handler(request)
-        except InspectorError as error:
+        except DragomanError as error:
             response = _failed(error)
         except web.HTTPException as error:
             response = _failed(InspectorError(str(error.reason), error.status))
+        except Exception as error:  # a defect of a verb must reach the person who sees the page
+            if request.method != "POST":
+                raise
+            response = _failed(InspectorError(f"The inspector failed: {type(error).__name__}: {error}", BROKEN))
         if not response.prepared:
             response.headers.update(SECURITY_HEADERS)
         return response
@@ -152,34 +157,16 @@ class InspectorSite:
 
     # The verbs.
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    async def _serve(self, request: web.Request) -> web.Response:
+        self._require_token(request)
         name = f"{request.match_info['noun']}/{request.match_info['verb']}"
-
-        async def serve() -> Served:
-            verb = self._verbs.get(name)
-            if verb is None:
-                raise InspectorError(f"There is no verb {name}", NOT_FOUND)
-            return await verb(await request.read())
-
-        return await self._answered(request, serve)
-
-    async def _upload(self, request: web.Request) -> web.StreamResponse:
-        async def serve() -> Served:
-            name = unquote(request.headers.get("X-Dragoman-Name", ""))
-            return await upload(self._inspector, name, await request.read())
-
-        return await self._answered(request, serve)
-
-    async def _answered(self, request: web.Request, serve: Callable[[], Awaitable[Served]]) -> web.Response:
-        try:
-            self._require_token(request)
-            served = await serve()
-        except DragomanError as error:
-            return _failed(error)
-        except (web.HTTPException, asyncio.CancelledError):
-            raise
-        except Exception as error:  # a defect must reach the person who sees the page
-            return _failed(InspectorError(f"The inspector failed: {type(error).__name__}: {error}", BROKEN))
+        if name == "traffic/upload":
+            file = unquote(request.headers.get("X-Dragoman-Name", ""))
+            return _json(await upload(self._inspector, file, await request.read()))
+        verb = self._verbs.get(name)
+        if verb is None:
+            raise InspectorError(f"There is no verb {name}", NOT_FOUND)
+        served = await verb(await request.read())
         if isinstance(served, FailedVerb):
             return _failed(served.error, served.more)
         if isinstance(served, Attachment):
@@ -212,12 +199,12 @@ class InspectorSite:
 
     async def _push_events(self, socket: web.WebSocketResponse) -> None:
         """Push events until the page closes the socket."""
-        with self._inspector.events.subscribed() as subscriber:
+        with self._inspector.events.subscribed() as queue:
 
             async def pushing() -> None:
-                await socket.send_str(_hello())
-                async for event in subscriber.events():
-                    await socket.send_str(event.decode())
+                await socket.send_str(encode({"event": "hello", "version": dragoman.__version__}).decode())
+                while True:
+                    await socket.send_str((await queue.get()).decode())
 
             task = asyncio.get_running_loop().create_task(pushing())
             try:
@@ -228,10 +215,6 @@ class InspectorSite:
                 await asyncio.wait([task])
                 if not task.cancelled():
                     task.exception()
-
-
-def _hello() -> str:
-    return encode({"event": "hello", "version": dragoman.__version__}).decode()
 
 
 def _json(value: Any, status: int = 200) -> web.Response:

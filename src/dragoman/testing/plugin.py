@@ -35,26 +35,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Set `snapshots.is_updating` and `cassette.is_recording` if the command line has their options."""
-    if config.getoption(_RECORD):
-        from dragoman.testing.cassettes import cassette
-
-        cassette.is_recording = True
-    if config.getoption(_UPDATE):
-        from dragoman.testing import snapshots
-
-        snapshots.is_updating = True
+    _switch(config, on=True)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Reset what `pytest_configure` has set, because the process may run pytest again."""
+    _switch(config, on=False)
+
+
+def _switch(config: pytest.Config, *, on: bool) -> None:
     if config.getoption(_RECORD):
         from dragoman.testing.cassettes import cassette
 
-        cassette.is_recording = False
+        cassette.is_recording = on
     if config.getoption(_UPDATE):
         from dragoman.testing import snapshots
 
-        snapshots.is_updating = False
+        snapshots.is_updating = on
 
 
 @pytest.fixture(scope="session")

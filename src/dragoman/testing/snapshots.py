@@ -87,14 +87,11 @@ def differences(old: Snapshot, new: Snapshot) -> Iterator[str]:
         ("prompts", "prompt", _prompt_changes),
         ("resourceTemplates", "resource template", _key_changes),
     ):
-        before, after = old.get(kind, {}), new.get(kind, {})
-        for name in sorted({*before, *after}):
-            if name not in after:
-                yield f"{noun} {name!r} was removed"
-            elif name not in before:
-                yield f"{noun} {name!r} was added"
+        for name, was, now in _pairs(old.get(kind, {}), new.get(kind, {})):
+            if was is _ABSENT or now is _ABSENT:
+                yield f"{noun} {name!r} was {'removed' if now is _ABSENT else 'added'}"
             else:
-                yield from (f"{noun} {name!r}: {change}" for change in compare(before[name], after[name]))
+                yield from (f"{noun} {name!r}: {change}" for change in compare(was, now))
 
 
 def _tool_changes(before: Any, after: Any) -> Iterator[str]:
@@ -133,17 +130,22 @@ def _required(arguments: Iterable[Any]) -> set[str]:
 def _named_changes(
     noun: str, before: Mapping[str, Any], after: Mapping[str, Any], was_required: set[str], is_required: set[str]
 ) -> Iterator[str]:
-    for name in sorted({*before, *after}):
-        if name not in after:
+    for name, was, now in _pairs(before, after):
+        state = "required" if name in is_required else "optional"
+        if now is _ABSENT:
             yield f"removed {noun} {name!r}"
-            continue
-        if name not in before:
-            yield f"added {noun} {name!r} ({'required' if name in is_required else 'optional'})"
-            continue
-        for change in _key_changes(before[name], after[name]):
-            yield f"changed {noun} {name!r}: {change}"
-        if (name in was_required) != (name in is_required):
-            yield f"changed {noun} {name!r}: it is now {'required' if name in is_required else 'optional'}"
+        elif was is _ABSENT:
+            yield f"added {noun} {name!r} ({state})"
+        else:
+            yield from (f"changed {noun} {name!r}: {change}" for change in _key_changes(was, now))
+            if (name in was_required) != (name in is_required):
+                yield f"changed {noun} {name!r}: it is now {state}"
+
+
+def _pairs(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each name with its value before and after, `_ABSENT` if there is none."""
+    for name in sorted({*before, *after}):
+        yield name, before.get(name, _ABSENT), after.get(name, _ABSENT)
 
 
 def _key_changes(before: Any, after: Any) -> Iterator[str]:
@@ -151,8 +153,7 @@ def _key_changes(before: Any, after: Any) -> Iterator[str]:
         if before != after:
             yield f"{_shown(before)} -> {_shown(after)}"
         return
-    for key in sorted({*before, *after}):
-        was, now = before.get(key, _ABSENT), after.get(key, _ABSENT)
+    for key, was, now in _pairs(before, after):
         if was is _ABSENT:
             yield f"{key} {_shown(now)} was added"
         elif now is _ABSENT:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from chat.provider import Fail, Provider, Say
-from scenarios.command_line import TRAVEL, AtTerminal, dragoman, options, told, written
+from scenarios.command_line import TRAVEL, AtTerminal, chatted, chatting, dragoman, options, told, written
 
 SHED = """
     from dragoman import Server
@@ -33,9 +33,8 @@ def shed(tmp_path):
 
 @pytest.mark.covers("CMD-23")
 def test_one_question_is_read_from_stdin_and_answered_with_the_tools(tmp_path, shed):
-    with Provider(Say("Let me look.", [LOOK]), Say("There is a spade.")) as provider:
-        given = ["chat", "openai:test", shed, "--trusted", shed, *options(provider)]
-        answered = dragoman(*given, input="What is there?\n", home=tmp_path)
+    script = [Say("Let me look.", [LOOK]), Say("There is a spade.")]
+    answered, provider = chatted(script, shed, "--trusted", shed, input="What is there?\n", home=tmp_path)
     assert (answered.code, answered.out) == (0, "There is a spade.\n")
     assert answered.err.splitlines() == ["  look {}", "  = a spade"]
     assert told(provider.asked[1]) == ["a spade"]
@@ -52,9 +51,10 @@ def test_chat_uses_a_file_written_for_http(tmp_path):
 
 @pytest.mark.covers("CMD-23", "CMD-15")
 def test_json_has_the_answer_and_the_calls(tmp_path, shed):
-    with Provider(Say(calls=[LOOK]), Say("A spade.")) as provider:
-        given = ["chat", "openai:test", *options(provider), "--json", "--instructions", "Be brief.", "--trusted", shed]
-        answered = dragoman(*given, shed, input="What is there?", home=tmp_path)
+    script = [Say(calls=[LOOK]), Say("A spade.")]
+    answered, provider = chatted(
+        script, "--json", "--instructions", "Be brief.", "--trusted", shed, shed, input="What is there?", home=tmp_path
+    )
     assert answered.json == {
         "text": "A spade.",
         "toolCalls": [{"name": "look", "arguments": {}, "text": "a spade", "isError": False}],
@@ -75,10 +75,7 @@ def test_without_a_terminal_what_may_destroy_is_called_only_if_that_was_said(tmp
 @pytest.mark.covers("CMD-24")
 def test_a_conversation_asks_before_it_destroys_and_knows_its_commands(tmp_path, shed):
     script = [Say(calls=[BURN]), Say("As you like."), Say(calls=[BURN]), Say("It is ashes.")]
-    with (
-        Provider(*script) as provider,
-        AtTerminal("chat", "openai:test", shed, *options(provider), home=tmp_path) as at,
-    ):
+    with chatting(script, shed, home=tmp_path) as (at, provider):
         at.answer("> ", "/tools\n")
         at.until("burn(what: string)")
         at.answer("> ", "/dance\n")
@@ -100,10 +97,7 @@ def test_a_conversation_asks_before_it_destroys_and_knows_its_commands(tmp_path,
 def test_approvals_are_asked_in_the_order_of_the_calls(tmp_path, shed):
     names = ("a.tmp", "b.tmp", "thesis.doc")
     calls = [(str(number), "burn", json.dumps({"what": name})) for number, name in enumerate(names)]
-    with (
-        Provider(Say(calls=calls), Say("Done.")) as provider,
-        AtTerminal("chat", "openai:test", shed, *options(provider), home=tmp_path) as at,
-    ):
+    with chatting([Say(calls=calls), Say("Done.")], shed, home=tmp_path) as (at, provider):
         at.answer("> ", "Clean up.\n")
         for name, answer in zip(names, "yyn", strict=True):
             at.until(f'"what": "{name}"')
@@ -142,9 +136,8 @@ STUDIO = """
 def test_media_in_results_are_named(tmp_path):
     studio = written(tmp_path, STUDIO, "studio.py")
     calls = [("1", "draw", "{}"), ("2", "icon", "{}")]
-    with Provider(Say(calls=calls), Say("Nice.")) as provider:
-        given = ["chat", "openai:test", studio, "--yes", "--json", *options(provider)]
-        answered = dragoman(*given, input="Draw.", home=tmp_path)
+    script = [Say(calls=calls), Say("Nice.")]
+    answered, _ = chatted(script, studio, "--yes", "--json", input="Draw.", home=tmp_path)
     assert "= Here: [image/png, 12 kB] Done." in answered.err
     assert "= [image/gif, 31 bytes]" in answered.err
     texts = [call["text"] for call in answered.json["toolCalls"]]
@@ -156,10 +149,7 @@ def test_media_in_results_are_named(tmp_path):
 def test_model_answers_sampling_requests_after_asking_the_user(tmp_path, mode, answer, result):
     studio = written(tmp_path, STUDIO, "studio.py")
     script = [Say(calls=[("1", "caption", "{}")]), *([Say("Sharp.")] if answer == "y" else []), Say("It is done.")]
-    with (
-        Provider(*script) as provider,
-        AtTerminal("chat", "openai:test", studio, "--yes", "--mode", mode, *options(provider), home=tmp_path) as at,
-    ):
+    with chatting(script, studio, "--yes", "--mode", mode, home=tmp_path) as (at, provider):
         at.answer("> ", "Caption it.\n")
         at.until("asks the model, for at most 1,500 tokens:")
         at.until("  | Be witty.")
@@ -174,9 +164,8 @@ def test_model_answers_sampling_requests_after_asking_the_user(tmp_path, mode, a
 
 def test_sampling_requests_are_rejected_without_a_terminal(tmp_path):
     studio = written(tmp_path, STUDIO, "studio.py")
-    with Provider(Say(calls=[("1", "caption", "{}")]), Say("Well.")) as provider:
-        given = ["chat", "openai:test", studio, "--yes", *options(provider)]
-        answered = dragoman(*given, input="Caption it.", home=tmp_path)
+    script = [Say(calls=[("1", "caption", "{}")]), Say("Well.")]
+    answered, provider = chatted(script, studio, "--yes", input="Caption it.", home=tmp_path)
     assert answered.out == "Well.\n"
     assert "rejected, because there is no terminal to allow it at" in answered.err
     assert "Sampling request was rejected" in told(provider.asked[1])[0]
@@ -184,10 +173,7 @@ def test_sampling_requests_are_rejected_without_a_terminal(tmp_path):
 
 @pytest.mark.covers("CMD-23")
 def test_a_model_that_fails_ends_the_answer_and_not_the_conversation(tmp_path):
-    with (
-        Provider(Fail(400, "too silly"), Say("Better.")) as provider,
-        AtTerminal("chat", "openai:test", *options(provider), home=tmp_path, cwd=tmp_path) as at,
-    ):
+    with chatting([Fail(400, "too silly"), Say("Better.")], home=tmp_path, cwd=tmp_path) as (at, _):
         at.answer("> ", "Tell me a joke.\n")
         at.until("answered 400: too silly")
         at.answer("> ", "Tell me the time.\n")
@@ -209,10 +195,8 @@ def test_an_interrupt_at_the_prompt_ends_the_conversation(tmp_path):
 
 @pytest.mark.covers("CMD-23", "CMD-16")
 def test_an_interrupt_in_the_middle_of_an_answer_ends_the_answer_alone(tmp_path):
-    with (
-        Provider(Say("Once upon a time", never_ends=True), Say("The end.")) as provider,
-        AtTerminal("chat", "openai:test", *options(provider), home=tmp_path, cwd=tmp_path) as at,
-    ):
+    script = [Say("Once upon a time", never_ends=True), Say("The end.")]
+    with chatting(script, home=tmp_path, cwd=tmp_path) as (at, _):
         at.answer("> ", "Tell me a story.\n")
         at.until("Once upon a time")
         at.interrupt()

@@ -19,10 +19,6 @@ FIRST = """
         return f"{a}{b}"
 
     @server.tool
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    @server.tool
     def chatter() -> str:
         print("one")
         print("  two", file=sys.stderr)
@@ -42,16 +38,13 @@ def first(tmp_path):
     return written(tmp_path, FIRST, "first.py")
 
 
-def test_a_value_without_a_type_is_text_and_the_command_says_so(first):
-    said = dragoman("call", first, "join", "a=1", "b=x")
-    assert said.out == "1x\n"
-    assert said.err == "dragoman: a has no type, so it is sent as text; to send JSON, write a:=1\n"
-
-
-def test_an_argument_that_the_tool_does_not_list_is_named(first):
-    said = dragoman("call", first, "add", "a=1", "b=2", "elsewhere=3")
-    assert said.out == "3\n"
-    assert said.err == "dragoman: the tool has no parameter 'elsewhere', and may ignore it\n"
+def test_the_command_says_what_a_tool_may_read_in_another_way(first):
+    said = dragoman("call", first, "join", "a=1", "b=x", "elsewhere=3")
+    assert (said.code, said.out) == (0, "1x\n")
+    assert said.err.splitlines() == [
+        "dragoman: a has no type, so it is sent as text; to send JSON, write a:=1",
+        "dragoman: the tool has no parameter 'elsewhere', and may ignore it",
+    ]
 
 
 def test_what_a_script_writes_to_stderr_is_counted_and_shown_with_verbose(first):

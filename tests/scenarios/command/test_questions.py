@@ -9,7 +9,7 @@ import pytest
 
 from chat.provider import Provider, Say
 from dragoman.cli.terminal import TerminalDialog
-from scenarios.command_line import AtTerminal, dragoman, options, told, written
+from scenarios.command_line import AtTerminal, chatting, dragoman, options, told, written
 
 ASKING = """
     import asyncio
@@ -88,10 +88,7 @@ LONG = {"text": "harmless " * 800 + "\u202erm -rf /\x1b[2J END"}
 @pytest.mark.covers("CMD-27")
 @pytest.mark.parametrize(("answer", "is_made"), [("y\n", True), ("n\n", False)])
 def test_an_approval_shows_every_character_of_the_arguments(tmp_path, asking, answer, is_made):
-    with (
-        Provider(Say(calls=[wanted("write", LONG)]), Say("Done.")) as provider,
-        AtTerminal("chat", "openai:test", asking, *options(provider), home=tmp_path) as at,
-    ):
+    with chatting([Say(calls=[wanted("write", LONG)]), Say("Done.")], asking, home=tmp_path) as (at, _):
         at.answer("> ", "Write.\n")
         at.until(f"call write of {asking} with:")
         at.turn_pages_until("Call write? [y/N] ")
@@ -108,10 +105,8 @@ def test_an_approval_shows_every_character_of_the_arguments(tmp_path, asking, an
 @pytest.mark.covers("CMD-27")
 def test_a_call_whose_arguments_are_not_read_to_their_end_is_not_made(tmp_path, asking):
     endless = {"text": "x" * 200_000}
-    with (
-        Provider(Say(calls=[wanted("write", LONG)]), Say(calls=[wanted("write", endless)]), Say("No.")) as provider,
-        AtTerminal("chat", "openai:test", asking, *options(provider), home=tmp_path) as at,
-    ):
+    script = [Say(calls=[wanted("write", LONG)]), Say(calls=[wanted("write", endless)]), Say("No.")]
+    with chatting(script, asking, home=tmp_path) as (at, provider):
         at.answer("> ", "Write.\n")
         at.answer("n stops -- ", "n\n")
         at.until("too long to show")
@@ -184,10 +179,7 @@ def test_a_question_that_the_server_gives_up_makes_room_for_the_next(tmp_path, a
 @pytest.mark.parametrize(("mode", "tool"), [("handshake", "both"), ("stateless", "both"), ("handshake", "stubborn")])
 def test_interrupt_withdraws_the_questions_of_a_server(tmp_path, asking, mode, tool):
     script = [Say(calls=[wanted(tool, {})]), Say("Hello to you.")]
-    with (
-        Provider(*script) as provider,
-        AtTerminal("chat", "openai:test", asking, "--yes", "--mode", mode, *options(provider), home=tmp_path) as at,
-    ):
+    with chatting(script, asking, "--yes", "--mode", mode, home=tmp_path) as (at, provider):
         at.answer("> ", "Ask me.\n")
         at.until("x (optional): ")
         at.listen(0.2)  # an interrupt withdraws the questions that have arrived; the second comes with the first
@@ -203,10 +195,7 @@ def test_interrupt_withdraws_the_questions_of_a_server(tmp_path, asking, mode, t
 @pytest.mark.covers("CMD-28")
 def test_an_approval_waits_for_a_question_of_a_server(tmp_path, asking):
     calls = [wanted("both", {}), wanted("write", {"text": "approved"}, "2")]
-    with (
-        Provider(Say(calls=calls), Say("Done.")) as provider,
-        AtTerminal("chat", "openai:test", asking, *options(provider), home=tmp_path) as at,
-    ):
+    with chatting([Say(calls=calls), Say("Done.")], asking, home=tmp_path) as (at, provider):
         at.answer("> ", "Go.\n")
         answers = {"Call both? [y/N] ": "y\n", "Call write? [y/N] ": "y\n", "| One?": "a\n", "| Two?": "b\n"}
         while answers:
@@ -295,10 +284,7 @@ def test_a_page_of_tabs_is_no_longer_than_the_screen(monkeypatch):
 def test_what_is_typed_at_the_prompt_is_no_answer_to_a_question_that_comes_meanwhile(tmp_path):
     path = written(tmp_path, UNBIDDEN, "unbidden.py")
     words = ["--mode", "handshake", "--", sys.executable, path]
-    with (
-        Provider(Say("Fine.")) as provider,
-        AtTerminal("chat", "openai:test", *options(provider), *words, home=tmp_path, BROWSER="true") as at,
-    ):
+    with chatting([Say("Fine.")], *words, home=tmp_path, BROWSER="true") as (at, provider):
         at.until("> ")
         (tmp_path / "go").touch()
         ends = time.monotonic() + 30

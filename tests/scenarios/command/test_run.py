@@ -108,32 +108,6 @@ def test_the_object_is_chosen_by_name(tmp_path):
         assert finished.out == ""
 
 
-@pytest.mark.parametrize(
-    ("source", "chosen"),
-    [
-        ("only = Server('only')", "only"),
-        ("only = also = Server('only')", "only"),
-        ("other = Server('other')\nserver = Server('usual')", "usual"),
-        ("other = Server('other')\nmcp = Server('usual')", "usual"),
-        ("other = Server('other')\napp = Server('usual')", "usual"),
-        ("app = Server('app')\nmcp = Server('mcp')\nserver = Server('server')", "server"),
-        ("server = 3\nother = Server('other')", "other"),
-    ],
-)
-def test_without_a_name_the_only_server_or_one_with_a_usual_name_is_served(tmp_path, source, chosen):
-    assert name_of_the_server(written(tmp_path, f"from dragoman import Server\n{source}\n")) == chosen
-
-
-def test_a_file_without_a_server_and_one_with_several_are_refused_with_a_remedy(tmp_path):
-    none = dragoman("run", written(tmp_path, "number = 3\n"), input=PING)
-    assert (none.code, none.out) == (2, "")
-    assert "defines no Server; make one" in none.err
-    path = written(tmp_path, "from dragoman import Server\none = Server()\ntwo = Server()\n")
-    several = dragoman("run", path, input=PING)
-    assert (several.code, several.out) == (2, "")
-    assert f"choose one: {path}:one, {path}:two" in several.err
-
-
 @pytest.mark.parametrize("target", ["missing.py", "missing.py:server", "."])
 def test_a_file_that_is_not_there_is_named(tmp_path, target):
     finished = dragoman("run", target, cwd=tmp_path, input=PING)

@@ -5,14 +5,14 @@ import subprocess
 
 import pytest
 
-from chat.provider import Provider, Say
+from chat.provider import Say
 from faults.tasks.crew import until
 from scenarios.command_line import (
     DEADLINE,
-    AtTerminal,
+    chatted,
+    chatting,
     dragoman,
     environment,
-    options,
     serving,
     told,
     words,
@@ -161,9 +161,8 @@ def test_an_interrupted_call_cancels_its_task(kitchen, mode, tmp_path):
 @pytest.mark.covers("CMD-41")
 def test_a_chat_shows_what_a_task_does(kitchen):
     url, home = kitchen
-    with Provider(Say(calls=[("1", "brew", "{}")]), Say("Here you are.")) as provider:
-        given = ["chat", "openai:test", url, "--trusted", url, *options(provider)]
-        answered = dragoman(*given, input="Tea, please.", home=home)
+    script = [Say(calls=[("1", "brew", "{}")]), Say("Here you are.")]
+    answered, provider = chatted(script, url, "--trusted", url, input="Tea, please.", home=home)
     assert (answered.code, answered.out) == (0, "Here you are.\n")
     assert answered.err.splitlines()[0] == "  brew {}"
     assert "  … brew: steeping" in answered.err.splitlines()
@@ -175,10 +174,7 @@ def test_a_chat_shows_what_a_task_does(kitchen):
 def test_an_interrupted_chat_cancels_the_task_and_goes_on(kitchen, tmp_path):
     url, home = kitchen
     call = ("1", "forever", f'{{"folder": "{tmp_path}"}}')
-    with (
-        Provider(Say(calls=[call]), Say("Another time.")) as provider,
-        AtTerminal("chat", "openai:test", url, "--trusted", url, *options(provider), home=home) as chat,
-    ):
+    with chatting([Say(calls=[call]), Say("Another time.")], url, "--trusted", url, home=home) as (chat, _):
         chat.answer("> ", "Wait for ever.\n")
         chat.until("forever: waiting")
         chat.interrupt()

@@ -43,10 +43,6 @@ ASKING = """
         await ctx.report_progress(1, message="waiting")
         await asyncio.Event().wait()
 
-    @server.tool
-    async def paint() -> str:
-        return "\\x1b[2Jpainted"
-
     server.run()
 """
 
@@ -136,14 +132,6 @@ def test_an_interrupt_ends_the_command_at_once_without_a_traceback(asking, tmp_p
         terminal.interrupt()
         assert terminal.end() == (130, "")
     assert "Traceback" not in terminal.screen
-
-
-@pytest.mark.covers("CMD-17")
-def test_a_server_cannot_write_on_the_terminal_what_it_likes(asking, tmp_path):
-    with AtTerminal("call", asking, "paint", home=tmp_path) as terminal:
-        terminal.until("\\x1b[2Jpainted")
-        assert terminal.end()[0] == 0
-    assert "\x1b[2J" not in terminal.raw
 
 
 @pytest.mark.covers("CMD-18")

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from dragoman.inspector.export import FORMATS, ExportedCalls
-from dragoman.inspector.inspected import ServerTarget
-from dragoman.inspector.traffic.filter import Filter
+from dragoman.inspector.targets import ServerTarget
 from dragoman.inspector.traffic.rows import Traffic
 
 
@@ -14,7 +13,7 @@ def exported(format, *messages, target=None):
     traffic = Traffic()
     for sender, message in messages:
         traffic.add("f1", sender, "message", json.dumps(message).encode() if isinstance(message, dict) else message)
-    return FORMATS[format][2](ExportedCalls(list(traffic.matching(Filter())), target))
+    return FORMATS[format][2](ExportedCalls(traffic.records(), target))
 
 
 def request(method, **params):

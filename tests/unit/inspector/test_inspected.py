@@ -6,29 +6,11 @@ import sys
 import pytest
 
 from dragoman import types
-from dragoman.errors import ConfigError, DragomanError, InspectorError
-from dragoman.inspector.inspected import ServerTarget
+from dragoman.errors import DragomanError, InspectorError
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.recording import LINE_BYTES
-from dragoman.inspector.targets import targets_of
-from dragoman.inspector.traffic.filter import Filter
+from dragoman.inspector.targets import ServerTarget, targets_of
 from scenarios.inspector_page import COMMAND
-
-
-async def test_a_server_passes_from_disconnected_to_connected_and_back():
-    inspector = Inspector()
-    [server] = inspector.add(targets_of(COMMAND))
-    assert server.status == "disconnected"
-    with pytest.raises(InspectorError, match="not connected"):
-        _ = server.client
-    await server.connect("2025-06-18")
-    assert (server.status, server.client.protocol_version) == ("connected", "2025-06-18")
-    first = server.client
-    await server.connect()
-    assert (server.client is first, server.client.protocol_version) == (False, "2025-06-18")
-    await server.disconnect()
-    assert (server.status, server.facts()["version"]) == ("disconnected", None)
-    await inspector.close()
 
 
 async def test_a_version_that_is_chosen_replaces_the_mode_and_none_negotiates():
@@ -43,16 +25,6 @@ async def test_a_version_that_is_chosen_replaces_the_mode_and_none_negotiates():
     await server.connect(None)
     assert server.client.protocol_version == "2025-11-25"
     await inspector.close()
-
-
-async def test_an_entry_that_cannot_be_used_fails_with_its_problem():
-    inspector = Inspector()
-    problem = ConfigError("there is no command")
-    [server] = inspector.add([ServerTarget(name="x", target={}, shown="", problem=problem)])
-    assert (server.status, server.facts()["failure"]["kind"]) == ("failed", "ConfigError")
-    with pytest.raises(ConfigError):
-        await server.connect()
-    assert server.status == "failed"
 
 
 async def test_an_option_that_is_wrong_is_a_failure_and_no_crash():
@@ -80,12 +52,10 @@ async def test_roots_that_are_set_before_the_connection_are_declared(tmp_path):
 
 async def begun(inspector, server):
     """Begin to connect, and return the attempt when the first message was sent."""
-    with inspector.events.subscribed() as subscriber:
+    with inspector.events.subscribed() as queue:
         connecting = asyncio.ensure_future(server.connect())
-        events = subscriber.events()
-        while b'"event":"traffic"' not in await anext(events):
+        while b'"event":"traffic"' not in await queue.get():
             pass
-        await events.aclose()
     return connecting
 
 
@@ -129,8 +99,8 @@ async def test_a_secret_that_stderr_has_in_two_halves_is_masked():
     with pytest.raises(DragomanError):
         await server.connect("2025-11-25")
     assert server.stderr == "begun\n\nthe password=*** is wrong\nlast --token=***\n"
-    records = inspector.traffic.matching(Filter("kind:stderr"))
-    assert "".join(record.data.decode() for record in records) == server.stderr
+    written = [record.data.decode() for record in inspector.traffic.records() if record.row.kind == "stderr"]
+    assert "".join(written) == server.stderr
     await inspector.close()
 
 
@@ -142,8 +112,9 @@ async def test_a_line_of_stderr_without_an_end_is_cut_and_what_follows_it_is_sho
         await server.connect("2025-11-25")
     [first, second] = [
         line
-        for record in inspector.traffic.matching(Filter("kind:stderr"))
+        for record in inspector.traffic.records()
         for line in record.data.decode().splitlines()
+        if record.row.kind == "stderr"
     ]
     assert (len(first), second) == (LINE_BYTES, "next")
     await inspector.close()

@@ -1,22 +1,21 @@
 """Questions to a person, without a page."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from chat.provider import Provider, Say
 from dragoman import types
-from dragoman.client.answer.approval import Approval
 from dragoman.client.answer.elicitation import Accept, ElicitationRequest
 from dragoman.client.answer.sampling import SamplingRequest
-from dragoman.errors import InspectorError, Rejected
+from dragoman.errors import InspectorError
 from dragoman.inspector import questions as module
 from dragoman.inspector.events import Events
 from dragoman.inspector.questions import (
     Answer,
     AnswerRule,
     Questions,
-    approval_answer,
     elicitation_answer,
     elicitation_params,
     sampling_answer,
@@ -37,7 +36,7 @@ async def test_the_first_rule_that_fits_answers_without_a_question():
         AnswerRule(kind="sampling", answer=Answer(text="42"), match="six"),
     ]
     request = asked("What is six times seven?")
-    found = await questions.ask("s1", "sampling", sampling_params(request), sampling_answer(request), rules)
+    found = await questions.ask("s1", "sampling", sampling_params(request), partial(sampling_answer, request), rules)
     assert (found.content.text, questions.all()) == ("42", [])
 
 
@@ -62,38 +61,17 @@ def test_a_sampling_request_is_shown_as_on_the_wire():
     }
 
 
-def test_answers_to_sampling_become_results_or_a_rejection():
-    check = sampling_answer(asked("hello"))
-    assert check(Answer(text="hi")).content.text == "hi"
-    result = check(Answer(result={"content": {"type": "text", "text": "hi"}, "stopReason": "maxTokens"}))
-    assert (result.stop_reason, result.model, result.role) == ("maxTokens", "inspector", "assistant")
-    assert isinstance(check(Answer(action="decline")), Rejected)
-
-
 def test_a_form_is_accepted_with_its_defaults():
     schema = {"type": "object", "properties": {"days": {"type": "integer", "default": 3}}}
     request = ElicitationRequest("How long?", schema)
     assert elicitation_params(request) == {"mode": "form", "message": "How long?", "requestedSchema": schema}
-    assert elicitation_answer(request)(Answer()) == Accept({"days": 3})
-
-
-def test_an_approval_is_given_or_denied_with_a_reason():
-    approval = Approval("x")
-    assert approval_answer(approval)(Answer()) is True
-    denied = Approval("x")
-    assert approval_answer(denied)(Answer(action="decline", reason="no")) is False
-    assert denied.reason == "no"
+    assert elicitation_answer(request, Answer()) == Accept({"days": 3})
 
 
 async def test_a_model_answers_a_sampling_request(monkeypatch):
     with Provider(Say("42")) as provider:
         monkeypatch.setenv("OPENAI_BASE_URL", provider.openai_url)
         monkeypatch.setenv("OPENAI_API_KEY", "test-key-0001")
-        result = await sampling_answer(asked("What is six times seven?"))(Answer(action="model", model="openai:test"))
+        result = await sampling_answer(asked("What is six times seven?"), Answer(action="model", model="openai:test"))
     assert (result.content.text, result.model) == ("42", "openai:test")
     assert "six times seven" in str(provider.asked[0].body["messages"])
-
-
-async def test_a_model_that_is_no_model_is_named():
-    with pytest.raises(InspectorError, match="'nothing' gave no answer"):
-        await sampling_answer(asked("hello"))(Answer(action="model", model="nothing"))

@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from dragoman import Server
-from scenarios.inspector_page import open_page, serving, serving_mcp
+from scenarios.inspector_page import connected_page, open_page, serving, serving_mcp
 
 
 def shop():
@@ -68,8 +68,7 @@ async def test_events_of_a_stream_are_recorded_one_by_one_and_belong_to_their_ca
             await response.write(part)
         return response
 
-    async with serving(handle) as url, open_page() as page:
-        id = await page.connected(url)
+    async with serving(handle) as url, connected_page(url) as (page, id):
         outcome = await page.tool(id, "add", {"a": 1, "b": 2})
         assert outcome["result"]["content"][0]["text"] == "done"
         call = (await page.call("traffic/message", number=outcome["row"]))["row"]
@@ -87,7 +86,7 @@ async def test_a_server_that_ends_the_connection_leaves_a_note():
         return web.Response()
 
     async with serving(handle) as url, open_page() as page:
-        [added] = (await page.call("servers/add", target=url))["servers"]
+        added = await page.added(url)
         refused = await page.refused("servers/connect", server=added["id"])
         assert refused.status == 502
         notes = (await page.call("traffic/rows", filter="kind:note error"))["rows"]
@@ -99,7 +98,7 @@ async def test_a_status_that_refuses_is_an_error_of_the_traffic():
         return web.Response(status=503, text="closed for today")
 
     async with serving(handle) as url, open_page() as page:
-        [added] = (await page.call("servers/add", target=url))["servers"]
+        added = await page.added(url)
         refused = await page.refused("servers/connect", server=added["id"])
         assert (refused.error["kind"], refused.error["status"]) == ("HttpError", 503)
         rows = (await page.call("traffic/rows", filter="kind:response error"))["rows"]

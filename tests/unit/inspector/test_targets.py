@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dragoman.errors import InspectorError
+from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.targets import targets_of
 
 
@@ -51,7 +52,7 @@ def test_what_names_no_server_is_refused(given):
 
 
 def test_a_command_with_a_secret_runs_as_it_is_and_is_shown_masked():
-    [command] = targets_of("npx server --token abc")
+    entries = targets_of({"command": "npx", "args": ["server", "--token", "abc"]}, "shop")
+    command, entry = (one.target for one in Inspector().add([*targets_of("npx server --token abc"), *entries]))
     assert (command.target, command.name, command.shown) == ("npx server --token abc", *["npx server --token ***"] * 2)
-    [entry] = targets_of({"command": "npx", "args": ["server", "--token", "abc"]}, "shop")
     assert (entry.target["args"][-1], entry.shown) == ("abc", "npx server --token ***")

@@ -115,10 +115,8 @@ async def test_unknown_verbs_and_broken_bodies_are_refused():
 
 async def test_a_page_that_reads_too_slowly_is_told_to_fetch_everything_again():
     async with open_page() as page:
-        with page.inspector.events.subscribed() as subscriber:
+        with page.inspector.events.subscribed() as queue:
             for number in range(MAX_QUEUED + 1):
                 page.inspector.events.push("notice", detail=str(number))
-            events = subscriber.events()
-            assert json.loads(await anext(events)) == {"event": "lagging"}
-            assert json.loads(await anext(events))["detail"] == str(MAX_QUEUED)
-            await events.aclose()
+            assert json.loads(await queue.get()) == {"event": "lagging"}
+            assert json.loads(await queue.get())["detail"] == str(MAX_QUEUED)

@@ -18,7 +18,6 @@ from dragoman.testing.stores import check
 TTL = 0.05
 LONG_TTL = 0.4
 """For engines that are a little early: the check must look in time."""
-Broken = Callable[[], Memory]
 
 
 def parts_of(store: Memory) -> list[bytes]:
@@ -33,33 +32,35 @@ async def test_the_store_in_memory_passes():
     await check_store(lambda: store, contents=lambda: parts_of(store), ttl=TTL)
 
 
-def broken(part: str, changed: type) -> Broken:
+def broken(part: type) -> Memory:
     """An engine in which one part is made of a changed class."""
 
     class Engine(Memory):
         def log(self, stream):
-            return changed(self._logs, stream) if part == "log" else super().log(stream)
+            return part(self._logs, stream) if issubclass(part, MemoryLog) else super().log(stream)
 
         def state(self, namespace, **options):
             whole = super().state(namespace, **options)
             parts = whole._values, whole._namespace, whole._max_values, whole._share, whole._limits
-            return changed(*parts) if part == "state" else whole
+            return part(*parts) if issubclass(part, MemoryState) else whole
 
         def tasks(self, namespace, **options):
             whole = super().tasks(namespace, **options)
-            return changed(whole._table, whole._limits) if part == "tasks" else whole
+            return part(whole._table, whole._limits) if issubclass(part, MemoryTasks) else whole
 
-    store = Engine()
-
-    def make_store() -> Memory:
-        return store
-
-    make_store.__name__ = changed.__name__
-    return make_store
+    return Engine()
 
 
-def of(part: str) -> Callable[[type], Broken]:
-    return lambda changed: broken(part, changed)
+BROKEN: list[tuple[type, str]] = []
+"""The changed classes, and the promise that each breaks."""
+
+
+def breaks(promise: str) -> Callable[[type], type]:
+    def note(part: type) -> type:
+        BROKEN.append((part, promise))
+        return part
+
+    return note
 
 
 # Logs.
@@ -67,31 +68,31 @@ def of(part: str) -> Callable[[type], Broken]:
 kept: dict[str, list[tuple[int, bytes]]] = {}
 
 
-@of("log")
+@breaks("a handle must read the events that it appended")
 class Unordered(MemoryLog):
     async def after(self, sequence):
         return sorted(await super().after(sequence), reverse=True)
 
 
-@of("log")
+@breaks("after\\(\\) must return the events after a number")
 class Inclusive(MemoryLog):
     async def after(self, sequence):
         return await super().after(sequence - 1 if sequence else 0)
 
 
-@of("log")
+@breaks("every handle must read the flushed events")
 class Private(MemoryLog):
     def __init__(self, logs, stream):
         super().__init__(logs, stream + os.urandom(4).hex())
 
 
-@of("log")
+@breaks("each stream must have a log of its own|a new log must be empty|a deleted log must be empty")
 class OneForAll(MemoryLog):
     def __init__(self, logs, stream):
         super().__init__(logs, "stream" if stream.startswith("stream") and logs.logs else stream)
 
 
-@of("log")
+@breaks("a log must drop its oldest events")
 class Unbounded(MemoryLog):
     def append(self, sequence, event):
         super().append(sequence, event)
@@ -105,26 +106,26 @@ class Unbounded(MemoryLog):
         kept.pop(self._stream, None)
 
 
-@of("log")
+@breaks("events of one turn of the loop must be written in order")
 class Short(MemoryLog):
     async def after(self, sequence):
         return (await super().after(sequence))[-50:]
 
 
-@of("log")
+@breaks("a log must drop the oldest events, and no others")
 class DropsTheNewest(MemoryLog):
     def append(self, sequence, event):
         if sequence <= 1000:
             super().append(sequence, event)
 
 
-@of("log")
+@breaks("a deleted log must be empty")
 class Undeletable(MemoryLog):
     async def delete(self):
         pass
 
 
-@of("log")
+@breaks("an event of 1048576 bytes must be kept whole")
 class Cutting(MemoryLog):
     def append(self, sequence, event):
         super().append(sequence, event[:65536])
@@ -133,19 +134,19 @@ class Cutting(MemoryLog):
 # Values.
 
 
-@of("state")
+@breaks("a value with a ttl of 0.05 seconds must expire")
 class Everlasting(MemoryState):
     async def set(self, key, value, *, ttl=None):
         return await super().set(key, value)
 
 
-@of("state")
+@breaks("must live so long")
 class Hasty(MemoryState):
     async def set(self, key, value, *, ttl=None):
         return await super().set(key, value, ttl=ttl and ttl / 2)
 
 
-@of("state")
+@breaks("a value that is set without a ttl must stay")
 class KeepsTheLife(MemoryState):
     async def set(self, key, value, *, ttl=None):
         name = self._namespace, key
@@ -156,13 +157,13 @@ class KeepsTheLife(MemoryState):
         return revision
 
 
-@of("state")
+@breaks("a value must be in one namespace only")
 class Crowded(MemoryState):
     def __init__(self, values, namespace, max_values, share, limits):
         super().__init__(values, namespace[:6], 10**6, share, limits)
 
 
-@of("state")
+@breaks("a value must come back byte for byte")
 class Forgetful(MemoryState):
     async def set(self, key, value, *, ttl=None):
         revision = await super().set(key, value, ttl=ttl)
@@ -171,7 +172,7 @@ class Forgetful(MemoryState):
         return revision
 
 
-@of("state")
+@breaks("a revision must never be used again, also after delete")
 class StartsAnew(MemoryState):
     """Counts the revisions of a key from 1 when it was deleted."""
 
@@ -180,7 +181,7 @@ class StartsAnew(MemoryState):
         return await super().delete(key)
 
 
-@of("state")
+@breaks("1000 increments by 20 writers must count 1000")
 class Racy(MemoryState):
     async def compare_and_set(self, key, value, revision, *, ttl=None):
         entry = self._values.get((self._namespace, key))
@@ -190,31 +191,31 @@ class Racy(MemoryState):
         return await self.set(key, value, ttl=ttl)
 
 
-@of("state")
+@breaks("compare_and_set\\(\\) must refuse a revision of no value")
 class Credulous(MemoryState):
     async def compare_and_set(self, key, value, revision, *, ttl=None):
         return await self.set(key, value, ttl=ttl)
 
 
-@of("state")
+@breaks("set\\(\\) of a new key in a full namespace must raise StoreFull")
 class Boundless(MemoryState):
     def __init__(self, values, namespace, max_values, share, limits):
         super().__init__(values, namespace, 10**6, share, limits)
 
 
-@of("state")
+@breaks("set\\(\\) beyond the bytes of its account must raise StoreFull")
 class Lavish(MemoryState):
     def __init__(self, values, namespace, max_values, share, limits):
         super().__init__(values, namespace, max_values, share, StoreLimits())
 
 
-@of("state")
+@breaks("set\\(\\) must refuse a ttl of 0")
 class Untimely(MemoryState):
     async def set(self, key, value, *, ttl=None):
         return await super().set(key, value, ttl=ttl if ttl is None or 0 < ttl < 10_000 else None)
 
 
-@of("state")
+@breaks("an expired value must not count")
 class CountsTheDead(MemoryState):
     async def set(self, key, value, *, ttl=None):
         if self._values.counts[self._namespace] >= self._max_values:
@@ -224,7 +225,7 @@ class CountsTheDead(MemoryState):
         return await super().set(key, value, ttl=ttl)
 
 
-@of("state")
+@breaks("delete\\(\\) of a key without a value must return False")
 class Boastful(MemoryState):
     async def delete(self, key):
         await super().delete(key)
@@ -234,13 +235,13 @@ class Boastful(MemoryState):
 # Tasks.
 
 
-@of("tasks")
+@breaks("created with a lease must be running")
 class Silent(MemoryTasks):
     async def create(self, id, value, *, owner, ttl=None, lease=None):
         return await super().create(id, value, owner=owner, ttl=ttl)
 
 
-@of("tasks")
+@breaks("create\\(\\) of an id that exists must raise a StoreError")
 class Replacing(MemoryTasks):
     async def create(self, id, value, *, owner, ttl=None, lease=None):
         try:
@@ -250,19 +251,19 @@ class Replacing(MemoryTasks):
             return await super().create(id, value, owner=owner, ttl=ttl, lease=lease)
 
 
-@of("tasks")
+@breaks("in the order of their creation|one owner only")
 class Talkative(MemoryTasks):
     async def list(self, owner, *, after=None, limit=100):
         return [task.record() for task in self._table._tasks.values()]
 
 
-@of("tasks")
+@breaks("list\\(\\) must go on after a task")
 class Unpaged(MemoryTasks):
     async def list(self, owner, *, after=None, limit=100):
         return await super().list(owner)
 
 
-@of("tasks")
+@breaks("update\\(\\) with an old revision must be refused")
 class Overwriting(MemoryTasks):
     async def update(self, id, value, *, revision, token=None, phase=None, ttl=None):
         found = await self.get(id)
@@ -270,7 +271,7 @@ class Overwriting(MemoryTasks):
         return await super().update(id, value, revision=revision, token=token, phase=phase, ttl=ttl)
 
 
-@of("tasks")
+@breaks("of 20 claims of 3 tasks exactly 3 must succeed")
 class TwoHolders(MemoryTasks):
     async def claim(self, lease):
         now = self._table.now
@@ -283,7 +284,7 @@ class TwoHolders(MemoryTasks):
         return None
 
 
-@of("tasks")
+@breaks("tokens must ascend")
 class SameToken(MemoryTasks):
     async def claim(self, lease):
         claim = await super().claim(lease)
@@ -293,7 +294,7 @@ class SameToken(MemoryTasks):
         return claim._replace(token=1)
 
 
-@of("tasks")
+@breaks("update\\(\\) with an old token must be refused, also with the newest revision")
 class Unfenced(MemoryTasks):
     """Compares revisions, and no tokens."""
 
@@ -301,53 +302,53 @@ class Unfenced(MemoryTasks):
         return await super().update(id, value, revision=revision, **options)
 
 
-@of("tasks")
+@breaks("finish\\(\\) with an old token must be refused")
 class FinishesForAnyone(MemoryTasks):
     async def finish(self, id, value, *, revision=None, token=None, summary=None):
         return await super().finish(id, value, revision=revision, summary=summary)
 
 
-@of("tasks")
+@breaks("renew\\(\\) with another token must be refused")
 class RenewsForAnyone(MemoryTasks):
     async def renew(self, id, token, lease):
         found = await self.get(id)
         return found is not None and found.phase == "running" and await super().renew(id, found.token, lease)
 
 
-@of("tasks")
+@breaks("release\\(\\) with another token must be refused")
 class ReleasesForAnyone(MemoryTasks):
     async def release(self, id, token):
         found = await self.get(id)
         return found is not None and await super().release(id, found.token)
 
 
-@of("tasks")
+@breaks("a claim after a lost lease must say so")
 class NeverLost(MemoryTasks):
     async def claim(self, lease):
         claim = await super().claim(lease)
         return None if claim is None else claim._replace(was_lost=False)
 
 
-@of("tasks")
+@breaks("whose lease of 0.05 seconds ran out must be claimed by another")
 class EndlessLease(MemoryTasks):
     async def claim(self, lease):
         return await super().claim(10_000)
 
 
-@of("tasks")
+@breaks("a lease of 0.4 seconds must last so long")
 class Impatient(MemoryTasks):
     async def claim(self, lease):
         return await super().claim(lease / 4)
 
 
-@of("tasks")
+@breaks("a task whose lease is renewed in time must not be claimed")
 class DeafToRenewal(MemoryTasks):
     async def renew(self, id, token, lease):
         found = await self.get(id)
         return found is not None and (found.phase, found.token) == ("running", token)
 
 
-@of("tasks")
+@breaks("a parked task must not be claimed")
 class ClaimsTheParked(MemoryTasks):
     async def claim(self, lease):
         for task in self._table._tasks.values():
@@ -356,7 +357,7 @@ class ClaimsTheParked(MemoryTasks):
         return await super().claim(lease)
 
 
-@of("tasks")
+@breaks("a finished task is final: finish\\(\\) must be refused")
 class NotFinal(MemoryTasks):
     async def finish(self, id, value, *, revision=None, token=None, summary=None):
         task = self._table._tasks.get(id)
@@ -365,7 +366,7 @@ class NotFinal(MemoryTasks):
         return await super().finish(id, value, revision=revision, token=token, summary=summary)
 
 
-@of("tasks")
+@breaks("expire")
 class Undying(MemoryTasks):
     async def create(self, id, value, **options):
         record = await super().create(id, value, **options)
@@ -380,19 +381,19 @@ class Undying(MemoryTasks):
         return None if record is None else record._replace(expires_at=record.created_at + 3600)
 
 
-@of("tasks")
+@breaks("an owner with limits.tasks_per_caller tasks must raise StoreFull")
 class Greedy(MemoryTasks):
     def __init__(self, table, limits):
         super().__init__(table, StoreLimits())
 
 
-@of("tasks")
+@breaks("create\\(\\) beyond the bytes of its account must raise StoreFull")
 class Unmeasured(MemoryTasks):
     def __init__(self, table, limits):
         super().__init__(table, StoreLimits(tasks=limits.tasks, tasks_per_caller=limits.tasks_per_caller))
 
 
-@of("tasks")
+@breaks("update\\(\\) beyond the bytes of the account must raise StoreFull")
 class OnlyMeasuresNewTasks(MemoryTasks):
     async def update(self, id, value, **options):
         limits, self._limits = self._limits, StoreLimits()
@@ -402,19 +403,19 @@ class OnlyMeasuresNewTasks(MemoryTasks):
             self._limits = limits
 
 
-@of("tasks")
+@breaks("list\\(\\) must return the summary of each task")
 class ListsWithoutSummaries(MemoryTasks):
     async def list(self, owner, **options):
         return [task._replace(summary=b"") for task in await super().list(owner, **options)]
 
 
-@of("tasks")
+@breaks("claim\\(\\) and renew\\(\\) must refuse -1 seconds")
 class ClampsLeases(MemoryTasks):
     async def renew(self, id, token, lease):
         return await super().renew(id, token, lease if 0 <= lease < 10_000 else 10_000)
 
 
-@of("tasks")
+@breaks("sweep\\(\\) must delete expired tasks only")
 class SweepsAll(MemoryTasks):
     async def sweep(self):
         swept = len(self._table._tasks)
@@ -422,14 +423,14 @@ class SweepsAll(MemoryTasks):
         return swept
 
 
-@of("tasks")
+@breaks("watch\\(\\) of a task that was changed")
 class Blind(MemoryTasks):
     async def watch(self, id):
         yield
         await asyncio.sleep(3600)
 
 
-@of("tasks")
+@breaks("wait\\(\\) after a task became ready")
 class Sleepy(MemoryTasks):
     async def wait(self, timeout):
         if self._ready is None:
@@ -438,7 +439,7 @@ class Sleepy(MemoryTasks):
             await asyncio.sleep(timeout)
 
 
-@of("tasks")
+@breaks("wait\\(\\) after a task became ready")
 class MissesWhatCameBefore(MemoryTasks):
     """Hears only what becomes ready while it waits."""
 
@@ -448,64 +449,11 @@ class MissesWhatCameBefore(MemoryTasks):
         await super().wait(timeout)
 
 
-@pytest.mark.parametrize(
-    ("make_store", "promise"),
-    [
-        (Unordered, "a handle must read the events that it appended"),
-        (Inclusive, "after\\(\\) must return the events after a number"),
-        (Private, "every handle must read the flushed events"),
-        (OneForAll, "each stream must have a log of its own|a new log must be empty|a deleted log must be empty"),
-        (Unbounded, "a log must drop its oldest events"),
-        (Short, "events of one turn of the loop must be written in order"),
-        (DropsTheNewest, "a log must drop the oldest events, and no others"),
-        (Undeletable, "a deleted log must be empty"),
-        (Cutting, "an event of 1048576 bytes must be kept whole"),
-        (Everlasting, "a value with a ttl of 0.05 seconds must expire"),
-        (Hasty, "must live so long"),
-        (KeepsTheLife, "a value that is set without a ttl must stay"),
-        (Crowded, "a value must be in one namespace only"),
-        (Forgetful, "a value must come back byte for byte"),
-        (StartsAnew, "a revision must never be used again, also after delete"),
-        (Racy, "1000 increments by 20 writers must count 1000"),
-        (Credulous, "compare_and_set\\(\\) must refuse a revision of no value"),
-        (Boundless, "set\\(\\) of a new key in a full namespace must raise StoreFull"),
-        (CountsTheDead, "an expired value must not count"),
-        (Boastful, "delete\\(\\) of a key without a value must return False"),
-        (Lavish, "set\\(\\) beyond the bytes of its account must raise StoreFull"),
-        (Untimely, "set\\(\\) must refuse a ttl of 0"),
-        (Silent, "created with a lease must be running"),
-        (Replacing, "create\\(\\) of an id that exists must raise a StoreError"),
-        (Talkative, "in the order of their creation|one owner only"),
-        (Unpaged, "list\\(\\) must go on after a task"),
-        (Overwriting, "update\\(\\) with an old revision must be refused"),
-        (TwoHolders, "of 20 claims of 3 tasks exactly 3 must succeed"),
-        (SameToken, "tokens must ascend"),
-        (Unfenced, "update\\(\\) with an old token must be refused, also with the newest revision"),
-        (FinishesForAnyone, "finish\\(\\) with an old token must be refused"),
-        (RenewsForAnyone, "renew\\(\\) with another token must be refused"),
-        (ReleasesForAnyone, "release\\(\\) with another token must be refused"),
-        (NeverLost, "a claim after a lost lease must say so"),
-        (EndlessLease, "whose lease of 0.05 seconds ran out must be claimed by another"),
-        (Impatient, "a lease of 0.4 seconds must last so long"),
-        (DeafToRenewal, "a task whose lease is renewed in time must not be claimed"),
-        (ClaimsTheParked, "a parked task must not be claimed"),
-        (NotFinal, "a finished task is final: finish\\(\\) must be refused"),
-        (Undying, "expire"),
-        (Greedy, "an owner with limits.tasks_per_caller tasks must raise StoreFull"),
-        (Unmeasured, "create\\(\\) beyond the bytes of its account must raise StoreFull"),
-        (OnlyMeasuresNewTasks, "update\\(\\) beyond the bytes of the account must raise StoreFull"),
-        (ListsWithoutSummaries, "list\\(\\) must return the summary of each task"),
-        (ClampsLeases, "claim\\(\\) and renew\\(\\) must refuse -1 seconds"),
-        (SweepsAll, "sweep\\(\\) must delete expired tasks only"),
-        (Blind, "watch\\(\\) of a task that was changed"),
-        (Sleepy, "wait\\(\\) after a task became ready"),
-        (MissesWhatCameBefore, "wait\\(\\) after a task became ready"),
-    ],
-)
-async def test_an_engine_that_breaks_a_promise_is_found(make_store, promise):
-    ttl = LONG_TTL if "0.4" in promise or "so long" in promise else TTL
+@pytest.mark.parametrize(("part", "promise"), BROKEN, ids=[part.__name__ for part, _ in BROKEN])
+async def test_an_engine_that_breaks_a_promise_is_found(part, promise):
+    ttl, store = LONG_TTL if "0.4" in promise or "so long" in promise else TTL, broken(part)
     with pytest.raises(AssertionError, match=promise):
-        await check_store(make_store, ttl=ttl, timeout=1)
+        await check_store(lambda: store, ttl=ttl, timeout=1)
 
 
 class Hub(Memory):

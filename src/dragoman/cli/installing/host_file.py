@@ -13,12 +13,12 @@ import math
 import os
 import re
 import shutil
-import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ConfigError
+from dragoman.runtime.user_files import written_beside
 from dragoman.types import Json
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -90,7 +90,10 @@ class HostFile:
             if self._read() != self._text:
                 raise self._error("another program has changed the file just now; try again")
             backup = _backup(place) if place.exists() else None
-            _replace(place, text)
+            with written_beside(place, text.encode()) as fresh:
+                if place.exists():
+                    shutil.copymode(place, fresh)
+                fresh.replace(place)
         except (OSError, UnicodeEncodeError) as error:
             raise self._error(f"the file cannot be written: {error}") from None
         return backup
@@ -178,17 +181,3 @@ def _backup(path: Path) -> Path:
         shutil.copy2(path, copy)
         return copy
     raise FileExistsError(f"there are {MAX_BACKUPS} backups of {path}; remove some")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all; a new file is the user's alone, because entries may hold secrets."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        if path.exists():
-            shutil.copymode(path, name)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

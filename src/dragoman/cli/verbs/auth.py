@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command import in_event_loop, reporting, show_logs, usage_error
+from dragoman.cli.command import reporting, show_logs, usage_error
 from dragoman.cli.exit_codes import FAILED, OK
-from dragoman.cli.targets import ResolvedTarget, make_client
+from dragoman.cli.targets import make_client
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import InsecureUrl
-from dragoman.inspector.login import program_oauth
+from dragoman.inspector.login import forget_login, login_facts, program_oauth
+from dragoman.inspector.targets import ServerTarget
 from dragoman.runtime.terminal import printable_line
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ def command() -> None:
 @click.argument("url")
 @click.option("--scope", multiple=True, help="A scope to ask for. You can repeat the option.")
 @reporting
-@click.pass_obj
-@in_event_loop
 async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
     """Log in with a browser, or paste an address if there is no browser.
 
@@ -55,7 +54,7 @@ async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
     show_logs(terminal)
     oauth, records = _oauth_of(url)
     oauth.extra_scope = " ".join(scope) or None
-    async with make_client(AsyncClient, ResolvedTarget(url, url), {"auth": oauth, "connect_timeout": 600.0}):
+    async with make_client(AsyncClient, ServerTarget(name=url, target=url), {"auth": oauth, "connect_timeout": 600.0}):
         tokens = await records.tokens()
         if tokens is not None:
             await oauth.require_extra_scope(url)
@@ -74,8 +73,6 @@ async def login(terminal: Terminal, url: str, scope: tuple[str, ...]) -> None:
 @command.command("status", short_help="Show whether there is a login.")
 @click.argument("url")
 @reporting
-@click.pass_obj
-@in_event_loop
 async def status(terminal: Terminal, url: str) -> int:
     """Show whether you are logged in, by which issuer and until when. Without a login the exit code is 1."""
     tokens = await _oauth_of(url)[1].tokens()
@@ -90,16 +87,10 @@ async def status(terminal: Terminal, url: str) -> int:
 
 
 def _facts(url: str, tokens: Tokens | None) -> dict[str, Any]:
-    if tokens is None:
-        return {"url": url, "loggedIn": False}
-    return {
-        "url": url,
-        "loggedIn": not tokens.is_expired or tokens.refresh_token is not None,
-        "issuer": tokens.issuer,
-        "scopes": tokens.scopes,
-        "expiresAt": tokens.expires_at,
-        "renewable": tokens.refresh_token is not None,
-    }
+    facts = login_facts(tokens)
+    names = ("loggedIn",) if tokens is None else ("loggedIn", "issuer", "scopes", "expiresAt")
+    renewable = {} if tokens is None else {"renewable": facts["canRefresh"]}
+    return {"url": url, **{name: facts[name] for name in names}, **renewable}
 
 
 def _line(url: str, tokens: Tokens) -> str:
@@ -119,15 +110,9 @@ def _line(url: str, tokens: Tokens) -> str:
 @command.command("logout", short_help="Forget a login.")
 @click.argument("url")
 @reporting
-@click.pass_obj
-@in_event_loop
 async def logout(terminal: Terminal, url: str) -> None:
     """Forget the login, and the registration at the authorization server."""
-    _, records = _oauth_of(url)
-    async with records.lock():
-        was_there = await records.tokens() is not None
-        await records.save_tokens(None)
-        await records.save_client(None)
+    was_there = await forget_login(_oauth_of(url)[1])
     if terminal.settings.json:
         terminal.write_json({"url": url, "loggedIn": False, "forgotten": was_there})
     else:

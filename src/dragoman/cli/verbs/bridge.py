@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command import connecting, show_logs, usage_error
+from dragoman.cli.command import connecting, host_and_port, show_logs, usage_error
 from dragoman.cli.terminal import Terminal
 from dragoman.inspector.login import program_oauth
 from dragoman.protocol.urls import is_http_url, is_loopback
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 @click.option("--http", metavar="[HOST]:PORT", help="Serve HTTP here instead of stdio, by default on 127.0.0.1.")
 @click.option("--path", default="/mcp", metavar="PATH", help="The path for --http.")
 @connecting
-@click.pass_obj
 def command(terminal: Terminal, target: str | None, http: str | None, path: str) -> None:
     """Serve stdin and stdout in front of the server at URL, for hosts that only start processes.
 
@@ -49,16 +48,12 @@ def command(terminal: Terminal, target: str | None, http: str | None, path: str)
 def _serve_http(terminal: Terminal, target: str | None, words: list[str], http: str, path: str) -> None:
     from dragoman.server.server import Server
 
-    host, _, port = http.rpartition(":")
-    if not port.isdecimal():
-        raise usage_error(f"--http {http} must be written as HOST:PORT or :PORT.")
+    host, port = host_and_port("--http", http, "HOST:PORT or :PORT")
     if (target is None) == (not words) or (target is not None and not is_http_url(target)):
         raise usage_error("--http needs a URL, or a command after --, to serve.")
     show_logs(terminal)
-    host = host.strip("[]") or "127.0.0.1"
     headers, auth = _credentials(terminal, may_login=is_loopback(host)) if target is not None else ({}, None)
-    proxy = Server.proxy(target or words, headers=headers, auth=auth)
-    proxy.run("http", host=host, port=int(port), path=path)
+    Server.proxy(target or words, headers=headers, auth=auth).run("http", host=host, port=port, path=path)
 
 
 def _credentials(terminal: Terminal, *, may_login: bool = True) -> tuple[dict[str, str], Any]:
@@ -68,7 +63,7 @@ def _credentials(terminal: Terminal, *, may_login: bool = True) -> tuple[dict[st
     """
     headers: dict[str, str] = dict(terminal.settings.header)
     auth: Any = terminal.settings.token
-    if may_login and auth is None and not any(name.lower() == "authorization" for name in headers):
+    if may_login and not terminal.settings.is_authorized:
         auth = program_oauth()
     return headers, auth
 

@@ -33,7 +33,6 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @click.option("--ask", multiple=True, metavar="VARIABLE", help="A variable that the host asks its user for.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Files to leave out, such as 'tests/*'.")
 @reporting
-@click.pass_obj
 def command(
     terminal: Terminal,
     file: str,

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.arguments import Arguments, split_words
-from dragoman.cli.command import connecting, in_event_loop, raw_option, server_line
+from dragoman.cli.command import connecting, saving, server_line
 from dragoman.cli.completion import complete_words
 from dragoman.cli.exit_codes import FAILED, OK
-from dragoman.cli.targets import ResolvedTarget, connected, resolve_target
+from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import WITHHELD
+from dragoman.inspector.targets import ServerTarget
 from dragoman.runtime.terminal import is_terminal, printable_line
 
 if TYPE_CHECKING:
@@ -28,11 +29,8 @@ if TYPE_CHECKING:
     "words", nargs=-1, required=True, metavar="[TARGET] TOOL [KEY=VALUE ...]", shell_complete=complete_words("tools")
 )
 @click.option("--json-args", metavar="JSON", help="The arguments as a JSON object.")
-@click.option("--save-to", metavar="FOLDER", help="The folder for images, sounds and other data; else this one.")
-@raw_option
+@saving("images, sounds and other data")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | None, save_to: str | None) -> int:
     """Call a tool.
 
@@ -47,7 +45,7 @@ async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | N
 
     def show_log(message: LogMessage) -> None:
         source = f" {' '.join(message.logger.split())}" if message.logger else ""
-        terminal.report(server_line(resolved.label, f"{message.level}{source}: {message.data}"), "dim")
+        terminal.report(server_line(resolved.name, f"{message.level}{source}: {message.data}"), "dim")
 
     handlers = {
         "on_elicitation": TerminalElicitation(terminal, progress.close),
@@ -71,9 +69,7 @@ async def command(terminal: Terminal, words: tuple[str, ...], json_args: str | N
     return show_result(terminal, resolved, name, result, save_to)
 
 
-def show_result(
-    terminal: Terminal, resolved: ResolvedTarget, name: str, result: CallResult, save_to: str | None
-) -> int:
+def show_result(terminal: Terminal, resolved: ServerTarget, name: str, result: CallResult, save_to: str | None) -> int:
     """Write the result of a tool, or report its failure; return the exit code."""
     from dragoman.cli.display import Display
 
@@ -86,7 +82,7 @@ def show_result(
     return FAILED if result.is_error else OK
 
 
-def _log_hint(resolved: ResolvedTarget) -> str:
+def _log_hint(resolved: ServerTarget) -> str:
     """Return where the exception of a tool can be read."""
     if resolved.url is None:
         return "the server's log says why: --verbose shows it"

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,6 @@ from dragoman.cli.command import connecting, quoted, show_logs, usage_error
 from dragoman.cli.display import media_label
 from dragoman.cli.exit_codes import one_line
 from dragoman.cli.targets import (
-    ResolvedTarget,
     client_options,
     make_client,
     read_configuration,
@@ -27,6 +27,7 @@ from dragoman.cli.targets import (
 )
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import AuthRequired, Cancelled, DragomanError
+from dragoman.inspector.targets import ServerTarget
 from dragoman.runtime.terminal import is_terminal, printable_json, printable_line
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ MAX_EXCERPT = 300
 @click.option("--yes", is_flag=True, help="Let the model call every tool without asking you.")
 @click.option("--trusted", multiple=True, metavar="TARGET", help="Believe the annotations of this server's tools.")
 @connecting
-@click.pass_obj
 def command(terminal: Terminal, /, model: str, targets: tuple[str, ...], **options: Any) -> None:
     """Talk to a model, for example openai:gpt-4.1, that can use the tools of servers.
 
@@ -63,7 +63,7 @@ def command(terminal: Terminal, /, model: str, targets: tuple[str, ...], **optio
         servers = asyncio.run(_servers(terminal, targets))
         _mark_trusted(servers, options["trusted"])
         chat = stack.enter_context(_chat(terminal, model, options))
-        sampling = chat.sampler(guard=TerminalSampling(terminal).allows, tools=True)
+        sampling = chat.sampler(guard=partial(allow_sampling, terminal), tools=True)
         clients = [_open(terminal, server, stack, sampling) for server in servers]
         chat.with_tools(*clients)
         if question is None:
@@ -72,7 +72,7 @@ def command(terminal: Terminal, /, model: str, targets: tuple[str, ...], **optio
             _answer_once(terminal, chat, question)
 
 
-async def _servers(terminal: Terminal, words: Sequence[str]) -> list[ResolvedTarget]:
+async def _servers(terminal: Terminal, words: Sequence[str]) -> list[ServerTarget]:
     from dragoman.client.group.config import find
 
     settings = terminal.settings
@@ -85,22 +85,22 @@ async def _servers(terminal: Terminal, words: Sequence[str]) -> list[ResolvedTar
     return [await target_of_entry(terminal, entry, file) for entry in entries if not entry.disabled]
 
 
-def _mark_trusted(targets: Sequence[ResolvedTarget], names: Sequence[str]) -> None:
+def _mark_trusted(targets: Sequence[ServerTarget], names: Sequence[str]) -> None:
     """Mark the servers that the user trusts.
 
     Raises:
         UsageError: a name belongs to no server of this chat.
     """
     for name in names:
-        meant = [resolved for resolved in targets if resolved.label == name]
+        meant = [resolved for resolved in targets if resolved.name == name]
         if not meant:
-            there = ", ".join(resolved.label for resolved in targets) or "none"
+            there = ", ".join(resolved.name for resolved in targets) or "none"
             raise usage_error(f"--trusted {name!r} is not a server of this chat; there are: {there}.")
         for resolved in meant:
             resolved.options["trusted"] = True
 
 
-def _open(terminal: Terminal, resolved: ResolvedTarget, stack: ExitStack, sampling: Sampling) -> Client:
+def _open(terminal: Terminal, resolved: ServerTarget, stack: ExitStack, sampling: Sampling) -> Client:
     from dragoman.cli.elicitation import TerminalElicitation
     from dragoman.client.blocking import Client
 
@@ -124,7 +124,7 @@ def _chat(terminal: Terminal, model: str, options: dict[str, Any]) -> Chat:
             base_url=options["base_url"],
             api_key=options["api_key"],
             policy=Policy() if options["yes"] else Policy(ask=[may_destroy]),
-            on_approval=TerminalApproval(terminal).decide,
+            on_approval=partial(approve_call, terminal),
         )
     except ValueError as error:
         raise usage_error(f"{error}.") from error
@@ -137,55 +137,38 @@ def may_destroy(tool: Any, arguments: dict[str, Any]) -> bool:  # noqa: ARG001
     return not (tool.is_trusted and (hints.read_only_hint or hints.destructive_hint is False))
 
 
-class TerminalApproval:
-    """Asks the user to approve tool calls, one after the other, and shows all arguments."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-
-    async def decide(self, approval: Approval) -> bool:
-        """Ask the user whether the chat may make a call."""
-        if not self._terminal.can_ask:
-            approval.deny("there is no terminal to approve it at")
-            return False
-        with suppress(Cancelled):
-            return await self._ask(approval)
+async def approve_call(terminal: Terminal, approval: Approval) -> bool:
+    """Ask the user whether the chat may make a call, and show all its arguments."""
+    if not terminal.can_ask:
+        approval.deny("there is no terminal to approve it at")
         return False
-
-    async def _ask(self, approval: Approval) -> bool:
-        name = printable_line(approval.tool.name if approval.tool is not None else approval.name)
-        server = printable_line(approval.server or "the server")
-        async with self._terminal.dialog() as dialog:
+    name = printable_line(approval.tool.name if approval.tool is not None else approval.name)
+    server = printable_line(approval.server or "the server")
+    with suppress(Cancelled):
+        async with terminal.dialog() as dialog:
             dialog.write(f"The model wants to call {name} of {server} with:", "bold")
             if not await dialog.show_pages(_document(approval.arguments)):
                 approval.deny("its arguments were not read to their end")
                 return False
             return await dialog.confirm(f"Call {name}?")
+    return False
 
 
-class TerminalSampling:
-    """Asks the user whether the model may answer requests of servers, and shows everything that the model would read.
+async def allow_sampling(terminal: Terminal, request: SamplingRequest) -> bool:
+    """Ask the user whether the model may answer a request of a server, and show everything that it would read.
 
     Without a terminal every request is rejected.
     """
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-
-    async def allows(self, request: SamplingRequest) -> bool:
-        """Ask the user whether the model may answer a request."""
-        server = printable_line(request.server or "The server")
-        if not self._terminal.can_ask:
-            self._terminal.report(f"{server} asks the model (rejected, because there is no terminal to allow it at)")
-            return False
-        with suppress(Cancelled):
-            async with self._terminal.dialog() as dialog:
-                dialog.write(f"{server} asks the model, for at most {request.max_tokens:,} tokens:", "bold")
-                media = _media_labels(request)
-                return await dialog.show_pages("\n".join([quoted(request.text), *media])) and await dialog.confirm(
-                    "Let the model answer?"
-                )
+    server = printable_line(request.server or "The server")
+    if not terminal.can_ask:
+        terminal.report(f"{server} asks the model (rejected, because there is no terminal to allow it at)")
         return False
+    with suppress(Cancelled):
+        async with terminal.dialog() as dialog:
+            dialog.write(f"{server} asks the model, for at most {request.max_tokens:,} tokens:", "bold")
+            shown = "\n".join([quoted(request.text), *_media_labels(request)])
+            return await dialog.show_pages(shown) and await dialog.confirm("Let the model answer?")
+    return False
 
 
 def _media_labels(request: SamplingRequest) -> list[str]:

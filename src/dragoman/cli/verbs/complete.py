@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.command import connecting, in_event_loop, named_value, usage_error
+from dragoman.cli.command import connecting, named_value, usage_error
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.terminal import printable_line
@@ -18,8 +18,6 @@ _WORDS = 4
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] prompt|resource NAME ARG VALUE")
 @click.option("--context", type=named_value("="), multiple=True, metavar="ARG=VALUE", help="Another argument.")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, words: tuple[str, ...], context: tuple[tuple[str, str], ...]) -> None:
     """Show values for an argument of a prompt, or of a resource template, which you name by its URI template."""
     if len(words) not in (_WORDS, _WORDS + 1) or words[-_WORDS] not in ("prompt", "resource"):

@@ -8,11 +8,10 @@ from functools import partial
 import click
 
 from dragoman.cli.arguments import Arguments
-from dragoman.cli.command import connecting, in_event_loop, show_logs
+from dragoman.cli.command import connecting, show_logs
 from dragoman.cli.completion import complete_target
 from dragoman.cli.exit_codes import FAILED, OK
 from dragoman.cli.targets import (
-    ResolvedTarget,
     announcing_wait,
     client_options,
     make_client,
@@ -23,6 +22,7 @@ from dragoman.cli.targets import (
 from dragoman.cli.terminal import Terminal
 from dragoman.errors import ConfigError
 from dragoman.inspector.doctor.findings import Finding, Findings, one_line
+from dragoman.inspector.targets import ServerTarget
 from dragoman.protocol.urls import redacted
 from dragoman.types import Json
 
@@ -32,8 +32,6 @@ from dragoman.types import Json
 @click.option("--call", "calls", multiple=True, metavar="TOOL", help="Also call this tool. You can repeat the option.")
 @click.option("--json-args", metavar="JSON", help="The arguments of --call, as a JSON object; else {}.")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, target: str | None, calls: tuple[str, ...], json_args: str | None) -> int:
     """Examine a server step by step. Without a target, examine every server in the configuration file.
 
@@ -45,9 +43,9 @@ async def command(terminal: Terminal, target: str | None, calls: tuple[str, ...]
     logger = logging.getLogger("dragoman")
     logger.handlers = [*(logger.handlers if settings.verbose else ()), _Warnings(findings)]
     for resolved in await _targets(terminal, target, findings):
-        findings.begin(resolved.label, is_own=resolved.is_own)
+        findings.begin(resolved.name, is_own=resolved.is_own)
         if not settings.json:
-            terminal.write(one_line(resolved.label), "bold")
+            terminal.write(one_line(resolved.name), "bold")
         findings.passed("target", _shown_target(resolved))
         await _examine(terminal, resolved, findings, dict.fromkeys(calls, arguments))
     if settings.json:
@@ -79,7 +77,7 @@ class _Warnings(logging.Handler):
         self._findings.shortcoming("warning", record.getMessage())
 
 
-async def _targets(terminal: Terminal, target: str | None, findings: Findings) -> list[ResolvedTarget]:
+async def _targets(terminal: Terminal, target: str | None, findings: Findings) -> list[ServerTarget]:
     try:
         if target is not None or terminal.settings.command is not None:
             return [await resolve_target(terminal, target)]
@@ -104,15 +102,15 @@ async def _targets(terminal: Terminal, target: str | None, findings: Findings) -
     return found
 
 
-def _shown_target(resolved: ResolvedTarget) -> str:
+def _shown_target(resolved: ServerTarget) -> str:
     if resolved.url is not None:
         return redacted(resolved.url)
     if isinstance(resolved.target, dict):
-        return f"the command {resolved.target.get('command')} of {resolved.file}"
-    return f"the command {resolved.label}" if isinstance(resolved.target, list | str) else str(resolved.target)
+        return f"the command {resolved.target.get('command')} of {resolved.source}"
+    return f"the command {resolved.name}" if isinstance(resolved.target, list | str) else str(resolved.target)
 
 
-async def _examine(terminal: Terminal, resolved: ResolvedTarget, findings: Findings, calls: dict[str, Json]) -> None:
+async def _examine(terminal: Terminal, resolved: ServerTarget, findings: Findings, calls: dict[str, Json]) -> None:
     from dragoman.client.client import AsyncClient
     from dragoman.inspector.doctor.examination import examine
 

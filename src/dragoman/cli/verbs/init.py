@@ -22,7 +22,6 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 @click.argument("name", required=False)
 @click.option("--kind", type=click.Choice(KINDS), default="server", show_default=True, help="The kind of project.")
 @reporting
-@click.pass_obj
 def command(terminal: Terminal, name: str | None, kind: str) -> None:
     """Create a small project with a test that passes, in the folder NAME or in this folder.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.command import connecting, in_event_loop, show_logs, usage_error
-from dragoman.cli.targets import ResolvedTarget, read_configuration, resolve_target
+from dragoman.cli.command import connecting, show_logs, stop_event, usage_error
+from dragoman.cli.targets import read_configuration, resolve_target
 from dragoman.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from dragoman.inspector.inspected import ServerTarget
+    from dragoman.inspector.targets import ServerTarget
 
 SESSION_SUFFIX = ".mcpsession"
 
@@ -26,8 +24,6 @@ SESSION_SUFFIX = ".mcpsession"
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port of the page; by default a free one.")
 @click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, target: str | None, port: int, no_browser: bool) -> int:  # noqa: FBT001
     """Serve a page on this machine, on which you call, examine and record servers.
 
@@ -41,9 +37,7 @@ async def command(terminal: Terminal, target: str | None, port: int, no_browser:
     inspector = Inspector()
     is_session = target is not None and target.endswith(SESSION_SUFFIX)
     targets = [] if is_session else await _targets(terminal, target)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     async with AsyncExitStack() as stack:
         try:
             site = await stack.enter_async_context(InspectorSite(inspector, port=port))
@@ -68,13 +62,16 @@ async def _targets(terminal: Terminal, word: str | None) -> list[ServerTarget]:
     if word is not None and _is_configuration(word):
         settings.config, word = word, None
     if word is not None or settings.command is not None:
-        return [_server_target(terminal, await resolve_target(terminal, word))]
-    try:
-        file, entries = read_configuration(settings)
-    except click.UsageError:  # there is no configuration file, and the page starts empty
-        return []
-    await file.require_trust(terminal)
-    found = [target_of_entry(entry, str(file)) for entry in entries if not entry.disabled]
+        named = await resolve_target(terminal, word)
+        named.shown = named.url or named.name
+        found = [named]
+    else:
+        try:
+            file, entries = read_configuration(settings)
+        except click.UsageError:  # there is no configuration file, and the page starts empty
+            return []
+        await file.require_trust(terminal)
+        found = [target_of_entry(entry, str(file)) for entry in entries if not entry.disabled]
     for target in found:
         target.options |= settings.client_options()
         target.is_authorized = target.is_authorized or settings.is_authorized
@@ -85,22 +82,6 @@ def _is_configuration(word: str) -> bool:
     from dragoman.inspector.targets import FILES
 
     return Path(word).suffix in FILES and Path(word).is_file()
-
-
-def _server_target(terminal: Terminal, resolved: ResolvedTarget) -> ServerTarget:
-    from dragoman.inspector.inspected import ServerTarget
-
-    settings = terminal.settings
-    return ServerTarget(
-        name=resolved.label,
-        target=resolved.target,
-        shown=resolved.url or resolved.label,
-        url=resolved.url,
-        source=resolved.file or "command line",
-        options={**resolved.options, **settings.client_options()},
-        login=resolved.login,
-        is_authorized=resolved.is_authorized or settings.is_authorized,
-    )
 
 
 def _open_browser(url: str) -> None:

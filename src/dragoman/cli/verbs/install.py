@@ -32,7 +32,6 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 @click.option("--replace", is_flag=True, help="Replace an entry of the same name that starts something else.")
 @click.option("--dry-run", is_flag=True, help="Show the entry, and change nothing.")
 @reporting
-@click.pass_obj
 def command(
     terminal: Terminal,
     *,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command import connecting, in_event_loop
+from dragoman.cli.command import connecting
 from dragoman.cli.completion import complete_target
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
@@ -17,19 +17,13 @@ if TYPE_CHECKING:
     from dragoman import types
 
 _KINDS = {
-    "tools": ("tools",),
-    "prompts": ("prompts",),
-    "resources": ("resources", "resource_templates"),
-    "skills": ("skills",),
+    "tools": ("tools", "Tools", "tools"),
+    "prompts": ("prompts", "Prompts", "prompts"),
+    "resources": ("resources", "Resources", "resources"),
+    "resource_templates": ("resources", "Resource templates", "resourceTemplates"),
+    "skills": ("skills", "Skills", "skills"),
 }
-_TITLES = {
-    "tools": "Tools",
-    "prompts": "Prompts",
-    "resources": "Resources",
-    "resource_templates": "Resource templates",
-    "skills": "Skills",
-}
-_WIRE = {"resource_templates": "resourceTemplates"}
+"""The option that chooses each list, its title, and its name in JSON."""
 
 
 @click.command("list", short_help="Show what a server offers.")
@@ -39,14 +33,11 @@ _WIRE = {"resource_templates": "resourceTemplates"}
 @click.option("--resources", is_flag=True, help="Show the resources and resource templates.")
 @click.option("--skills", is_flag=True, help="Show the skills.")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, /, target: str | None, **flags: bool) -> None:
     """Show the tools, prompts, resources, resource templates and skills of a server."""
     from dragoman.cli.elicitation import TerminalElicitation
 
-    names = [name for name in _KINDS if flags[name]] or list(_KINDS)
-    kinds = [kind for name in names for kind in _KINDS[name]]
+    kinds = [kind for kind, (option, *_) in _KINDS.items() if flags[option] or not any(flags.values())]
     # Some servers list certain tools only for clients that support elicitation, as `dragoman call` does.
     elicitation = TerminalElicitation(terminal)
     async with connected(terminal, await resolve_target(terminal, target), on_elicitation=elicitation) as client:
@@ -54,11 +45,11 @@ async def command(terminal: Terminal, /, target: str | None, **flags: bool) -> N
         if terminal.settings.json:
             about = {"server": client.server_info, "protocolVersion": client.protocol_version}
             about["instructions"] = client.instructions
-            terminal.write_json(about | {_WIRE.get(kind, kind): items for kind, items in found.items()})
+            terminal.write_json(about | {_KINDS[kind][2]: items for kind, items in found.items()})
             return
     shown = [kind for kind in kinds if found[kind]]
     for kind in shown:
-        terminal.write(_TITLES[kind], "bold")
+        terminal.write(_KINDS[kind][1], "bold")
         for item in found[kind]:
             terminal.write_wrapped(printable_line(_line(kind, item)), indent=2)
             for line in _described(kind, item):

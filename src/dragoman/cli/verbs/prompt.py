@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dragoman.cli.arguments import Arguments, split_words
-from dragoman.cli.command import connecting, in_event_loop, raw_option
+from dragoman.cli.command import connecting, saving
 from dragoman.cli.completion import complete_words
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
@@ -15,11 +15,8 @@ from dragoman.cli.terminal import Terminal
 @click.argument(
     "words", nargs=-1, required=True, metavar="[TARGET] NAME [KEY=VALUE ...]", shell_complete=complete_words("prompts")
 )
-@click.option("--save-to", metavar="FOLDER", help="The folder for images, sounds and other data; else this one.")
-@raw_option
+@saving("images, sounds and other data")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, words: tuple[str, ...], save_to: str | None) -> None:
     """Show the messages of a prompt."""
     from dragoman.cli.display import Display

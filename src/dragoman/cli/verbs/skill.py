@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from dragoman.cli.command import connecting, in_event_loop, raw_option, usage_error
+from dragoman.cli.arguments import split_target_word
+from dragoman.cli.command import connecting, saving
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
 from dragoman.runtime.terminal import printable_line
@@ -24,11 +25,9 @@ def command() -> None:
 @command.command("show", short_help="Show the fields and the files of a skill.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] NAME")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def show(terminal: Terminal, words: tuple[str, ...]) -> None:
     """Show the fields and the files of a skill, without fetching the files."""
-    target, name = _split(words)
+    target, name = split_target_word(words, "the name of a skill")
     async with connected(terminal, await resolve_target(terminal, target)) as client:
         skill = await client.skill(name)
     if terminal.settings.json:
@@ -42,17 +41,14 @@ async def show(terminal: Terminal, words: tuple[str, ...]) -> None:
 @command.command("load", short_help="Load a skill, and verify it.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] NAME")
 @click.option("--file", "path", metavar="PATH", help="Another file of the skill than its SKILL.md.")
-@click.option("--save-to", metavar="FOLDER", help="The folder for a file that is not text; else this one.")
-@raw_option
+@saving("a file that is not text")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def load(terminal: Terminal, words: tuple[str, ...], path: str | None, save_to: str | None) -> None:
     """Fetch the SKILL.md or another file of a skill, compare it with the server's list, and write it to stdout."""
     from dragoman import types
     from dragoman.cli.display import Display
 
-    target, name = _split(words)
+    target, name = split_target_word(words, "the name of a skill")
     async with connected(terminal, await resolve_target(terminal, target)) as client:
         skill = await client.skill(name)
         content: str | bytes = await skill.load(approve=True)
@@ -65,12 +61,6 @@ async def load(terminal: Terminal, words: tuple[str, ...], path: str | None, sav
         terminal.write_json({"skill": skill.entry, "contents": contents})
     else:
         Display(terminal, place.rpartition("/")[2], save_to).contents([contents])
-
-
-def _split(words: tuple[str, ...]) -> tuple[str | None, str]:
-    if len(words) > 2:
-        raise usage_error(f"The word {words[2]!r} is too many; give a target and the name of a skill.")
-    return words[0] if len(words) > 1 else None, words[-1]
 
 
 def _lines(skill: AsyncBoundSkill) -> list[str]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.command import in_event_loop, reporting, usage_error
+from dragoman.cli.command import host_and_port, reporting, stop_event, usage_error
 from dragoman.cli.terminal import Terminal
 from dragoman.protocol.urls import is_http_url, is_loopback
 from dragoman.runtime.user_files import private_folder, state_folder
@@ -41,7 +40,6 @@ MAX_SHOWN = 160
 @click.option("--status", type=click.IntRange(100, 599), metavar="CODE", help="Fault: answer with this HTTP status.")
 @click.option("--at", type=click.IntRange(1), metavar="N", help="Apply the fault to the N-th message or request only.")
 @reporting
-@click.pass_obj
 def command(
     terminal: Terminal,
     /,
@@ -85,31 +83,25 @@ def command(
         terminal.report(f"dragoman: recording to {path}", "dim")
         if child is None:
             assert target is not None
-            _tap_url(terminal, target, listen, writer, injected, login=login)
+            asyncio.run(_tap_url(terminal, target, listen, writer, injected, login=login))
             return 0
         from dragoman.compose.tap.process_tap import ProcessTap
 
         return ProcessTap(child, writer, injected).run()
 
 
-@in_event_loop
 async def _tap_url(
     terminal: Terminal, target: str, listen: str, writer: SessionWriter, faults: Faults, *, login: bool
 ) -> None:
     from dragoman.compose.tap.http_tap import HttpTap
     from dragoman.inspector.login import program_oauth
 
-    host, _, port = listen.rpartition(":")
-    if not port.isdecimal():
-        raise usage_error(f"--listen {listen} must be written as HOST:PORT.")
-    host = host.strip("[]") or "127.0.0.1"
+    host, port = host_and_port("--listen", listen)
     if login and not is_loopback(host):
         raise usage_error("--login needs a loopback address after --listen: whoever reaches the tap uses your login.")
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    options: dict[str, Any] = {"authorization": program_oauth() if login else None}
-    async with HttpTap(target, writer, faults, host=host, port=int(port), **options) as tap:
+    stop = stop_event()
+    oauth = program_oauth() if login else None
+    async with HttpTap(target, writer, faults, host=host, port=port, authorization=oauth) as tap:
         terminal.write(tap.url)
         sys.stdout.flush()
         await stop.wait()

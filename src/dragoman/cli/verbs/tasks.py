@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.arguments import Arguments, split_words
-from dragoman.cli.command import connecting, in_event_loop, raw_option, usage_error
+from dragoman.cli.arguments import Arguments, split_target_word, split_words
+from dragoman.cli.command import connecting, saving
 from dragoman.cli.exit_codes import OK
 from dragoman.cli.targets import connected, resolve_target
 from dragoman.cli.terminal import Terminal
@@ -30,8 +30,6 @@ def command() -> None:
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] TOOL [KEY=VALUE ...]")
 @click.option("--json-args", metavar="JSON", help="The arguments as a JSON object.")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def start(terminal: Terminal, words: tuple[str, ...], json_args: str | None) -> int:
     """Call a tool, and show its task; if the server answers at once, show the result."""
     from dragoman.cli.elicitation import TerminalElicitation
@@ -52,8 +50,6 @@ async def start(terminal: Terminal, words: tuple[str, ...], json_args: str | Non
 @command.command("list", short_help="List the tasks of a server.")
 @click.argument("target", required=False)
 @connecting
-@click.pass_obj
-@in_event_loop
 async def list_tasks(terminal: Terminal, target: str | None) -> None:
     """List the tasks of a server of 2025-11-25. Servers of 2026-07-28 do not list tasks."""
     async with connected(terminal, await resolve_target(terminal, target), tasks=True) as client:
@@ -77,11 +73,9 @@ def _why_none(client: AsyncClient) -> str | None:
 @command.command("get", short_help="Show a task.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] ID")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def get(terminal: Terminal, words: tuple[str, ...]) -> None:
     """Show the status of a task."""
-    target, id = _split(words)
+    target, id = split_target_word(words, "the id of a task")
     async with connected(terminal, await resolve_target(terminal, target), tasks=True) as client:
         task = await client.task(id)
     _show(terminal, task)
@@ -90,11 +84,9 @@ async def get(terminal: Terminal, words: tuple[str, ...]) -> None:
 @command.command("cancel", short_help="Cancel a task.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] ID")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def cancel(terminal: Terminal, words: tuple[str, ...]) -> None:
     """Cancel a task, and show its status."""
-    target, id = _split(words)
+    target, id = split_target_word(words, "the id of a task")
     async with connected(terminal, await resolve_target(terminal, target), tasks=True) as client:
         task = await client.task(id)
         await task.cancel()
@@ -104,16 +96,13 @@ async def cancel(terminal: Terminal, words: tuple[str, ...]) -> None:
 
 @command.command("result", short_help="Wait for the end of a task, and show the result of its tool.")
 @click.argument("words", nargs=-1, required=True, metavar="[TARGET] ID")
-@click.option("--save-to", metavar="FOLDER", help="The folder for images, sounds and other data; else this one.")
-@raw_option
+@saving("images, sounds and other data")
 @connecting
-@click.pass_obj
-@in_event_loop
 async def result(terminal: Terminal, words: tuple[str, ...], save_to: str | None) -> int:
     """Wait for the end of a task, answer its questions, and show the result; Ctrl-C does not end the task."""
     from dragoman.cli.elicitation import TerminalElicitation
 
-    target, id = _split(words)
+    target, id = split_target_word(words, "the id of a task")
     progress = ProgressView(terminal, id)
     handlers = {"tasks": True, "on_elicitation": TerminalElicitation(terminal, progress.close)}
     resolved = await resolve_target(terminal, target)
@@ -125,12 +114,6 @@ async def result(terminal: Terminal, words: tuple[str, ...], save_to: str | None
             progress.close()
         outcome = await task.result(raise_on_error=False)
     return show_result(terminal, resolved, id, outcome, save_to)
-
-
-def _split(words: tuple[str, ...]) -> tuple[str | None, str]:
-    if len(words) > 2:
-        raise usage_error(f"The word {words[2]!r} is too many; give a target and the id of a task.")
-    return words[0] if len(words) > 1 else None, words[-1]
 
 
 def _show(terminal: Terminal, task: AsyncTask) -> None:

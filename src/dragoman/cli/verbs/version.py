@@ -13,7 +13,6 @@ from dragoman.cli.terminal import Terminal
 
 @click.command("version", short_help="Show the version.")
 @reporting
-@click.pass_obj
 def command(terminal: Terminal) -> None:
     """Show the version of dragoman, of Python, and of the protocol."""
     from dragoman.protocol.versions import VERSIONS, version_names

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.command import in_event_loop, reporting, usage_error
+from dragoman.cli.command import reporting, stop_event, usage_error
 from dragoman.cli.completion import complete_file
 from dragoman.cli.server_file import load_server, split_target
 from dragoman.cli.terminal import Terminal
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
 @click.command("worker", short_help="Run the tasks of a server.")
 @click.argument("file", shell_complete=complete_file)
 @reporting
-@click.pass_obj
-@in_event_loop
 async def command(terminal: Terminal, file: str) -> None:
     """Run the tasks of the server in FILE[:object] until a signal ends the process, without serving clients.
 
@@ -36,9 +32,7 @@ async def command(terminal: Terminal, file: str) -> None:
     server.check()
     server.require_shared_secret()
     os.environ[RUN_TASKS] = "1"
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     async with SoleService(server, {}).serving():
         terminal.report(f"Running the tasks of {server.name!r}")
         await stop.wait()

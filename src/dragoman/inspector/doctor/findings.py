@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from dragoman.compose.masking import Masks
 
@@ -98,30 +98,20 @@ class Findings:
 
     def passed(self, step: str, detail: str, **more: Any) -> None:
         """Add a step that passed; `more` are `rule` and `exchanges`."""
-        self._add(Finding(step, ok=True, detail=detail, server=self.server, **more))
+        self._add(step, detail, ok=True, **more)
 
     def failed(self, step: str, detail: str, remedy: str | None = None, **more: Any) -> None:
         """Add a step that failed."""
-        self._add(Finding(step, ok=False, detail=detail, remedy=remedy, server=self.server, **more))
-
-    def remark(self, step: str, detail: str, remedy: str | None = None) -> None:
-        """Add a step that passed with a shortcoming."""
-        self._add(Finding(step, ok=True, detail=detail, remedy=remedy, remark=True, server=self.server))
+        self._add(step, detail, ok=False, remedy=remedy, **more)
 
     def shortcoming(self, step: str, detail: str, remedy: str | None = None) -> None:
         """Add a shortcoming of the server: a failure if the user can change the server, else a remark."""
-        (self.failed if self._is_own else self.remark)(step, detail, remedy)
+        self._add(step, detail, ok=not self._is_own, remedy=remedy, remark=not self._is_own)
 
-    def _add(self, finding: Finding) -> None:
-        lines = {"step": one_line(finding.step), "detail": one_line(finding.detail)}
-        finding = structs.replace(finding, **lines)
+    def _add(self, step: str, detail: str, **more: Any) -> None:
+        finding = Finding(one_line(step), detail=one_line(detail), server=self.server, **more)
         self.all.append(finding)
         self._on_finding(finding)
-
-
-def shown(exchanges: Sequence[FetchedExchange]) -> list[ShownExchange]:
-    """Return exchanges with their secrets masked."""
-    return [ShownExchange.of(exchange) for exchange in exchanges]
 
 
 def one_line(text: str) -> str:

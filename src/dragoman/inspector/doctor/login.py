@@ -10,7 +10,7 @@ from dragoman.auth.client.discovery import discover
 from dragoman.auth.fetcher import OK, FetchedExchange, Fetcher, exchange_observer
 from dragoman.auth.urls import authorization_server_metadata_urls, protected_resource_metadata_urls
 from dragoman.errors import AuthError, AuthRequired
-from dragoman.inspector.doctor.findings import Findings, ShownExchange, shown
+from dragoman.inspector.doctor.findings import Findings, ShownExchange
 from dragoman.protocol.urls import origin_of, redacted
 
 CHALLENGE = "RFC 9728, section 5.1: WWW-Authenticate names the metadata of the resource"
@@ -32,7 +32,7 @@ async def examine_login(url: str, refused: AuthRequired, findings: Findings) -> 
 
 def _taken(exchanges: list[FetchedExchange]) -> list[ShownExchange]:
     """Return the exchanges since the last finding."""
-    taken = shown(exchanges)
+    taken = [ShownExchange.of(exchange) for exchange in exchanges]
     exchanges.clear()
     return taken
 

@@ -14,9 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from dragoman.errors import ValidationError
+
+if TYPE_CHECKING:
+    from dragoman.inspector.traffic.rows import TrafficRecord
 
 COLUMNS = ("method", "server", "sender", "kind", "what", "id", "span")
 _WORD = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
@@ -25,29 +28,7 @@ _SECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "kib": 1024.0, "mib": 1048576.0}
 
 
-class Filtered(Protocol):
-    """What a filter looks at."""
-
-    @property
-    def ms(self) -> float | None:
-        """The time of a response since its request."""
-
-    @property
-    def size(self) -> int:
-        """The size of the message in bytes."""
-
-    @property
-    def error(self) -> str | None:
-        """Why the row is a failure."""
-
-    def column(self, name: str) -> tuple[str, ...]:
-        """Return the values of a column, any of which may match."""
-
-    def text(self) -> str:
-        """Return the message in lower case."""
-
-
-Test = Callable[[Filtered], bool]
+Test = Callable[["TrafficRecord"], bool]
 
 
 class Filter:
@@ -63,28 +44,20 @@ class Filter:
     def __init__(self, text: str = "") -> None:
         self._tests = [_test(*found.groups()) for found in _WORD.finditer(text)]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether every row matches."""
-        return not self._tests
-
-    def matches(self, row: Filtered) -> bool:
-        """Tell whether a row matches all words."""
-        for test in self._tests:  # noqa: SIM110  # a generator for each row takes a third of the time
-            if not test(row):
-                return False
-        return True
+    def matches(self, record: TrafficRecord) -> bool:
+        """Tell whether a record matches all words."""
+        return all(test(record) for test in self._tests)
 
 
 def _test(minus: str, quoted: str | None, word: str | None) -> Test:
     test = _text_test(quoted) if word is None else _word_test(word)
-    return (lambda row: not test(row)) if minus else test
+    return (lambda record: not test(record)) if minus else test
 
 
 def _word_test(word: str) -> Test:
     name, colon, pattern = word.partition(":")
     if word == "error":
-        return lambda row: row.error is not None
+        return lambda record: record.row.error is not None
     if colon and name in COLUMNS:
         return _column_test(name, pattern.strip('"') or "*")
     bound = _BOUND.fullmatch(word)
@@ -94,8 +67,8 @@ def _word_test(word: str) -> Test:
 def _column_test(name: str, wanted: str) -> Test:
     known: dict[tuple[str, ...], bool] = {}  # a column has few values, and a filter reads every row
 
-    def test(row: Filtered) -> bool:
-        values = row.column(name)
+    def test(record: TrafficRecord) -> bool:
+        values = record.column(name)
         if values not in known:
             known[values] = any(fnmatchcase(value, wanted) for value in values)
         return known[values]
@@ -105,7 +78,7 @@ def _column_test(name: str, wanted: str) -> Test:
 
 def _text_test(text: str | None) -> Test:
     wanted = (text or "").lower()
-    return lambda row: wanted in row.text()
+    return lambda record: wanted in record.text()
 
 
 def _bound_test(sign: str, number: str, unit: str) -> Test:
@@ -115,8 +88,8 @@ def _bound_test(sign: str, number: str, unit: str) -> Test:
         raise ValidationError(f"{sign}{number}{unit} has an unknown unit: write ms, s, m, B, kB or MB")
     bound, is_time = float(number) * factor, unit in _SECONDS
 
-    def test(row: Filtered) -> bool:
-        value = row.ms if is_time else row.size
+    def test(record: TrafficRecord) -> bool:
+        value = record.row.ms if is_time else record.row.bytes
         return value is not None and (value > bound if sign == ">" else value < bound)
 
     return test

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dragoman.inspector.traffic.filter import Filter
-    from dragoman.inspector.traffic.rows import Traffic
+    from dragoman.inspector.traffic.rows import Traffic, TrafficRecord
 
 SLICE = 5_000
 
@@ -24,7 +24,7 @@ class MatchingRecords:
     Example:
         found = MatchingRecords(traffic, Filter("method:tools/*"))
         await found.update()
-        newest = found.numbers[-200:]
+        newest = found.records()[-200:]
     """
 
     def __init__(self, traffic: Traffic, wanted: Filter, server: str | None = None) -> None:
@@ -35,6 +35,10 @@ class MatchingRecords:
     def place(self, number: int) -> int:
         """Return how many of the records have a smaller number."""
         return bisect_left(self.numbers, number)
+
+    def records(self) -> list[TrafficRecord]:
+        """Return the records, in their order."""
+        return [self._traffic[number] for number in self.numbers]
 
     async def update(self) -> None:
         """Add the records that came, and forget those that the traffic dropped."""
@@ -54,11 +58,10 @@ class MatchingRecords:
         del self.numbers[: self.place(first)]
 
     def _compare(self, end: int) -> None:
-        matches = None if self._wanted.is_empty else self._wanted.matches
         for number in range(self._next, end):
             record = self._traffic.find(number)
             if record is None or self._server not in (None, record.row.server):
                 continue
-            if matches is None or matches(record):
+            if self._wanted.matches(record):
                 self.numbers.append(number)
         self._next = end

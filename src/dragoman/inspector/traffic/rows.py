@@ -10,7 +10,7 @@ record with each keystroke, and memory answers at once.
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -19,7 +19,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from dragoman.compose.masking import Masks
 from dragoman.compose.session_file import Kind, Record, Sender
 from dragoman.errors import InspectorError
-from dragoman.inspector.traffic.filter import Filter
 from dragoman.inspector.traffic.spans import MessageFacts, Spans
 
 MAX_RECORDS = 100_000
@@ -74,26 +73,6 @@ class TrafficRecord(Struct):
     answered: int = 0
     """The number of the request, if the record is its response."""
 
-    @property
-    def number(self) -> int:
-        """The number of the record."""
-        return self.row.number
-
-    @property
-    def ms(self) -> float | None:
-        """The time of a response since its request."""
-        return self.row.ms
-
-    @property
-    def size(self) -> int:
-        """The size of the message in bytes."""
-        return self.row.bytes
-
-    @property
-    def error(self) -> str | None:
-        """Why the row is a failure."""
-        return self.row.error
-
     def column(self, name: str) -> tuple[str, ...]:
         """Return the values of a column."""
         if name == "server":
@@ -138,7 +117,7 @@ class Traffic:
     Example:
         traffic = Traffic()
         traffic.add("s1", "client", "message", b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
-        [record.row.method for record in traffic.matching(Filter("method:ping"))]
+        [record.row.method for record in traffic.records()]
     """
 
     def __init__(self, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES) -> None:
@@ -171,12 +150,9 @@ class Traffic:
         """Return the response to a request."""
         return self._records.get(self._answers.get(number, 0))
 
-    def matching(self, wanted: Filter, server: str | None = None) -> Iterator[TrafficRecord]:
-        """Yield the records that match, in their order."""
-        matches = None if wanted.is_empty else wanted.matches
-        for record in list(self._records.values()):
-            if (server is None or record.row.server == server) and (matches is None or matches(record)):
-                yield record
+    def records(self) -> list[TrafficRecord]:
+        """Return the records in their order."""
+        return list(self._records.values())
 
     def clear(self, server: str | None = None) -> None:
         """Forget all records, or those of one server."""

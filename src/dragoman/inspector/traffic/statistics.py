@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from dragoman.inspector.traffic.rows import TrafficRecord
 
@@ -22,14 +23,10 @@ class MethodStatistics(Struct):
     bytes: int = 0
 
 
-class _Measured(Struct):
-    found: MethodStatistics
-    times: list[float] = field(default_factory=list)
-
-
 def statistics(records: Iterable[TrafficRecord]) -> dict[str, Any]:
     """Return the statistics of records, the methods with the most messages first."""
-    methods: dict[str, _Measured] = {}
+    methods: dict[str, MethodStatistics] = {}
+    times: defaultdict[str, list[float]] = defaultdict(list)
     total = messages = 0
     for record in records:
         row = record.row
@@ -37,21 +34,17 @@ def statistics(records: Iterable[TrafficRecord]) -> dict[str, Any]:
         messages += row.kind == "message"
         if row.method is None:
             continue
-        measured = methods.setdefault(row.method, _Measured(MethodStatistics(row.method)))
-        measured.found.bytes += row.bytes
-        measured.found.count += row.what != "response"
-        measured.found.errors += row.error is not None
+        method = methods.setdefault(row.method, MethodStatistics(row.method))
+        method.bytes += row.bytes
+        method.count += row.what != "response"
+        method.errors += row.error is not None
         if row.ms is not None:
-            measured.times.append(row.ms)
-    ordered = sorted(methods.values(), key=lambda one: (-one.found.count, one.found.method))
-    return {"methods": [_finished(one) for one in ordered], "bytes": total, "messages": messages}
-
-
-def _finished(measured: _Measured) -> MethodStatistics:
-    times, found = sorted(measured.times), measured.found
-    if times:
-        found.p50, found.p95, found.max = _percentile(times, 0.5), _percentile(times, 0.95), times[-1]
-    return found
+            times[row.method].append(row.ms)
+    for name, unordered in times.items():
+        method, ordered = methods[name], sorted(unordered)
+        method.p50, method.p95, method.max = _percentile(ordered, 0.5), _percentile(ordered, 0.95), ordered[-1]
+    listed = sorted(methods.values(), key=lambda method: (-method.count, method.method))
+    return {"methods": listed, "bytes": total, "messages": messages}
 
 
 def _percentile(times: list[float], part: float) -> float:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import DragomanError, InspectorError
+from dragoman.inspector.inspector import Inspector
 
 
 class Attachment(Struct):
@@ -37,10 +38,16 @@ Verb = Callable[[bytes], Awaitable[Served]]
 """Serves the body of a request."""
 
 
-def verbs_of(noun: str, holder: object) -> dict[str, Verb]:
-    """Return the public async methods of an object, by `noun/verb`."""
-    methods = inspect.getmembers(holder, inspect.iscoroutinefunction)
-    return {f"{noun}/{name.rstrip('_')}": _verb(method) for name, method in methods if not name.startswith("_")}
+class PageVerbs:
+    """The verbs of one noun: the public async methods."""
+
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
+
+    def all(self) -> dict[str, Verb]:
+        """Return the verbs by their names."""
+        methods = inspect.getmembers(self, inspect.iscoroutinefunction)
+        return {name.rstrip("_"): _verb(method) for name, method in methods if not name.startswith("_")}
 
 
 def _verb(method: Callable[..., Awaitable[Served]]) -> Verb:

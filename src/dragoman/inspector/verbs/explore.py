@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,11 +17,9 @@ from dragoman.client.client import AsyncClient
 from dragoman.client.results import CallResult
 from dragoman.errors import Cancelled, DragomanError, InspectorError, NotFound, RpcError, ToolError
 from dragoman.inspector.doctor.tools import problems
-from dragoman.inspector.inspected import InspectedServer
-from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.recording import sent_rows
 from dragoman.inspector.traffic.rows import Row
-from dragoman.inspector.verbs.contract import FailedVerb
+from dragoman.inspector.verbs.contract import FailedVerb, PageVerbs
 from dragoman.protocol.official.apps import SCHEME, tool_ui
 from dragoman.runtime.tasks import is_being_cancelled
 
@@ -50,11 +47,8 @@ class _Answered(Struct):
     result: Raw = Raw(b"null")
 
 
-class ExploreVerbs:
+class ExploreVerbs(PageVerbs):
     """The verbs that explore a server."""
-
-    def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
 
     def _client(self, server: str) -> AsyncClient:
         return self._inspector.server(server).client
@@ -105,20 +99,13 @@ class ExploreVerbs:
             self._inspector.events.push_progress(key, server=server, progress=progress, total=total, message=message)
 
         client = found.client
-        sending = partial(_send, client, method, dict(params or {}), timeout, progressed)
-        return await self._run(found, method, key, sending)
-
-    async def _run(
-        self, server: InspectedServer, method: str, key: str, send: Callable[[], Awaitable[object]]
-    ) -> dict[str, Any] | FailedVerb:
-        """Send a request in a task that `cancel` finds by the key."""
         if key in self._inspector.requests:
             raise InspectorError(f"A request with the key {key!r} waits already")
         rows: list[Row] = []
 
         async def sending() -> object:
             sent_rows.set(rows)
-            return await send()
+            return await _send(client, method, dict(params or {}), timeout, progressed)
 
         began, task = time.perf_counter(), asyncio.get_running_loop().create_task(sending())
         self._inspector.requests[key] = task
@@ -133,7 +120,7 @@ class ExploreVerbs:
             return FailedVerb(error, {"rows": [row.number for row in rows]})
         finally:
             self._inspector.requests.pop(key, None)
-            server.push_status()
+            found.push_status()
         # The client may list tools besides, to compare a result with its schema.
         own = [row.number for row in rows if _is_about(row, method)]
         return self._outcome(own, (time.perf_counter() - began) * 1000, received)

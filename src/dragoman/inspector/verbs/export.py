@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from dragoman.errors import InspectorError, ValidationError
+from dragoman.errors import InspectorError
 from dragoman.inspector.export import FORMATS, ExportedCalls
-from dragoman.inspector.inspector import Inspector
-from dragoman.inspector.traffic.filter import Filter
 from dragoman.inspector.traffic.rows import TrafficRecord
+from dragoman.inspector.verbs.contract import PageVerbs
 
 
-class ExportVerbs:
+class ExportVerbs(PageVerbs):
     """The verb of exports."""
-
-    def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
 
     async def make(
         self,
@@ -25,7 +21,10 @@ class ExportVerbs:
         filter: str = "",
     ) -> dict[str, Any]:
         """Return records as a text in a format, with a name for its file."""
-        records = self._chosen(numbers, server, filter)
+        if numbers is None:
+            records = (await self._inspector.matching(filter, server)).records()
+        else:
+            records = self._with_answers(numbers)
         if not records:
             raise InspectorError("There is nothing to export; choose a call, or another filter")
         places = {record.row.server for record in records}
@@ -36,22 +35,16 @@ class ExportVerbs:
         name, kind, make = FORMATS[format]
         return {"name": name, "type": kind, "text": make(calls)}
 
-    def _chosen(self, numbers: list[int] | None, server: str | None, filter: str) -> list[TrafficRecord]:
-        """Return the records of the numbers with their responses and heads, or those that match."""
+    def _with_answers(self, numbers: list[int]) -> list[TrafficRecord]:
+        """Return the records of the numbers with their responses and heads."""
         traffic = self._inspector.traffic
-        if numbers is None:
-            try:
-                return list(traffic.matching(Filter(filter), server))
-            except ValidationError as error:
-                raise InspectorError(str(error)) from None
         chosen = {number: traffic[number] for number in numbers}
         for number in numbers:
             answer = traffic.answer_of(number)
             if answer is not None:
                 chosen[answer.row.number] = answer
         exchanges = {(one.row.server, one.row.exchange) for one in chosen.values() if one.row.exchange is not None}
-        if exchanges:
-            for record in traffic.matching(Filter("")):
-                if (record.row.server, record.row.exchange) in exchanges and record.row.kind in ("request", "response"):
-                    chosen[record.row.number] = record
+        for record in traffic.records() if exchanges else ():
+            if (record.row.server, record.row.exchange) in exchanges and record.row.kind in ("request", "response"):
+                chosen[record.row.number] = record
         return [chosen[number] for number in sorted(chosen)]

@@ -6,15 +6,12 @@ from typing import Any, Literal
 
 from dragoman.errors import InspectorError
 from dragoman.inspector.inspected import InspectedServer
-from dragoman.inspector.inspector import Inspector
-from dragoman.inspector.login import decoded_token, stored_tokens
+from dragoman.inspector.login import decoded_token, forget_login, stored_tokens
+from dragoman.inspector.verbs.contract import PageVerbs
 
 
-class LoginVerbs:
+class LoginVerbs(PageVerbs):
     """The verbs of logins."""
-
-    def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
 
     async def status(self, server: str) -> dict[str, Any]:
         """Return whether there is a login."""
@@ -35,29 +32,23 @@ class LoginVerbs:
     async def refresh(self, server: str) -> dict[str, Any]:
         """Renew the tokens now."""
         found = self._inspector.server(server)
-        await found.read_login()
-        assert found.target.url is not None
-        await found.oauth().renew(found.target.url)
+        url = found.require_url()
+        await found.oauth().renew(url)
         return await self._status(found)
 
     async def end(self, server: str) -> dict[str, Any]:
         """Forget the login, and disconnect."""
         found = self._inspector.server(server)
-        await found.read_login()
-        assert found.target.url is not None
-        records = found.oauth().bind(found.target.url)
-        async with records.lock():
-            await records.save_tokens(None)
-            await records.save_client(None)
+        url = found.require_url()
+        await forget_login(found.oauth().bind(url))
         await found.disconnect()
         return await self._status(found)
 
     async def decode(self, server: str, token: Literal["access", "refresh"]) -> dict[str, Any]:
         """Return the content of a token, without its signature."""
         found = self._inspector.server(server)
-        await found.read_login()
-        assert found.target.url is not None
-        tokens = await stored_tokens(found.oauth(), found.target.url)
+        url = found.require_url()
+        tokens = await stored_tokens(found.oauth(), url)
         text = None if tokens is None else tokens.access_token if token == "access" else tokens.refresh_token  # noqa: S105
         if text is None:
             raise InspectorError(f"There is no {token} token; log in first", 409)

@@ -7,15 +7,12 @@ from typing import Any
 
 from dragoman import types
 from dragoman.errors import InspectorError
-from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.questions import Answer, AnswerRule
+from dragoman.inspector.verbs.contract import PageVerbs
 
 
-class QuestionVerbs:
+class QuestionVerbs(PageVerbs):
     """The verbs of questions."""
-
-    def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
 
     async def list_(self) -> dict[str, Any]:
         """Return the questions that wait."""

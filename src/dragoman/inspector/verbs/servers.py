@@ -14,18 +14,14 @@ from dragoman.inspector.doctor.findings import Finding, Findings
 from dragoman.inspector.events import encode
 from dragoman.inspector.failure import failure_of
 from dragoman.inspector.inspected import InspectedServer
-from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.targets import targets_of
-from dragoman.inspector.verbs.contract import FailedVerb
+from dragoman.inspector.verbs.contract import FailedVerb, PageVerbs
 from dragoman.inspector.verbs.explore import DIALECTS
 from dragoman.protocol.versions import VERSIONS, find_version
 
 
-class ServerVerbs:
+class ServerVerbs(PageVerbs):
     """The verbs of servers."""
-
-    def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
 
     async def list_(self) -> dict[str, Any]:
         """Return all servers and opened session files."""

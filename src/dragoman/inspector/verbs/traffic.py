@@ -11,35 +11,20 @@ from typing import Any
 import msgspec
 
 from dragoman.compose.session_file import write_session
-from dragoman.errors import InspectorError, ValidationError
+from dragoman.errors import InspectorError
 from dragoman.inspector.inspector import Inspector
-from dragoman.inspector.traffic.filter import Filter
-from dragoman.inspector.traffic.matching import MatchingRecords
 from dragoman.inspector.traffic.rows import TrafficRecord
 from dragoman.inspector.traffic.statistics import statistics
-from dragoman.inspector.verbs.contract import Attachment, FailedVerb
+from dragoman.inspector.verbs.contract import Attachment, FailedVerb, PageVerbs
 from dragoman.inspector.verbs.explore import MAX_SHOWN_BYTES, ExploreVerbs
 from dragoman.runtime.offload import offload
 
 MAX_ROWS = 2_000
-MAX_QUERIES = 8
 SESSION_TYPE = "application/octet-stream"
 
 
-class TrafficVerbs:
+class TrafficVerbs(PageVerbs):
     """The verbs of the traffic."""
-
-    def __init__(self, inspector: Inspector, explore: ExploreVerbs) -> None:
-        self._inspector = inspector
-        self._explore = explore
-        self._queries: dict[tuple[str, str | None], MatchingRecords] = {}
-        """What the pages asked for lately, the latest last."""
-
-    def _matching(self, filter: str, server: str | None) -> list[TrafficRecord]:
-        try:
-            return list(self._inspector.traffic.matching(Filter(filter), server))
-        except ValidationError as error:
-            raise InspectorError(str(error)) from None
 
     async def rows(
         self,
@@ -55,11 +40,10 @@ class TrafficVerbs:
         """
         traffic, limit = self._inspector.traffic, max(1, min(limit, MAX_ROWS))
         try:
-            found = self._query(filter, server)
+            found = await self._inspector.matching(filter, server)
         except InspectorError as error:
             counts = {"kept": len(traffic), "dropped": traffic.dropped}
             return {"rows": [], "matched": 0, "newer": 0, **counts, "error": str(error)}
-        await found.update()
         numbers = found.numbers
         begin = 0 if after is None else found.place(after + 1)
         end = len(numbers) if before is None else found.place(before)
@@ -71,19 +55,6 @@ class TrafficVerbs:
             "dropped": traffic.dropped,
             "error": None,
         }
-
-    def _query(self, filter: str, server: str | None) -> MatchingRecords:
-        """Return the records that match; an earlier query goes on where it was."""
-        try:
-            found = self._queries.pop((filter, server), None) or MatchingRecords(
-                self._inspector.traffic, Filter(filter), server
-            )
-        except ValidationError as error:
-            raise InspectorError(str(error)) from None
-        self._queries[filter, server] = found
-        if len(self._queries) > MAX_QUERIES:
-            del self._queries[next(iter(self._queries))]
-        return found
 
     async def message(self, number: int) -> dict[str, Any]:
         """Return one record, cut if it is long."""
@@ -110,11 +81,11 @@ class TrafficVerbs:
 
     async def statistics(self, filter: str = "", server: str | None = None) -> dict[str, Any]:
         """Return times and bytes by method."""
-        return statistics(self._matching(filter, server))
+        return statistics((await self._inspector.matching(filter, server)).records())
 
     async def spans(self, filter: str = "", server: str | None = None, limit: int = 200) -> dict[str, Any]:
         """Return the newest spans that have a row which matches."""
-        wanted = {record.row.span for record in self._matching(filter, server)}
+        wanted = {record.row.span for record in (await self._inspector.matching(filter, server)).records()}
         found = (span for span in self._inspector.traffic.spans.all() if span.span in wanted)
         return {"spans": list(deque(found, max(1, min(limit, MAX_ROWS))))}
 
@@ -132,7 +103,7 @@ class TrafficVerbs:
         params = sent.get("params")
         if params is not None and not isinstance(params, dict):
             raise InspectorError("The params of a request must be an object")
-        return await self._explore.request(place, sent["method"], params, key or f"replay-{number}")
+        return await ExploreVerbs(self._inspector).request(place, sent["method"], params, key or f"replay-{number}")
 
     async def clear(self) -> dict[str, Any]:
         """Forget all traffic."""
@@ -141,7 +112,7 @@ class TrafficVerbs:
 
     async def save(self, filter: str = "", server: str | None = None) -> Attachment:
         """Return the records that match as a session file."""
-        found = self._matching(filter, server)
+        found = (await self._inspector.matching(filter, server)).records()
         servers = {record.row.server for record in found}
         known = [self._inspector.servers[id].target.shown for id in servers if id in self._inspector.servers]
         data = await offload(_session_bytes, found, known[0] if len(known) == 1 else "")

@@ -138,15 +138,20 @@ class Cassette:
         await check_server(Tape.load(self.path), server, ignore)
 
 
-def write_cassette(path: Path, messages: Iterable[tuple[str, Message]], masks: Masks | None = None) -> None:
-    """Write the messages of a conversation as a cassette, with their secrets masked."""
+def cassette_bytes(messages: Iterable[tuple[str, Message]], masks: Masks | None = None) -> bytes:
+    """Return the messages of a conversation as the content of a cassette, with their secrets masked."""
     masks = masks or Masks()
     lines = [json.dumps({"cassette": FORMAT}).encode()]
     for sender, message in messages:
         text = json.dumps({"from": sender, "message": message}, ensure_ascii=False)
         lines.append(masks.message(text.encode("utf-8", "surrogatepass")))
+    return b"\n".join([*lines, b""])
+
+
+def write_cassette(path: Path, messages: Iterable[tuple[str, Message]], masks: Masks | None = None) -> None:
+    """Write the messages of a conversation as a cassette, with their secrets masked."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"\n".join(lines) + b"\n")
+    path.write_bytes(cassette_bytes(messages, masks))
 
 
 def session_messages(path: Path) -> list[tuple[str, Message]]:

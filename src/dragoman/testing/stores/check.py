@@ -7,14 +7,14 @@ stand for two processes: what one handle was acknowledged, the other must see.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from dragoman.protocol.tokens import KeyRing
 from dragoman.stores.contract import Store
 from dragoman.stores.sealed import SealedStore
 from dragoman.testing.stores.buses import BUS_CHECKS
 from dragoman.testing.stores.logs import LOG_CHECKS
-from dragoman.testing.stores.probe import Probe, fresh
+from dragoman.testing.stores.probe import Check, Probe, fresh
 from dragoman.testing.stores.processes import check_processes
 from dragoman.testing.stores.task_limits import TASK_LIMIT_CHECKS
 from dragoman.testing.stores.tasks import TASK_CHECKS
@@ -46,7 +46,7 @@ async def check_store(
     probe = Probe(one, other, ttl, timeout)
     try:
         for check in _CHECKS:
-            await check(probe)
+            await probe.run(check)
         if one.reach != "process":
             await check_processes(probe, make_store)
         if contents is not None:
@@ -80,17 +80,15 @@ async def _sealing(probe: Probe, contents: Callable[[], Iterable[bytes]]) -> Non
     await log.flush()
     task = await tasks.create(fresh("task"), text, owner=secret)
     found, finished = await state.get(secret), await tasks.finish(task.id, text, revision=task.revision)
-    assert found is not None, "a sealed value must open again"
-    assert found.value == text, "a sealed value must open again"
+    assert found is not None and found.value == text, "a sealed value must open again"  # noqa: PT018
     assert await log.after(0) == [(1, text)], "a sealed event must open again"
-    assert finished is not None, "a sealed task must open again"
-    assert finished.value == text, "a sealed task must open again"
+    assert finished is not None and finished.value == text, "a sealed task must open again"  # noqa: PT018
     kept = [bytes(part) for part in contents()]
     assert kept, "contents() must return what the engine keeps"
     assert not any(text in part for part in kept), "what an engine keeps must not hold the plain text of the server"
 
 
-_CHECKS: tuple[Callable[[Probe], Awaitable[None]], ...] = (
+_CHECKS: tuple[Check, ...] = (
     *(_clock, *LOG_CHECKS, *VALUE_CHECKS, *BUS_CHECKS, *TASK_CHECKS, *TASK_LIMIT_CHECKS, _using_after_close),
 )
 

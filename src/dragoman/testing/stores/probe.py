@@ -9,13 +9,20 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from dragoman.errors import StoreFull, ValidationError
-from dragoman.stores.contract import State, Store
+from dragoman.stores.contract import State, Store, TaskRecord, Tasks
+from dragoman.stores.limits import StoreLimits
 
 Checked = TypeVar("Checked")
+Check = Callable[["Probe"], Awaitable[None]]
 LARGE = 1024 * 1024
+LONG = 3600.0
 MAX_TTL = 10.0
 INVALID_SECONDS = (0, -1, -0.5, True, math.nan, math.inf, -math.inf, 1e308, 2**63, 10**400)
 """Times to live and leases that an engine must refuse before it writes anything."""
+
+
+class _TooSlowError(Exception):
+    """What a check looks at may have expired before the check looked."""
 
 
 class Probe:
@@ -34,14 +41,40 @@ class Probe:
         except TimeoutError:
             raise AssertionError(f"{what} must come to an end; it did not within {self.timeout:g} seconds") from None
 
-    async def is_late(self, began: float) -> bool:
-        """Tell whether what began to live at a time may have expired already."""
-        return await self.one.now() - began >= self.ttl
+    async def run(self, check: Check) -> None:
+        """Run a check; again with longer lives and leases if the machine or the engine was too slow for these."""
+        try:
+            await check(self)
+        except _TooSlowError:
+            assert self.ttl < MAX_TTL, f"an operation must take less than {self.ttl:g} seconds"
+            await Probe(self.one, self.other, 4 * self.ttl, self.timeout + 4 * self.ttl).run(check)
 
-    def slower(self) -> Probe:
-        """Return a probe with longer lives and leases, because the machine or the engine was too slow for these."""
-        assert self.ttl < MAX_TTL, f"an operation must take less than {self.ttl:g} seconds"
-        return Probe(self.one, self.other, 4 * self.ttl, self.timeout + 4 * self.ttl)
+    async def require_alive(self, began: float) -> None:
+        """End this attempt of the check if what began to live at a time may have expired already."""
+        if await self.one.now() - began >= self.ttl:
+            raise _TooSlowError
+
+    def states(self) -> tuple[State, State]:
+        """Return the values of a new namespace by both handles."""
+        namespace = fresh("values")
+        return self.one.state(namespace), self.other.state(namespace)
+
+    def tasks(self, limits: StoreLimits | None = None) -> tuple[Tasks, Tasks]:
+        """Return the tasks of a new namespace by both handles."""
+        namespace = fresh("tasks")
+        return self.one.tasks(namespace, limits=limits), self.other.tasks(namespace, limits=limits)
+
+    async def taken_over(self, tasks: Tasks, promise: str) -> TaskRecord:
+        """Return a task whose lease has run out, claimed again as soon as that succeeds."""
+        heirs: list[TaskRecord] = []
+
+        async def is_taken() -> bool:
+            claim = await tasks.claim(LONG)
+            heirs.extend([] if claim is None else [claim])
+            return claim is not None
+
+        await self.until(promise, is_taken)
+        return heirs[0]
 
     async def until(self, promise: str, condition: Callable[[], Awaitable[bool]]) -> None:
         """Wait until a condition is true, within the limit of time."""

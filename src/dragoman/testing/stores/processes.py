@@ -16,10 +16,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman.stores.contract import Store, TaskRecord
-from dragoman.testing.stores.probe import Probe, fresh, increment
+from dragoman.stores.contract import Store
+from dragoman.testing.stores.probe import LONG, Probe, fresh, increment
 
-LONG = 3600.0
 EACH = 250
 
 
@@ -45,17 +44,14 @@ class _Process:
         self._probe = probe
         self._process = process
 
-    async def do(self, command: str, *args: Any) -> Any:
+    async def do(self, *words: Any) -> Any:
         """Let the process run a command, and return its answer."""
-        await self.begin(command, *args)
+        await self.begin(*words)
         return await self.answer()
 
-    async def begin(self, command: str, *args: Any) -> None:
-        await self.write(msgspec.json.encode([command, *args]))
-
-    async def write(self, line: bytes) -> None:
+    async def begin(self, *words: Any) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(line + b"\n")
+        self._process.stdin.write(msgspec.json.encode(words) + b"\n")
         await self._process.stdin.drain()
 
     async def answer(self) -> Any:
@@ -65,11 +61,7 @@ class _Process:
         return msgspec.json.decode(line)
 
     async def kill(self) -> None:
-        """End the process with SIGKILL."""
-        self._process.kill()
-        await self._process.wait()
-
-    async def end(self) -> None:
+        """End the process with SIGKILL, unless it has ended."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
@@ -82,11 +74,12 @@ async def _process(probe: Probe, program: bytes) -> AsyncGenerator[_Process, Non
     )
     other = _Process(probe, process)
     try:
-        await other.write(msgspec.json.encode([sys.path, base64.b64encode(program).decode()]))
-        assert await other.answer() == "ready", "another process must be able to make the store"
+        assert await other.do(sys.path, base64.b64encode(program).decode()) == "ready", (
+            "another process must be able to make the store"
+        )
         yield other
     finally:
-        await other.end()
+        await other.kill()
 
 
 async def _values(probe: Probe, first: _Process, second: _Process) -> None:
@@ -166,15 +159,8 @@ async def _killed_holder(probe: Probe, holder: _Process) -> None:
     revision = await holder.do("set", namespace, "key", "acknowledged")
     await holder.do("append", stream, 1, 10)
     await holder.kill()
-    heirs: list[TaskRecord] = []
-
-    async def is_taken() -> bool:
-        claim = await tasks.claim(LONG)
-        heirs.extend([] if claim is None else [claim])
-        return claim is not None
-
-    await probe.until("the task of a killed process must be claimed by another when its lease has run out", is_taken)
-    (heir,) = heirs
+    promise = "the task of a killed process must be claimed by another when its lease has run out"
+    heir = await probe.taken_over(tasks, promise)
     assert (heir.id, heir.was_lost) == (made.id, True), f"the task of a killed process must be called lost: {heir}"
     assert heir.token > token, f"the task of a killed process must get a higher token: {token}, then {heir.token}"
     assert not await tasks.renew(made.id, token, LONG), "the token of a killed process must be refused"

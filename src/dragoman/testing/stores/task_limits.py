@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dragoman.stores.contract import Tasks
 from dragoman.stores.limits import MIN_TASK_BYTES, StoreLimits
-from dragoman.testing.stores.probe import INVALID_SECONDS, Probe, fresh, is_full, is_invalid
+from dragoman.testing.stores.probe import INVALID_SECONDS, LONG, Probe, fresh, is_full, is_invalid
 
-LONG = 3600.0
 LIMITS = StoreLimits(task_bytes=32_000, task_bytes_per_caller=16_000)
 HALF = bytes(10_000)
 """More than half of what a caller may have, and less than a third of what the server may have."""
 
 
 async def _summaries(probe: Probe) -> None:
-    namespace = fresh("tasks")
-    one, other = probe.one.tasks(namespace), probe.other.tasks(namespace)
+    one, other = probe.tasks()
     made = await one.create(fresh("task"), b"value", owner="ann", summary=b"\0new", ttl=LONG)
     assert made.summary == b"\0new", f"create() must return the summary: {made}"
     listed = await other.list("ann")
@@ -33,8 +31,7 @@ async def _summaries(probe: Probe) -> None:
 
 
 async def _bytes_of_callers(probe: Probe) -> None:
-    namespace = fresh("tasks")
-    one, other = (store.tasks(namespace, limits=LIMITS) for store in (probe.one, probe.other))
+    one, other = probe.tasks(LIMITS)
     made = await one.create(fresh("task"), HALF, owner="ann")
     assert await _lacks_room(other, "ann", HALF), (
         "create() beyond the bytes of its account must raise StoreFull, also if others have room"
@@ -62,15 +59,12 @@ async def _bytes_of_callers(probe: Probe) -> None:
 
 
 async def _bytes_of_servers(probe: Probe) -> None:
-    namespace = fresh("tasks")
-    tasks = probe.one.tasks(namespace, limits=LIMITS)
+    tasks, _ = probe.tasks(LIMITS)
     began = await probe.one.now()
     for owner in ("ann", "ben", "carl"):
         await tasks.create(fresh("task"), HALF, owner=owner, ttl=probe.ttl if owner == "ann" else None)
     is_refused = await _lacks_room(tasks, "dora", HALF)
-    if await probe.is_late(began):
-        await _bytes_of_servers(probe.slower())
-        return
+    await probe.require_alive(began)
     assert is_refused, "create() beyond the bytes of the namespace must raise StoreFull"
     assert not await _lacks_room(probe.one.tasks(fresh("tasks"), limits=LIMITS), "dora", HALF), (
         "the limits of one namespace must leave others alone"
@@ -87,8 +81,7 @@ async def _lacks_room(tasks: Tasks, owner: str, value: bytes) -> bool:
 
 
 async def _invalid_times(probe: Probe) -> None:
-    namespace = fresh("tasks")
-    one, other = probe.one.tasks(namespace), probe.other.tasks(namespace)
+    one, other = probe.tasks()
     held = await one.create(fresh("task"), b"1", owner="ann", lease=LONG)
     for seconds in INVALID_SECONDS:
         id = fresh("task")

@@ -9,19 +9,13 @@ from contextlib import aclosing
 from dragoman.errors import StoreError, StoreFull
 from dragoman.stores.contract import TaskRecord, Tasks
 from dragoman.stores.limits import StoreLimits
-from dragoman.testing.stores.probe import Probe, fresh, is_full
+from dragoman.testing.stores.probe import LONG, Probe, fresh, is_full
 
 MANY = 20
-LONG = 3600.0
-
-
-def _both(probe: Probe) -> tuple[Tasks, Tasks]:
-    namespace = fresh("tasks")
-    return probe.one.tasks(namespace), probe.other.tasks(namespace)
 
 
 async def _creating(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     id, before = fresh("task"), await probe.one.now()
     assert await one.get(id) is None, "a task that was never created must not be found"
     made = await one.create(id, b"\0value", owner="ann", ttl=LONG)
@@ -47,7 +41,7 @@ async def _creating(probe: Probe) -> None:
 
 
 async def _listing(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     ids = [(await (one, other)[number % 2].create(fresh("task"), b"", owner="ann")).id for number in range(5)]
     foreign = await one.create(fresh("task"), b"", owner="ben")
     assert await _ids(other, "ann") == ids, "list() must return the tasks of an owner in the order of their creation"
@@ -68,7 +62,7 @@ async def _ids(tasks: Tasks, owner: str) -> list[str]:
 
 
 async def _updating(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     made = await one.create(fresh("task"), b"1", owner="ann")
     changed = await other.update(made.id, b"2", revision=made.revision)
     assert changed is not None, "update() with the newest revision must change the task"
@@ -95,7 +89,7 @@ async def _updating(probe: Probe) -> None:
 
 
 async def _claiming(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     assert await one.claim(LONG) is None, "claim() without tasks must return None"
     made = await one.create(fresh("task"), b"value", owner="ann")
     held = await other.claim(LONG)
@@ -119,7 +113,7 @@ async def _claiming(probe: Probe) -> None:
 
 
 async def _racing(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     ids = [(await one.create(fresh("task"), b"", owner="ann")).id for _ in range(3)]
     claims = await asyncio.gather(*((one, other)[claimer % 2].claim(LONG) for claimer in range(MANY)))
     claimed = sorted(claim.id for claim in claims if claim is not None)
@@ -127,7 +121,7 @@ async def _racing(probe: Probe) -> None:
 
 
 async def _parking(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     made = await one.create(fresh("task"), b"", owner="ann", lease=LONG)
     parked = await one.update(made.id, b"asked", revision=made.revision, token=made.token, phase="parked")
     assert parked is not None, "the holder must be able to park a task"
@@ -144,22 +138,15 @@ async def _parking(probe: Probe) -> None:
 
 
 async def _losing(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     await one.create(fresh("task"), b"begun", owner="ann")
     began = await probe.one.now()
     held = await one.claim(probe.ttl)
     assert held is not None, "a ready task must be claimed"
-    heirs: list[TaskRecord] = []
-
-    async def is_taken() -> bool:
-        claim = await other.claim(LONG)
-        heirs.extend([] if claim is None else [claim])
-        return claim is not None
-
-    await probe.until(f"a task whose lease of {probe.ttl:g} seconds ran out must be claimed by another", is_taken)
+    promise = f"a task whose lease of {probe.ttl:g} seconds ran out must be claimed by another"
+    heir = await probe.taken_over(other, promise)
     passed = await probe.one.now() - began
     assert passed >= probe.ttl, f"a lease of {probe.ttl:g} seconds must last so long; it lasted {passed:g} seconds"
-    (heir,) = heirs
     assert (heir.id, heir.was_lost) == (held.id, True), f"a claim after a lost lease must say so: {heir}"
     assert heir.token > held.token, f"a claim after a lost lease must give a higher token: {held.token}, {heir.token}"
     await _refused_to_a_paused_holder(one, held, heir)
@@ -185,15 +172,13 @@ async def _refused_to_a_paused_holder(tasks: Tasks, held: TaskRecord, heir: Task
 
 
 async def _renewing(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     held = await one.create(fresh("task"), b"", owner="ann", lease=probe.ttl)
     ends_at = await probe.one.now() + 2 * probe.ttl
     while (renewed_at := await probe.one.now()) < ends_at:
         is_renewed, claim = await one.renew(held.id, held.token, probe.ttl), await other.claim(LONG)
         await asyncio.sleep(probe.ttl / 20)
-        if await probe.is_late(renewed_at):
-            await _renewing(probe.slower())
-            return
+        await probe.require_alive(renewed_at)
         assert is_renewed, "the holder must be able to renew its lease"
         assert claim is None, "a task whose lease is renewed in time must not be claimed"
     short = await one.create(fresh("task"), b"", owner="ann", lease=LONG)
@@ -204,7 +189,7 @@ async def _renewing(probe: Probe) -> None:
 
 
 async def _finishing(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     for phase in ("ready", "running", "parked"):
         made = await one.create(fresh("task"), b"", owner="ann", lease=LONG)
         moved = await one.update(made.id, b"", revision=made.revision, phase=phase)
@@ -234,16 +219,14 @@ async def _finishing(probe: Probe) -> None:
 
 
 async def _task_expiry(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     began = await probe.one.now()
     ready = await one.create(fresh("task"), b"", owner="ann", ttl=probe.ttl)
     held = await one.create(fresh("task"), b"", owner="ann", ttl=probe.ttl, lease=LONG)
     stays = await one.create(fresh("task"), b"", owner="ann", ttl=LONG, lease=LONG)
     prolonged = await one.create(fresh("task"), b"", owner="ann", ttl=probe.ttl, lease=LONG)
     longer = await one.update(prolonged.id, b"", revision=prolonged.revision, ttl=LONG)
-    if await probe.is_late(began):
-        await _task_expiry(probe.slower())
-        return
+    await probe.require_alive(began)
     assert longer is not None, "update() must be able to prolong the life of a task"
 
     async def is_gone() -> bool:
@@ -266,18 +249,15 @@ async def _task_expiry(probe: Probe) -> None:
 
 
 async def _task_bounds(probe: Probe) -> None:
-    namespace, ttl, began = fresh("tasks"), probe.ttl, await probe.one.now()
-    limits = StoreLimits(tasks=5, tasks_per_caller=3)
-    one, other = (store.tasks(namespace, limits=limits) for store in (probe.one, probe.other))
+    ttl, began, limits = probe.ttl, await probe.one.now(), StoreLimits(tasks=5, tasks_per_caller=3)
+    one, other = probe.tasks(limits)
     for number in range(3):
         await (one, other)[number % 2].create(fresh("task"), b"", owner="ann", ttl=None if number else ttl)
     is_owner_full = await is_full(other.create(fresh("task"), b"", owner="ann"))
     await one.create(fresh("task"), b"", owner="ben")
     await one.create(fresh("task"), b"", owner="ben")
     is_namespace_full = await is_full(one.create(fresh("task"), b"", owner="cid"))
-    if await probe.is_late(began):
-        await _task_bounds(probe.slower())
-        return
+    await probe.require_alive(began)
     assert is_owner_full, "create() for an owner with limits.tasks_per_caller tasks must raise StoreFull"
     assert is_namespace_full, "create() in a namespace with limits.tasks tasks must raise StoreFull"
 
@@ -292,7 +272,7 @@ async def _task_bounds(probe: Probe) -> None:
 
 
 async def _watching(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     made = await one.create(fresh("task"), b"", owner="ann")
     async with aclosing(other.watch(made.id)) as changes, aclosing(one.watch(made.id)) as own:
         await probe.within("the first step of watch()", anext(changes))
@@ -320,7 +300,7 @@ async def _seen(tasks: Tasks, changes: AsyncGenerator[None, None], expected: Tas
 
 
 async def _waiting(probe: Probe) -> None:
-    one, other = _both(probe)
+    one, other = probe.tasks()
     await probe.within("the first wait()", other.wait(LONG))
 
     async def wait_and_claim() -> TaskRecord:

@@ -1,33 +1,22 @@
 """`dragoman bridge`, as a person uses it at a shell."""
 
+import pytest
+
 from scenarios.command_line import dragoman
 
 
-def test_a_command_needs_no_bridge():
-    shown = dragoman("bridge", "python server.py")
-    assert shown.code == 2
-    assert "neither a URL nor a cassette" in shown.err
-
-
-def test_a_broken_cassette_is_named(tmp_path):
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text("{}")
-    shown = dragoman("bridge", broken)
-    assert shown.code == 2
-    assert "is not a cassette" in shown.err
-
-
-def test_a_command_is_served_over_http_alone():
-    shown = dragoman("bridge", "--", "python", "server.py")
-    assert shown.code == 2
-    assert "a command after -- needs --http" in shown.err
-
-
-def test_what_http_serves_must_be_named():
-    assert "--http needs a URL, or a command after --" in dragoman("bridge", "--http", ":8000").err
-    assert "--http needs a URL, or a command after --" in dragoman("bridge", "server.py", "--http", ":8000").err
-
-
-def test_an_address_without_a_port_is_refused():
-    shown = dragoman("bridge", "--http", "here", "--", "python", "server.py")
-    assert (shown.code, "must be written as HOST:PORT" in shown.err) == (2, True)
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["python server.py"], "neither a URL nor a cassette"),
+        (["broken.jsonl"], "is not a cassette"),
+        (["--", "python", "server.py"], "a command after -- needs --http"),
+        (["--http", ":8000"], "--http needs a URL, or a command after --"),
+        (["server.py", "--http", ":8000"], "--http needs a URL, or a command after --"),
+        (["--http", "here", "--", "python", "server.py"], "must be written as HOST:PORT or :PORT"),
+    ],
+)
+def test_wrong_usage_names_the_fault(tmp_path, words, fault):
+    (tmp_path / "broken.jsonl").write_text("{}")
+    refused = dragoman("bridge", *words, cwd=tmp_path)
+    assert (refused.code, fault in refused.err) == (2, True)

@@ -1,7 +1,7 @@
 """Findings, and the exchanges that they show."""
 
 from dragoman.auth.fetcher import FetchedExchange
-from dragoman.inspector.doctor.findings import Findings, shown
+from dragoman.inspector.doctor.findings import Findings, ShownExchange
 
 
 def test_findings_are_told_as_they_are_added_and_on_one_line():
@@ -25,7 +25,7 @@ def test_exchanges_are_shown_without_secrets():
     received = b'{"access_token":"token-value","refresh_token":"other-value","registration_access_token":"third"}'
     headers = {"Authorization": "Basic c2VjcmV0"}
     exchange = FetchedExchange("POST", "https://a.example/token?code=abc123", headers, form, 0.5, 200, {}, received)
-    [found] = shown([exchange])
+    found = ShownExchange.of(exchange)
     text = f"{found.request} {found.response}"
     for secret in ("abc123", "verysecret", "token-value", "other-value", "third", "c2VjcmV0"):
         assert secret not in text
@@ -33,5 +33,5 @@ def test_exchanges_are_shown_without_secrets():
 
 
 def test_an_exchange_without_an_answer_says_so():
-    [found] = shown([FetchedExchange("GET", "https://a.example/", {}, b"")])
+    found = ShownExchange.of(FetchedExchange("GET", "https://a.example/", {}, b""))
     assert (found.response, found.failure) == (None, "there was no answer")

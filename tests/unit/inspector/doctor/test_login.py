@@ -13,22 +13,10 @@ async def examined(url, challenge):
     return {finding.step: finding for finding in findings.all}
 
 
-async def test_each_step_has_its_rule_and_its_requests():
-    async with world() as there:
-        metadata = there.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
-        found = await examined(there.url, f'Bearer resource_metadata="{metadata}"')
-    for step in ("challenge", "resource metadata", "authorization server", "PKCE", "registration"):
-        assert found[step].ok, found[step]
-        assert found[step].rule
-    assert found["resource metadata"].exchanges[0].response.status == 200
-    assert any("oauth-authorization-server" in one.request.url for one in found["authorization server"].exchanges)
-    assert not found["login"].ok
-    assert exchange_observer.get() is None
-
-
 async def test_a_server_without_a_challenge_and_a_dead_issuer_are_found():
     async with world(is_dead=True) as there:
         found = await examined(there.url, None)
     assert not found["challenge"].ok
     assert not found["authorization server"].ok
-    assert found["authorization server"].exchanges
+    assert any("oauth-authorization-server" in one.request.url for one in found["authorization server"].exchanges)
+    assert exchange_observer.get() is None

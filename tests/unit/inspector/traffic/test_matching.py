@@ -22,9 +22,9 @@ async def test_records_are_added_as_they_come_and_compared_once():
     traffic, compared = Traffic(), []
 
     class Noted(Filter):
-        def matches(self, row):
-            compared.append(row.number)
-            return super().matches(row)
+        def matches(self, record):
+            compared.append(record.row.number)
+            return super().matches(record)
 
     found = MatchingRecords(traffic, Noted("a"))
     add(traffic, "a", "b", "a")
@@ -65,7 +65,7 @@ async def test_a_query_that_nobody_asks_again_keeps_no_dropped_record():
     add(traffic, *"defg")
     gc.collect()
     ours = [one for one in gc.get_objects() if isinstance(one, TrafficRecord) and one.name == "matched"]
-    assert sorted(record.number for record in ours) == [5, 6, 7]
+    assert sorted(record.row.number for record in ours) == [5, 6, 7]
     assert found.numbers == [1, 2, 3]
 
 

@@ -2,7 +2,6 @@
 
 import json
 
-from dragoman.inspector.traffic.filter import Filter
 from dragoman.inspector.traffic.rows import Traffic
 from dragoman.inspector.traffic.statistics import statistics
 
@@ -16,7 +15,7 @@ def test_half_and_all_but_five_percent_of_the_requests_are_not_slower():
         traffic.add("s1", "server", "message", answer, time=1000.0 * number + number / 1000)
     traffic.add("s1", "server", "message", b'{"method":"notifications/x"}')
     traffic.add("s1", "server", "stderr", b"started")
-    found = statistics(traffic.matching(Filter()))
+    found = statistics(traffic.records())
     [calls, notes] = found["methods"]
     assert (calls.count, round(calls.p50), round(calls.p95), round(calls.max)) == (100, 50, 95, 100)
     assert (notes.count, notes.p50, notes.max) == (1, None, None)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from scenarios.inspector_page import STATELESS, open_page
+from scenarios.inspector_page import STATELESS, connected_page, open_page
 
 ODD_LISTS = """
 import json, sys
@@ -28,8 +28,7 @@ for line in sys.stdin:
 
 
 async def test_a_list_is_read_page_by_page_as_it_is_on_the_wire():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         first = await page.call("explore/list", server=id, kind="tools")
         assert (len(first["items"]), first["nextCursor"]) == (8, "8")
         rest = await page.call("explore/list", server=id, kind="tools", cursor=first["nextCursor"])
@@ -39,22 +38,19 @@ async def test_a_list_is_read_page_by_page_as_it_is_on_the_wire():
 
 @pytest.mark.parametrize(("kind", "count"), [("prompts", 1), ("resources", 1), ("templates", 1), ("skills", 0)])
 async def test_every_kind_of_list_is_there(kind, count):
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         assert len((await page.call("explore/list", server=id, kind=kind))["items"]) == count
 
 
 async def test_tasks_and_apps_are_listed_and_an_unknown_kind_is_refused():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         assert (await page.call("explore/list", server=id, kind="tasks"))["items"] == []
         assert (await page.call("explore/list", server=id, kind="apps"))["items"] == []
         assert (await page.refused("explore/list", server=id, kind="ghosts")).status == 400
 
 
 async def test_a_request_returns_its_result_its_time_and_its_rows():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         outcome = await page.tool(id, "echo", {"a": [1, 2]})
         assert outcome["result"]["structuredContent"] == {"a": [1, 2]}
         assert (outcome["cut"], outcome["preview"]) == (False, None)
@@ -67,8 +63,7 @@ async def test_a_request_returns_its_result_its_time_and_its_rows():
 
 
 async def test_a_tool_that_fails_is_a_result_and_a_refusal_is_not():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         assert (await page.tool(id, "fail"))["result"]["isError"] is True
         refused = await page.refused("explore/request", server=id, method="acme/none", params={"x": 1}, key="k")
         assert (refused.status, refused.error["code"], refused.error["data"]) == (502, -32601, {"method": "acme/none"})
@@ -84,23 +79,20 @@ async def test_a_tool_that_fails_is_a_result_and_a_refusal_is_not():
     ],
 )
 async def test_any_method_can_be_requested(method, params, member):
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         outcome = await page.call("explore/request", server=id, method=method, params=params, key="k")
         assert member is None or member in outcome["result"]
 
 
 async def test_progress_reaches_the_page_with_the_key_of_the_request():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         await page.tool(id, "progress", key="mine")
         event = await page.event("progress")
         assert (event["key"], event["server"], event["progress"], event["total"]) == ("mine", id, 2, 2)
 
 
 async def test_a_request_is_cancelled_by_its_key():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         waiting = asyncio.ensure_future(
             page.refused("explore/request", server=id, method="tools/call", params={"name": "never"}, key="slow")
         )
@@ -127,8 +119,7 @@ async def test_the_result_of_a_call_is_shown_although_its_request_was_dropped_fr
 
 
 async def test_a_time_out_is_reported():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         params = {"name": "never"}
         late = await page.refused(
             "explore/request", server=id, method="tools/call", params=params, key="k", timeout=0.2
@@ -137,8 +128,7 @@ async def test_a_time_out_is_reported():
 
 
 async def test_a_result_of_20_megabytes_is_shown_cut_and_saved_whole():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         outcome = await page.tool(id, "big")
         assert (outcome["result"], outcome["cut"]) == (None, True)
         assert len(outcome["preview"]) == 200_000
@@ -151,16 +141,14 @@ async def test_a_result_of_20_megabytes_is_shown_cut_and_saved_whole():
 
 
 async def test_arguments_are_completed():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         ref = {"type": "ref/prompt", "name": "greet"}
         found = await page.call("explore/complete", server=id, ref=ref, argument="name", value="o", context={"a": "b"})
         assert found == {"values": ["oslo"], "total": 1, "hasMore": False}
 
 
 async def test_logs_changes_of_lists_and_updates_of_resources_reach_the_page():
-    async with open_page() as page:
-        id = await page.connected(version="2025-11-25")
+    async with connected_page(version="2025-11-25") as (page, id):
         assert (await page.call("explore/subscribe", server=id, uri="file:///a"))["subscribed"] == ["file:///a"]
         await page.call("explore/log_level", server=id, level="debug")
         await page.tool(id, "log")
@@ -175,8 +163,7 @@ async def test_logs_changes_of_lists_and_updates_of_resources_reach_the_page():
 
 
 async def test_a_tool_is_shown_as_each_model_gets_it_with_an_estimate_of_its_tokens():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         found = {
             one["dialect"]: one for one in (await page.call("explore/dialects", server=id, tool="echo"))["dialects"]
         }
@@ -189,15 +176,13 @@ async def test_a_tool_is_shown_as_each_model_gets_it_with_an_estimate_of_its_tok
 
 
 async def test_hostile_texts_arrive_as_they_are_in_json():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         outcome = await page.tool(id, "hostile")
         assert outcome["result"]["content"][0]["text"] == "\x1b[2J\u202e<script>alert(1)</script>\x00"
 
 
 async def test_the_rounds_of_a_stateless_call_are_one_span():
-    async with open_page() as page:
-        id = await page.connected(STATELESS)
+    async with connected_page(STATELESS) as (page, id):
         rule = {"kind": "elicitation", "match": "city", "answer": {"action": "accept", "content": {"city": "Oslo"}}}
         await page.call("questions/settings", server=id, script=[rule])
         outcome = await page.tool(id, "ask")
@@ -224,8 +209,7 @@ async def test_a_task_is_followed_to_its_end_and_is_listed_in_either_era(tmp_pat
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # the store keeps tasks there
     path = tmp_path / "slow.py"
     path.write_text(SLOW, encoding="utf-8")
-    async with open_page() as page:
-        id = await page.connected(str(path), version=version)
+    async with connected_page(str(path), version=version) as (page, id):
         outcome = await page.tool(id, "report")
         assert "done" in str(outcome["result"])
         [task] = (await page.call("explore/list", server=id, kind="tasks"))["items"]
@@ -237,7 +221,6 @@ async def test_a_task_is_followed_to_its_end_and_is_listed_in_either_era(tmp_pat
 async def test_what_is_no_object_in_a_list_does_not_reach_the_page(tmp_path):
     program = tmp_path / "odd.py"
     program.write_text(ODD_LISTS)
-    async with open_page() as page:
-        id = await page.connected({"command": sys.executable, "args": [str(program)]})
+    async with connected_page({"command": sys.executable, "args": [str(program)]}) as (page, id):
         found = await page.call("explore/list", server=id, kind="tools")
         assert found["items"] == [{"name": "a", "inputSchema": {"$ref": "#"}}]

@@ -12,7 +12,7 @@ import pytest
 from dragoman import AsyncClient, Server
 from dragoman.testing import cassette
 from scenarios.command_line import serving
-from scenarios.inspector_page import open_page, serving_mcp
+from scenarios.inspector_page import connected_page, open_page, serving_mcp
 
 DEADLINE = 60
 
@@ -22,8 +22,7 @@ async def exported(page, format, **chosen):
 
 
 async def test_a_call_becomes_a_test_that_passes(tmp_path):
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         outcome = await page.tool(id, "echo", {"city": "Oslo", "days": [1, 2]})
         failed = await page.tool(id, "fail")
         found = await exported(page, "pytest", numbers=[outcome["rows"][0], failed["rows"][0]])
@@ -36,8 +35,7 @@ async def test_a_call_becomes_a_test_that_passes(tmp_path):
 
 
 async def test_a_call_becomes_a_program_that_runs(tmp_path):
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         outcome = await page.tool(id, "echo", {"city": "Oslo"})
         await page.call("explore/request", server=id, method="resources/read", params={"uri": "file:///a"}, key="k")
         params = {"name": "greet", "arguments": {"name": "Ada"}}
@@ -56,8 +54,7 @@ def run(command, folder):
 
 
 async def test_a_session_becomes_a_cassette_that_plays(tmp_path):
-    async with open_page() as page:
-        id = await page.connected(version="2025-11-25")
+    async with connected_page(version="2025-11-25") as (page, id):
         await page.tool(id, "fail")
         found = await exported(page, "cassette", server=id)
     path = tmp_path / found["name"]
@@ -133,8 +130,7 @@ async def test_curl_commands_begin_a_session_where_the_server_has_one_and_run(tm
 
 
 async def test_a_message_of_a_process_becomes_curl_for_a_server_over_http():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         outcome = await page.tool(id, "echo", {"it's": "quoted"})
         words = shlex.split((await exported(page, "curl", numbers=outcome["rows"]))["text"].replace("\\\n", " "))
         assert words[2].startswith("http://127.0.0.1")

@@ -35,7 +35,7 @@ async def logged_in(page, id):
 async def test_a_person_logs_in_sees_the_token_renews_it_and_logs_out():
     async with world() as there, open_page() as page:
         there.inner = server.handle_json_async
-        [added] = (await page.call("servers/add", target=there.url))["servers"]
+        added = await page.added(there.url)
         id = added["id"]
         refused = await page.refused("servers/connect", server=id)
         assert (refused.error["kind"], refused.error["status"]) == ("AuthRequired", 401)
@@ -66,7 +66,7 @@ async def test_a_person_logs_in_sees_the_token_renews_it_and_logs_out():
 async def test_the_steps_of_a_login_are_in_the_traffic():
     async with world() as there, open_page() as page:
         there.inner = server.handle_json_async
-        [added] = (await page.call("servers/add", target=there.url))["servers"]
+        added = await page.added(there.url)
         await logged_in(page, added["id"])
         rows = (await page.call("traffic/rows", filter="kind:request", limit=100))["rows"]
         steps = " ".join(row["summary"] for row in rows)
@@ -77,11 +77,12 @@ async def test_the_steps_of_a_login_are_in_the_traffic():
 async def test_an_examination_shows_the_rule_and_the_requests_of_each_step():
     async with world() as there, open_page() as page:
         there.inner = server.handle_json_async
-        [added] = (await page.call("servers/add", target=there.url))["servers"]
+        added = await page.added(there.url)
         found = await page.call("servers/examine", server=added["id"])
         steps = {finding["step"]: finding for finding in found["findings"]}
         assert [steps[step]["ok"] for step in ("DNS", "TCP", "TLS", "HTTP", "challenge")] == [True] * 5
         assert "RFC 9728" in steps["resource metadata"]["rule"]
+        assert all(steps[step]["rule"] for step in ("challenge", "authorization server", "PKCE", "registration"))
         [exchange] = steps["resource metadata"]["exchanges"]
         assert (exchange["request"]["method"], exchange["response"]["status"]) == ("GET", 200)
         assert "authorization_servers" in exchange["response"]["body"]

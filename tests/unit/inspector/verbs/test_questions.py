@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from scenarios.inspector_page import COMMAND, open_page
+from scenarios.inspector_page import COMMAND, connected_page, open_page
 
 
 async def asked(page, server, tool):
@@ -20,8 +20,7 @@ def said(outcome):
 
 
 async def test_a_form_is_answered_and_a_wrong_answer_can_be_corrected():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         question, waiting = await asked(page, id, "ask")
         assert (question["kind"], question["server"], question["params"]["message"]) == (
             "elicitation",
@@ -42,16 +41,14 @@ async def test_a_form_is_answered_and_a_wrong_answer_can_be_corrected():
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_form_is_declined_or_cancelled(action):
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         question, waiting = await asked(page, id, "ask")
         await page.call("questions/answer", question=question["id"], answer={"action": action})
         assert said(await waiting) == {"action": action}
 
 
 async def test_a_page_to_visit_shows_its_url():
-    async with open_page() as page:
-        id = await page.connected(version="2025-11-25")
+    async with connected_page(version="2025-11-25") as (page, id):
         question, waiting = await asked(page, id, "visit")
         assert (question["kind"], question["params"]["url"]) == ("url", "https://example.com/pay")
         await page.call("questions/answer", question=question["id"], answer={"action": "accept"})
@@ -59,8 +56,7 @@ async def test_a_page_to_visit_shows_its_url():
 
 
 async def test_sampling_is_answered_by_hand_as_text_or_as_a_whole_result():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         question, waiting = await asked(page, id, "sample")
         assert question["params"]["messages"][0]["content"]["text"] == "What is six times seven?"
         assert question["params"]["maxTokens"] == 10
@@ -76,8 +72,7 @@ async def test_sampling_is_answered_by_hand_as_text_or_as_a_whole_result():
 
 
 async def test_sampling_is_declined_and_a_model_that_is_missing_leaves_the_question_open():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         question, waiting = await asked(page, id, "sample")
         by_model = {"action": "model", "model": "nothing"}
         refused = await page.refused("questions/answer", question=question["id"], answer=by_model)
@@ -87,8 +82,7 @@ async def test_sampling_is_declined_and_a_model_that_is_missing_leaves_the_quest
 
 
 async def test_a_call_waits_for_its_approval_if_that_is_wanted():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         assert (await page.call("questions/settings", server=id, approvals=True))["server"]["approvals"] is True
         waiting = asyncio.ensure_future(page.tool(id, "echo", {"a": 1}))
         question = (await page.event("question"))["question"]
@@ -104,8 +98,7 @@ async def test_a_call_waits_for_its_approval_if_that_is_wanted():
 
 
 async def test_a_question_is_withdrawn_with_the_call_that_asked():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         await asked_and_dropped(page, id)
         event = await page.event("answered")
         assert (event["by"], event["action"]) == ("server", "cancel")
@@ -123,7 +116,7 @@ async def asked_and_dropped(page, id):
 async def test_roots_are_declared_and_changed(tmp_path):
     root = {"uri": tmp_path.as_uri(), "name": "here"}
     async with open_page() as page:
-        [added] = (await page.call("servers/add", target=COMMAND))["servers"]
+        added = await page.added(COMMAND)
         id = added["id"]
         assert (await page.call("questions/settings", server=id, roots=[root]))["server"]["roots"] == [root]
         await page.call("servers/connect", server=id)
@@ -135,8 +128,7 @@ async def test_roots_are_declared_and_changed(tmp_path):
 
 
 async def test_a_rule_with_a_wrong_expression_is_refused():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         rule = {"kind": "sampling", "match": "(", "answer": {"text": "x"}}
         refused = await page.refused("questions/settings", server=id, script=[rule])
         assert (refused.status, "regular expression" in refused.error["message"]) == (400, True)

@@ -10,15 +10,14 @@ import pytest
 from dragoman.compose.session_file import SessionFile, SessionWriter
 from dragoman.inspector.events import MAX_LOGS
 from scenarios.command_line import serving
-from scenarios.inspector_page import COMMAND, open_page
+from scenarios.inspector_page import COMMAND, connected_page, open_page
 
 MESSAGES_PER_SECOND = 10_000
 PAUSE_SECONDS = 0.05
 
 
 async def test_rows_are_read_newest_first_and_from_any_place():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         for number in range(5):
             await page.tool(id, "echo", {"n": number})
         every = (await page.call("traffic/rows"))["rows"]
@@ -36,8 +35,7 @@ async def test_rows_are_read_newest_first_and_from_any_place():
 
 
 async def test_rows_are_filtered_and_a_wrong_filter_says_why():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         await page.tool(id, "fail")
         await page.tool(id, "echo", {"city": "Oslo"})
         failed = (await page.call("traffic/rows", filter="method:tools/* error"))["rows"]
@@ -51,8 +49,7 @@ async def test_rows_are_filtered_and_a_wrong_filter_says_why():
 
 
 async def test_statistics_count_times_and_bytes_by_method():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         for _ in range(3):
             await page.tool(id, "echo")
         await page.tool(id, "fail")
@@ -64,8 +61,7 @@ async def test_statistics_count_times_and_bytes_by_method():
 
 
 async def test_a_message_has_no_secret():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         outcome = await page.tool(id, "echo", {"password": "hunter2"})
         assert outcome["result"]["structuredContent"] == {"password": "***"}
         for number in outcome["rows"]:
@@ -75,8 +71,7 @@ async def test_a_message_has_no_secret():
 
 
 async def test_a_request_is_sent_again_as_it_was_or_changed():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         first = await page.tool(id, "echo", {"password": "hunter2", "a": 1})
         again = await page.call("traffic/replay", number=first["rows"][0])
         assert again["result"]["structuredContent"] == {"password": "***", "a": 1}
@@ -93,8 +88,7 @@ async def test_a_request_is_sent_again_as_it_was_or_changed():
 
 
 async def test_traffic_is_saved_opened_and_closed(tmp_path):
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         await page.tool(id, "echo", {"password": "hunter2", "city": "Oslo"})
         response, data = await page.post("traffic/save", {"filter": "method:tools/call"})
         assert "traffic.mcpsession" in response.headers["Content-Disposition"]
@@ -117,8 +111,7 @@ async def test_traffic_is_saved_opened_and_closed(tmp_path):
 
 
 async def test_a_session_file_is_uploaded_and_what_is_none_is_refused():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         await page.tool(id, "echo")
         _, data = await page.post("traffic/save")
         head = {"X-Dragoman-Name": "%E2%98%95.mcpsession"}
@@ -167,8 +160,7 @@ def flooding(request, tmp_path):
 
 
 async def test_a_flood_is_taken_whole_and_everything_else_is_answered_meanwhile(flooding):
-    async with open_page() as page:
-        id = await page.connected(flooding)
+    async with connected_page(flooding) as (page, id):
         began, answered = time.process_time(), []
         flood = asyncio.ensure_future(page.tool(id, "flood", {"messages": 20_000}))
         while not flood.done():
@@ -185,8 +177,7 @@ async def test_a_flood_is_taken_whole_and_everything_else_is_answered_meanwhile(
 
 
 async def test_a_flood_becomes_few_events_which_count_what_they_leave_out():
-    async with open_page() as page:
-        id = await page.connected()
+    async with connected_page() as (page, id):
         await page.tool(id, "flood", {"messages": 5_000})
         kept = (await page.call("traffic/rows"))["kept"]
         await page.event("traffic", lambda event: event["kept"] == kept)
@@ -196,7 +187,7 @@ async def test_a_flood_becomes_few_events_which_count_what_they_leave_out():
         assert len(page.events) < 1_000
 
 
-@pytest.mark.parametrize("path", ["/nonexistent.mcpsession", __file__])
+@pytest.mark.parametrize("path", ["/nonexistent.mcpsession", __file__, "~nobody-of-this-name/a", "a" * 5000])
 async def test_a_file_that_cannot_be_opened_says_why(path):
     async with open_page() as page:
         refused = await page.refused("traffic/open", path=path)
@@ -221,10 +212,3 @@ async def test_a_saved_file_names_its_server_without_secrets(tmp_path):
         path.write_bytes(data)
         assert b"hunter2" not in data
         assert SessionFile(path).facts["target"].endswith("--token=***")
-
-
-@pytest.mark.parametrize("path", ["~nobody-of-this-name/a", "a" * 5000])
-async def test_a_path_that_cannot_be_is_a_file_that_is_missing(path):
-    async with open_page() as page:
-        refused = await page.refused("traffic/open", path=path)
-        assert (refused.status, refused.error["kind"]) == (400, "SessionFileError")
