@@ -254,19 +254,6 @@ async def test_hostile_arguments_do_no_harm(arguments):
         assert text(await peer.request("tools/call", {"name": "echo", "arguments": {"word": []}})) == "served"
 
 
-@pytest.mark.covers("TOOL-03")
-async def test_the_bytes_of_an_answer_are_exactly_these():
-    server = Server("echo", tools=[tool(inline=True)(read_variable)])
-    sent: list[bytes] = []
-    connection = server.connect(sent.append)
-    connection.receive(b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"read_variable"}}\n')
-    connection.receive(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"}}\n')
-    assert sent == [
-        b'{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"unset"}]}}',
-        b'{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: x"}}',
-    ]
-
-
 # Types.
 
 SNIPPET = """

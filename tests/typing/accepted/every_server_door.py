@@ -223,7 +223,9 @@ def archive_blocking(year: int, ctx: BlockingContext) -> str:
     return f"{year} {ctx.task.id}"
 
 
-@server.tool(name="wait", title="Wait", description="Waits.", inline=True, scopes=["wait"], meta={"a": 1}, icons=[])
+@server.tool(
+    name="wait", title="Wait", description="Waits.", inline=True, scopes=["wait"], timeout=60, meta={"a": 1}, icons=[]
+)
 def wait(ctx: BlockingContext) -> InputRequired | list[Image | Audio | File | ResourceLink | EmbeddedResource]:
     if "city" not in ctx.inputs:
         return InputRequired({"city": Elicit("Which city?", Place)}, state={"tries": 1})
@@ -275,7 +277,7 @@ def of_tenant(state: HandlerState | BlockingHandlerState, key: StateKey) -> None
     print(state, key, Server("tenants", state_key=key, store=Memory()))
 
 
-@server.tool
+@server.tool("picture", annotations={"readOnlyHint": True})
 def picture() -> ImageContent:
     raise UrlElicitationRequired([{"message": "Please sign in", "url": "https://example.com"}])
 
