@@ -176,34 +176,21 @@ def test_a_server_that_closes_its_input_and_lives_on_is_ended(run):
     run(scenario())
 
 
-@pytest.mark.covers("CST-08")
-def test_a_server_that_ends_with_its_input_gets_no_signal(run):
-    async def scenario():
-        async with opened(f"import sys; {READY}; sys.stdin.read(); sys.exit(5)", grace=20) as (process, heard):
-            await heard.message()
-        assert process.exit_code == 5
-
-    run(scenario())
+ENDS_WITH_ITS_INPUT = f"import sys; {READY}; sys.stdin.read(); sys.exit(5)"
+ENDS_WITH_SIGTERM = f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit(6)); {READY}; time.sleep(60)"
 
 
 @pytest.mark.covers("CST-08")
-def test_a_server_that_ignores_the_end_of_its_input_gets_sigterm(run):
-    code = f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit(6)); {READY}; time.sleep(60)"
-
+@pytest.mark.parametrize(
+    ("code", "grace", "exit_code"),
+    [(ENDS_WITH_ITS_INPUT, 20, 5), (ENDS_WITH_SIGTERM, 0.2, 6), (STUBBORN, 0.2, -signal.SIGKILL)],
+    ids=["no signal", "SIGTERM", "SIGKILL"],
+)
+def test_a_server_that_ignores_the_end_of_its_input_gets_sigterm_and_then_sigkill(run, code, grace, exit_code):
     async def scenario():
-        async with opened(code, grace=0.2) as (process, heard):
+        async with opened(code, grace=grace) as (process, heard):
             await heard.message()
-        assert process.exit_code == 6
-
-    run(scenario())
-
-
-@pytest.mark.covers("CST-08")
-def test_a_server_that_ignores_sigterm_gets_sigkill(run):
-    async def scenario():
-        async with opened(STUBBORN, grace=0.2) as (process, heard):
-            await heard.message()
-        assert process.exit_code == -signal.SIGKILL
+        assert process.exit_code == exit_code
         assert not runs(process.pid)
 
     run(scenario())

@@ -191,51 +191,6 @@ async def test_titles_descriptions_and_limits_are_said(era):
     }
 
 
-@dataclass
-class Nested:
-    person: AsDataclass
-
-
-@dataclass
-class ListOfText:
-    words: list[str]
-
-
-@dataclass
-class Numbers:
-    number: Literal[1, 2]
-
-
-@dataclass
-class Either:
-    either: int | str
-
-
-@dataclass
-class Mapped:
-    values: dict[str, int]
-
-
-@pytest.mark.covers("ELI-06")
-@pytest.mark.parametrize(
-    ("schema", "name"),
-    [
-        (Nested, "person"),
-        (ListOfText, "words"),
-        (Numbers, "number"),
-        (Either, "either"),
-        (Mapped, "values"),
-        ({"type": "object", "properties": {"deep": {"type": "object", "properties": {}}}}, "deep"),
-        ({"type": "object", "properties": {"maybe": {"type": ["string", "null"]}}}, "maybe"),
-        ({"type": "object", "properties": {"odd": True}}, "odd"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_field_that_no_form_can_have_is_refused_by_name(schema, name):
-    with pytest.raises(DefinitionError, match=f"'{name}'"):
-        Elicit("Fill in", schema)
-
-
 @pytest.mark.covers("ELI-06")
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "object"}])
 def test_a_form_is_an_object_with_properties(schema):

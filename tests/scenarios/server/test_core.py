@@ -315,12 +315,6 @@ def test_a_stateless_request_without_capabilities_is_refused():
     assert ask(Server(), "tools/list", {"_meta": meta}, "none")["error"]["code"] == -32602
 
 
-@pytest.mark.covers("SRV-22")
-@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
-def test_ping_is_answered_with_nothing_and_needs_no_capability(version):
-    assert ask(Server(capabilities={}), "ping", era=version)["result"] == {}
-
-
 # Capabilities and methods.
 
 CALLS = {
@@ -438,23 +432,6 @@ def test_a_notification_with_an_id_is_no_method(method, version):
     assert (
         ask(Server(), method, {"requestId": 5, "progressToken": 1, "progress": 1}, version)["error"]["code"] == -32601
     )
-
-
-@pytest.mark.covers("RPC-08", "SRV-22")
-@EVERY_ERA
-async def test_notifications_are_never_answered(era):
-    async with WirePeer(Server(), era) as peer:
-        peer.notify("notifications/unheard-of", {"a": 1})
-        peer.notify("notifications/initialized")
-        peer.notify("notifications/roots/list_changed")
-        peer.notify("notifications/progress", {"progressToken": 1, "progress": 2})
-        peer.notify("notifications/cancelled", {"requestId": "never"})
-        peer.notify("notifications/cancelled", {"requestId": [1]})
-        peer.notify("notifications/cancelled")
-        peer.notify("tools/call", {"name": "nobody"})
-        peer.notify("nope")
-        assert "result" in await peer.request("tools/list")
-        assert peer.received == []
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])

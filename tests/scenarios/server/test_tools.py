@@ -102,15 +102,6 @@ def test_an_instance_of_a_tool_class_keeps_its_own_state():
     assert text(call_result(server, "hello", name="Ada")) == "Hello Ada"
 
 
-@pytest.mark.covers("TOOL-01")
-def test_a_tool_class_without_a_call_method_is_refused():
-    class Idle(Tool):
-        pass
-
-    with pytest.raises(DefinitionError, match="Idle must define a method `call`"):
-        Server("idle", tools=[Idle])
-
-
 @pytest.mark.covers("TOOL-08")
 def test_a_subclass_of_a_tool_class_inherits_what_it_does_not_set():
     class Forecast(Weather):
@@ -178,15 +169,6 @@ def test_what_is_neither_tool_nor_function_is_refused(thing):
 
 
 # Names.
-
-
-@pytest.mark.covers("TOOL-04")
-@pytest.mark.parametrize(
-    ("source", "name"), [("MyTool", "my_tool"), ("HTTPFetch", "http_fetch"), ("Area51Map", "area51_map"), ("x", "x")]
-)
-def test_a_class_name_is_a_tool_name_in_snake_case(source, name):
-    made = type(source, (Weather,), {})
-    assert listed(Server("names", tools=[made]))[0]["name"] == name
 
 
 @pytest.mark.covers("TOOL-05", "TOOL-06")
