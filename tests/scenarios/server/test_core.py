@@ -18,7 +18,6 @@ from dragoman import (
     Tool,
     types,
 )
-from dragoman.errors import MethodAlreadyDefined
 from dragoman.testing import WirePeer
 from scenarios.wire import (
     DEADLINE,
@@ -432,38 +431,6 @@ def test_a_notification_with_an_id_is_no_method(method, version):
     assert (
         ask(Server(), method, {"requestId": 5, "progressToken": 1, "progress": 1}, version)["error"]["code"] == -32601
     )
-
-
-@pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_a_method_of_ones_own_is_served_in_both_eras(era):
-    server = Server()
-
-    @server.method("acme/add")
-    async def add(a: int, b: int = 1) -> dict:
-        return {"sum": a + b}
-
-    @server.method("acme/count")
-    def count(params: dict) -> int:
-        return len([name for name in params if name != "_meta"])
-
-    @server.method("acme/whole")
-    def whole() -> types.Result:
-        return types.Result(meta={"example.com/a": 1})
-
-    assert ask(server, "acme/whole", era=era)["result"]["_meta"]["example.com/a"] == 1
-    stamp = {}
-    if era == "stateless":
-        info = {"name": "dragoman", "version": "0"}
-        stamp = {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": info}}
-    assert ask(server, "acme/add", {"a": 2, "b": 3}, era)["result"] == {"sum": 5, **stamp}
-    assert ask(server, "acme/count", {"a": 2, "b": 3}, era)["result"] == ({"result": 2, **stamp} if stamp else 2)
-    assert ask(server, "acme/add", {"b": 3}, era)["error"] == {
-        "code": -32602,
-        "message": "Missing required arguments: a",
-    }
-    for taken in ("acme/add", "tools/list", "subscriptions/listen"):
-        with pytest.raises(MethodAlreadyDefined):
-            server.method(taken)
 
 
 # Ids and batches.

@@ -3,7 +3,6 @@
 import pytest
 
 from dragoman import DefinitionError, Prompt, Resource, ResourceTemplate, Server, Tool
-from dragoman.errors import ToolNotUnique
 from scenarios.wire import EVERY_ERA, ask
 
 LISTS = {
@@ -162,12 +161,6 @@ def test_a_definition_is_removed_by_its_name_or_uri_too(kind):
     with pytest.raises(DefinitionError, match="not registered"):
         remove(definitions(kind, "a")[0])
     assert page(server, kind) == ("ac", None)
-
-
-def test_two_tools_of_one_name_are_refused():
-    server = holding("tools", "a")
-    with pytest.raises(ToolNotUnique, match="'a'"):
-        server.add_tool(definitions("tools", "a")[0])
 
 
 @pytest.mark.parametrize("given", [3, "add", object()])
