@@ -51,6 +51,8 @@ def command(server: str, transport: str, root: Path) -> list[str]:
     if server == "filesystem":
         return [str(nodes[0]), str(PACKAGES / "server-filesystem" / "dist" / "index.js"), str(root)]
     kind, _, library = server.rpartition(" of ")
+    if server in ("mcp", "fastmcp"):
+        kind = "notes"
     program = [f"{kind}_server.py", library] if kind else [f"{server}_server.py"]
     return [str(ENVIRONMENT / "bin" / "python"), str(HERE / program[0]), *program[1:], transport]
 
