@@ -339,36 +339,6 @@ async def test_the_authors_own_reader_of_resources_asks_too(era, is_explicit):
 
 
 @every_era
-@pytest.mark.covers("MRT-03")
-@pytest.mark.parametrize("is_blocking", [False, True])
-async def test_a_step_runs_once_however_often_its_handler_does(era, is_blocking):
-    ran: list[str] = []
-
-    def note(what: str) -> str:
-        ran.append(what)
-        return what
-
-    async def note_later() -> dict[str, str]:
-        return {"noted": note("later")}
-
-    async def handler(ctx: Context) -> str:
-        values = [await ctx.step("now", lambda: note("now")), await ctx.step("later", note_later)]
-        await ctx.elicit("First?", Name)
-        await ctx.elicit("Second?", Name)
-        return str(values)
-
-    def blocking_handler(ctx: BlockingContext) -> str:
-        values = [ctx.step("now", lambda: note("now")), ctx.step("later", lambda: {"noted": note("later")})]
-        ctx.elicit("First?", Name)
-        ctx.elicit("Second?", Name)
-        return str(values)
-
-    response = await outcome(blocking_handler if is_blocking else handler, era)
-    assert text(response) == "['now', {'noted': 'later'}]"
-    assert ran == ["now", "later"]
-
-
-@every_era
 @pytest.mark.parametrize("is_blocking", [False, True], ids=["async", "blocking"])
 async def test_a_step_keeps_its_type(era, is_blocking):
     async def handler(ctx: Context) -> str:

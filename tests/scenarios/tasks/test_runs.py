@@ -81,20 +81,6 @@ async def test_a_task_that_is_cancelled_before_its_tool_begins_never_runs():
 
 
 @pytest.mark.covers("TKS-18")
-async def test_a_parked_task_goes_on_in_any_process():
-    store = Memory()
-    one, other = process(store), process(store)
-    asker(one)
-    asker(other)
-    async with task_peer(other, SECOND) as there:
-        async with task_peer(one, SECOND) as here:
-            id = (await here.start("ask"))["taskId"]
-            await here.until(id, "input_required")
-        await there.request("tasks/update", taskId=id, inputResponses=answer("x"))
-        assert (await there.outcome(id))["result"]["content"][0]["text"] == "x"
-
-
-@pytest.mark.covers("TKS-18")
 async def test_a_tool_whose_parameters_changed_fails_the_task_and_the_error_names_both():
     store = Memory()
     one, other = process(store), process(store)

@@ -263,6 +263,10 @@ async def remember(ctx: Context) -> int:
     return visits + len(untyped)
 
 
+async def remembered(ctx: Context) -> int:
+    return await remember(ctx)
+
+
 @server.tool
 def remember_blocking(ctx: BlockingContext) -> int:
     assert_type(ctx.user_state.get("stay", Stay), Stay | None)
