@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faults.tasks.crew import Member, counted, until
-from redis_server import KEEPING, RedisServer
+from redis_server import RedisServer
 
 LEASE = 1.0
 STEPS = 5
@@ -203,85 +203,3 @@ def ended_if_there(member: Member, id: str):
             return None
         raise
     return task if task is not None and task["status"] == "completed" else None
-
-
-@pytest.mark.e2e
-@pytest.mark.covers("TKS-13")
-@pytest.mark.parametrize(("tool", "seconds"), [("repeatable", 45), ("once", 20)])
-def test_eight_tasks_of_twelve_seconds_survive_a_kill(store, tmp_path, record_property, tool, seconds):
-    crew = [Member(tmp_path, store, 10) for _ in range(2)]
-    try:
-        tasks = started(crew, tool, steps=12, seconds=1.0)
-        time.sleep(1)
-        done = counted(crew[0].steps(), "done")
-        crew[0].kill()
-        began = time.monotonic()
-        lost = {f"t{number}" for number in range(0, TASKS, 2)}
-        ended = {name: crew[1].ended(tasks[name]) for name in lost}
-        took = time.monotonic() - began
-        ended |= {name: crew[1].ended(id) for name, id in tasks.items()}
-        begun = counted(crew[1].steps(), "begun")
-        record_property("seconds until the lost tasks had ended", round(took, 1))
-        record_property("seconds until all tasks had ended", round(time.monotonic() - began, 1))
-        assert took < seconds
-        if tool == "once":
-            assert {name for name, task in ended.items() if task["status"] == "failed"} == lost
-            assert set(begun.values()) == {1}
-        else:
-            assert {task["status"] for task in ended.values()} == {"completed"}
-            assert len(begun) == TASKS * 12
-            assert all(begun[step] == 1 for step in done)
-            again = [name for (name, _), count in begun.items() if count > 1]
-            assert max(begun.values()) <= 2
-            assert sorted(again) == sorted(lost & set(again))  # at most the step in flight of each lost task
-    finally:
-        for member in crew:
-            member.end()
-
-
-@pytest.mark.e2e
-@pytest.mark.covers("TKS-14")
-def test_a_process_that_was_paused_for_thirty_seconds_is_refused(store, tmp_path):
-    crew = [Member(tmp_path, store, 10) for _ in range(2)]
-    try:
-        paused, other = crew
-        tasks = started(crew, "repeatable", steps=12, seconds=1.0)
-        time.sleep(0.5)  # within the first or the second step of each task
-        paused.signal(signal.SIGSTOP)
-        time.sleep(30)
-        before = other.steps()
-        paused.signal(signal.SIGCONT)
-        until(lambda: paused.runs() == 0, "it has given its tasks up")
-        assert {other.ended(id)["status"] for id in tasks.values()} == {"completed"}
-        pid = str(paused.process.pid)
-        late = [step for step in other.steps()[len(before) :] if step[0] == pid]
-        in_flight = counted([step for step in before if step[0] == pid], "begun")
-        assert {(name, number) for _, _, name, number in late} <= set(in_flight)
-        assert {word for _, word, _, _ in late} <= {"done"}  # no step begins here
-        assert max(counted(other.steps(), "begun").values()) <= 2
-        assert len(counted(other.steps(), "done")) == TASKS * 12
-    finally:
-        for member in crew:
-            member.end()
-
-
-@pytest.mark.e2e
-@pytest.mark.covers("TKS-16")
-def test_eight_tasks_of_twelve_seconds_survive_a_restart_of_redis(tmp_path):
-    with RedisServer(tmp_path / "redis", *KEEPING) as redis:
-        crew = [Member(tmp_path, redis.url, 10) for _ in range(2)]
-        try:
-            tasks = started(crew, "repeatable", steps=12, seconds=1.0)
-            until(lambda: len(counted(crew[0].steps(), "done")) >= TASKS * 5, "half of the steps are done")
-            redis.kill()
-            time.sleep(1)
-            redis.start()
-            for name, id in tasks.items():
-                task = until(lambda id=id: ended_if_there(crew[1], id), f"{name} ends")
-                assert task["result"]["content"][0]["text"] == f"{name} {sum(range(12))}"
-            assert counted(crew[0].steps(), "begun") == {
-                (name, str(number)): 1 for name in tasks for number in range(12)
-            }
-        finally:
-            for member in crew:
-                member.end()

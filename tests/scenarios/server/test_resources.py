@@ -504,19 +504,6 @@ def test_one_uri_is_registered_once():
         server.add_resource(UserProfile)
 
 
-@pytest.mark.covers("SRV-23")
-@EVERY_ERA
-def test_a_reader_that_fails_says_nothing_of_why_and_is_reported(era, caplog):
-    server = Server()
-
-    @server.resource("a://b")
-    def broken() -> str:
-        raise LookupError("the password is hunter2")
-
-    assert read(server, "a://b", era)["error"] == {"code": -32603, "message": "Internal error"}
-    assert len(caplog.records) == 1
-
-
 @pytest.mark.parametrize("returned", [object(), "\ud800", {"a": object()}])
 def test_contents_that_cannot_be_sent_are_reported_and_refused(returned, caplog):
     server = Server()
