@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -437,15 +437,20 @@ def client(server, then, last=""):
 
 @pytest.mark.covers("CST-11")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("server", [READY + "\n" + ECHO, STUBBORN, PARENT + "grandchild.wait()"])
-def test_a_client_that_is_killed_leaves_no_server_behind(number, server):
-    with client(server, WAIT) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        parent.send_signal(number)
-        parent.wait(DEADLINE)
-        with ended_at_last(pid):
-            wait_until(lambda: not group(pid))
+def test_a_client_that_is_killed_leaves_no_server_behind(number):
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(client(server, WAIT))
+            for server in (READY + "\n" + ECHO, STUBBORN, PARENT + "grandchild.wait()")
+        ]
+        pids = [int(one.stdout.readline()) for one in clients]
+        for one in clients:
+            one.send_signal(number)
+            one.wait(DEADLINE)
+        for pid in pids:
+            stack.enter_context(ended_at_last(pid))
+        for pid in pids:
+            wait_until(lambda pid=pid: not group(pid))
 
 
 @pytest.mark.covers("CST-11")
