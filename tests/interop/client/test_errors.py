@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,37 +18,6 @@ DEADLINE = 60.0
 MODES = ("auto", "handshake", "stateless")
 UNSET = "MY_API_KEY is not set"
 EXITS = [sys.executable, "-c", f"import sys; sys.exit({UNSET!r})"]
-
-
-class WebPage(BaseHTTPRequestHandler):
-    """Answers whatever is asked with a page."""
-
-    def do_GET(self) -> None:
-        page = b"<!doctype html><title>Welcome</title><p>Hello"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        self.wfile.write(page)
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.do_GET()
-
-    def log_message(self, format: str, *given: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def web_page() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), WebPage) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/mcp"
-        finally:
-            server.shutdown()
-            serving.join(DEADLINE)
 
 
 async def connect(target: Any, **options: Any) -> None:
@@ -114,18 +80,3 @@ def test_a_wrong_path_is_named_with_the_status(server: str, transport: str, tmp_
         error = refusal(wrong)
     assert isinstance(error, HttpError)
     assert f"{wrong} answered with status 404" in str(error)
-
-
-@pytest.mark.covers("CIN-04")
-@pytest.mark.parametrize(
-    "mode",
-    [
-        "auto",
-        "handshake",
-        "stateless",
-    ],
-)
-def test_a_web_page_instead_of_a_server_is_recognized(mode: str, web_page: str) -> None:
-    error = refusal(web_page, mode=mode)
-    assert f"{web_page} answered with text/html" in str(error)
-    assert "is the address right?" in str(error)

@@ -244,18 +244,6 @@ async def test_a_page_to_visit_has_an_id_in_the_version_that_demands_one(era, id
     assert text(response) == "ElicitResult(action='accept', content=None)"
 
 
-@pytest.mark.covers("ELI-04")
-@pytest.mark.parametrize(("era", "expected"), [("2025-11-25", 1), ("stateless", 0)])
-async def test_the_end_of_a_visit_is_told_in_the_version_that_knows_it(era, expected):
-    async def handler(ctx: Context) -> None:
-        await ctx.notify_elicitation_complete("visit-1")
-
-    async with WirePeer(Server("asking", tools=[handler]), era, capabilities=CAPABILITIES) as peer:
-        await peer.request("tools/call", {"name": "handler"})
-        told = [message for message in peer.received if message["method"] == "notifications/elicitation/complete"]
-    assert [message["params"] for message in told] == [{"elicitationId": "visit-1"}] * expected
-
-
 # Models and roots.
 
 

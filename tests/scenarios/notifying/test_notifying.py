@@ -534,32 +534,6 @@ async def test_a_notification_that_means_nothing_to_us_is_ignored(message, era, 
     assert caplog.records == []
 
 
-@pytest.mark.covers("NOT-03", "BEY-17")
-async def test_a_change_of_the_clients_roots_calls_every_function_that_wants_to_know():
-    server = Server()
-    called: list[str] = []
-    done = asyncio.Event()
-    plain_done = threading.Event()
-
-    @server.on_roots_changed
-    def plain() -> None:
-        called.append("plain")
-        plain_done.set()
-
-    @server.on_roots_changed
-    async def asynchronous() -> None:
-        await asyncio.sleep(0)
-        called.append("asynchronous")
-        done.set()
-
-    async with WirePeer(server) as peer:
-        peer.notify("notifications/roots/list_changed")
-        await asyncio.wait_for(done.wait(), DEADLINE)
-        assert await asyncio.to_thread(plain_done.wait, DEADLINE)
-        assert sorted(called) == ["asynchronous", "plain"]
-        assert peer.received == []
-
-
 # Ping.
 
 

@@ -182,23 +182,6 @@ async def test_a_notification_that_cannot_be_sent_is_reported_and_others_are_tol
     assert reports == [(broken, {"notification": "notifications/tools/list_changed"})]
 
 
-@pytest.mark.covers("CFG-02")
-async def test_what_fails_on_a_notification_of_the_client_is_reported_with_its_name():
-    reported = asyncio.Event()
-    reports = []
-
-    def report(error, info):
-        reports.append((error, info))
-        reported.set()
-
-    server = Server(configuration=Configuration(exception_reporter=report))
-    server.on_roots_changed(crash)
-    async with WirePeer(server) as peer:
-        peer.notify("notifications/roots/list_changed")
-        await reported.wait()
-    assert reports == [(CRASH, {"notification": "notifications/roots/list_changed"})]
-
-
 # The process and its servers.
 
 

@@ -309,11 +309,6 @@ def test_a_version_that_is_not_served_is_refused_with_those_that_are():
     assert error["data"] == {"supported": VERSIONS[::-1], "requested": "2030-01-01"}
 
 
-def test_a_stateless_request_without_capabilities_is_refused():
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
-    assert ask(Server(), "tools/list", {"_meta": meta}, "none")["error"]["code"] == -32602
-
-
 # Capabilities and methods.
 
 CALLS = {
