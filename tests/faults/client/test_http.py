@@ -29,11 +29,6 @@ async def fine(request: Sent, writer: asyncio.StreamWriter) -> bytes:
     return reply(200, result(request, called("fine")))
 
 
-def listed(request: Sent) -> bytes:
-    listing = {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-    return reply(200, result(request, listing))
-
-
 @pytest.mark.covers("CHT-18")
 @pytest.mark.parametrize("kind", ["json", "sse"])
 async def test_a_call_that_was_cut_anywhere_fails_once_and_the_next_one_succeeds(kind):
@@ -56,18 +51,6 @@ async def test_a_call_that_was_cut_anywhere_fails_once_and_the_next_one_succeeds
             failing.clear()
             assert (await client.call_tool("any")).text == "fine"
             assert len(server.sent("tools/call")) == 2 * number
-
-
-@pytest.mark.covers("CHT-18")
-async def test_what_does_no_harm_is_repeated_when_the_connection_breaks():
-    async def script(request, writer):
-        if len(server.sent(request.method)) <= 2:
-            return writer.close()
-        return listed(request)
-
-    async with answering(modern(script)) as server, AsyncClient(server.url, mode="stateless") as client:
-        assert await client.tools() == []
-        assert len(server.sent("tools/list")) == 3
 
 
 @pytest.mark.covers("CHT-30")

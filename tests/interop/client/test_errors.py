@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from dragoman import AsyncClient, Client, ConnectError, DragomanError, ServerCrashed
+from dragoman import AsyncClient, DragomanError, ServerCrashed
 from dragoman.errors import HttpError
 from interop.client.peers import reachable
-from ports import free_port
 
 DEADLINE = 60.0
 MODES = ("auto", "handshake", "stateless")
@@ -46,30 +45,6 @@ def test_a_server_that_exits_at_its_start_is_reported_with_what_it_wrote_to_stde
     assert UNSET in str(error)
     assert isinstance(error, ServerCrashed)
     assert (error.exit_code, error.stderr_tail.strip()) == (1, UNSET)
-
-
-def test_a_blocking_client_reports_it_as_well() -> None:
-    with pytest.raises(ServerCrashed, match=UNSET), Client(EXITS):
-        raise AssertionError("it is connected")
-
-
-@pytest.mark.covers("CIN-04")
-@pytest.mark.parametrize("mode", MODES)
-def test_an_address_where_nobody_listens_is_named_with_the_remedy(mode: str) -> None:
-    url = f"http://127.0.0.1:{free_port()}/mcp"
-    error = refusal(url, mode=mode)
-    assert isinstance(error, ConnectError)
-    assert url in str(error)
-    assert "is the server running?" in str(error)
-
-
-@pytest.mark.covers("CIN-04")
-@pytest.mark.parametrize("mode", MODES)
-def test_a_command_that_does_not_exist_is_named_with_the_remedy(mode: str) -> None:
-    error = refusal("no-such-command-at-all --serve", mode=mode)
-    assert isinstance(error, ConnectError)
-    assert "'no-such-command-at-all'" in str(error)
-    assert "install it, give its full path" in str(error)
 
 
 @pytest.mark.covers("CIN-04")

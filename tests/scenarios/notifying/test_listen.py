@@ -9,7 +9,7 @@ import pytest
 from dragoman import Context, Server, types
 from dragoman.protocol.subscriptions import MAX_WAITING
 from dragoman.testing import WirePeer
-from dragoman.transports.contract import FunctionSink
+from scenarios.notifying.test_subscriptions import Congested
 from scenarios.wire import DEADLINE
 
 LISTEN = "subscriptions/listen"
@@ -248,25 +248,6 @@ async def test_progress_and_log_messages_never_travel_on_a_subscription():
         assert carried == [("notifications/progress", False), ("notifications/message", False), (UPDATED, True)]
         assert subscription(peer.received[-1])[1] == id
         assert other.received == []
-
-
-class Congested(FunctionSink):
-    """A way out that has no room until it is relieved."""
-
-    def __init__(self) -> None:
-        super().__init__(self._keep)
-        self.sent: list[types.Json] = []
-        self.relieved = asyncio.Event()
-
-    @property
-    def has_room(self) -> bool:
-        return self.relieved.is_set()
-
-    def _keep(self, data: bytes) -> None:
-        self.sent.append(json.loads(data))
-
-    async def wait_for_room(self) -> None:
-        await self.relieved.wait()
 
 
 @pytest.mark.covers("NOT-08")

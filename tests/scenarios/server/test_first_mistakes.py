@@ -44,46 +44,6 @@ def test_the_wrapper_of_a_decorator_is_told_to_use_wraps():
     assert server.tool(wrapped).name == "test_the_wrapper_of_a_decorator_is_told_to_use_wraps"
 
 
-DECORATED = """
-import functools
-from dragoman import Server
-
-server = Server("sums")
-
-
-def timed(function):
-    {wraps}
-    def inner(*args, **kwargs):
-        return function(*args, **kwargs)
-    return inner
-
-
-@timed
-@server.tool
-def above(a: int) -> int:
-    return a
-
-
-@server.tool
-@functools.cache
-def below(a: int) -> int:
-    return a
-
-
-server.run()
-"""
-
-
-@pytest.mark.parametrize("wraps", ["@functools.wraps(function)", ""])
-def test_a_decorator_that_clients_bypass_is_warned_of_when_the_server_starts(tmp_path, wraps):
-    path = tmp_path / "decorated.py"
-    path.write_text(DECORATED.format(wraps=wraps))
-    ended = subprocess.run([sys.executable, path], input=b"", capture_output=True, timeout=DEADLINE, check=True)
-    assert ended.stderr.decode().splitlines() == [
-        "The decorator above 'above' does not run for clients: write the decorator of the server above it"
-    ]
-
-
 BLOCKING = """
 import asyncio, subprocess, time
 from time import sleep

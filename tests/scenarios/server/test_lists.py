@@ -126,13 +126,6 @@ def test_a_cursor_that_is_no_text_is_refused(params):
     assert ask(holding("tools", "abc", page_size=2), "tools/list", params)["error"]["code"] == -32602
 
 
-@pytest.mark.covers("PAG-05")
-@pytest.mark.parametrize("params", [b"[]", b'"text"', b"3", b"true"])
-def test_parameters_that_are_no_object_are_refused(params):
-    request = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": ' + params + b"}"
-    assert b'"code":-32602' in Server().handle_json(request)
-
-
 @EVERY_LIST
 def test_what_is_added_and_removed_shows_in_the_next_list_of_every_version(kind):
     server = holding(kind, "ab", page_size=2)

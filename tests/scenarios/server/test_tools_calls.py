@@ -212,7 +212,6 @@ HOSTILE = [
     (b'{"jsonrpc":"2.0","id":"h","method":"tools/destroy"}', -32601),
     (b'{"jsonrpc":"2.0","id":"h","method":"tools/list","params":{"cursor":"-1"}}', -32602),
 ]
-DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
 @pytest.mark.covers("TOOL-10", "TOOL-12")
@@ -234,19 +233,3 @@ async def test_hostile_messages_are_refused_while_honest_ones_are_served():
         gate.set()
         assert [text(await peer.response(id)) for id in honest] == [f"{n}é\u2028" for n in range(20)]
         assert peer.received == []
-
-
-@pytest.mark.covers("TOOL-12")
-@pytest.mark.parametrize("arguments", [b'{"word":' + DEEP + b"}", DEEP, b'{"word":1e999}', b'{"word":"\\ud800"}'])
-async def test_hostile_arguments_do_no_harm(arguments):
-    async def echo(word: list) -> str:
-        return "served"
-
-    async with WirePeer(Server("echo", tools=[echo])) as peer:
-        peer.send(
-            b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":' + arguments + b"}}"
-        )
-        refusal = await peer.receive()
-        is_refused = "error" in refusal and refusal["error"]["code"] in (-32700, -32602)
-        assert is_refused or refusal["result"]["isError"]
-        assert text(await peer.request("tools/call", {"name": "echo", "arguments": {"word": []}})) == "served"
