@@ -33,19 +33,18 @@ class Place(NamedTuple):
     kind: str
     held: tuple[Held, ...] = ()
     blocking: tuple[Held, ...] = ()
-    """What we hold of the blocking client, one call at a time."""
-    threads: tuple[Held, ...] = ()
-    """What we hold of the blocking client, called by many threads."""
+    """What we hold of the blocking client."""
 
 
-OVER_HTTP = (at_least(4, "mcp"), at_least(0.75, "bare"))
-NEAR_BARE = (at_least(0.75, "bare"),)
+OVER_HTTP = (at_least(3.5, "mcp"), at_least(0.75, "bare"))
+BLOCKING_OVER_HTTP = (at_least(0.6, "bare"),)
+IN_MEMORY_HELD = (at_least(8, "mcp"),)
 PLACES = {
-    "client_http": Place("client, HTTP, stateless", "stateless", "http", OVER_HTTP, NEAR_BARE, NEAR_BARE),
-    "client_session": Place("client, HTTP, in a session", "handshake", "http", OVER_HTTP, NEAR_BARE, NEAR_BARE),
-    "client_stdio": Place("client, stdio", "stateless", "stdio", (), (at_least(0.7, "bare"),), (at_least(8, "mcp"),)),
-    "client_memory": Place("client, in memory, stateless", "stateless", "memory", (at_least(10, "mcp"),)),
-    "client_memory_session": Place("client, in memory, in a session", "handshake", "memory", (at_least(10, "mcp"),)),
+    "client_http": Place("client, HTTP, stateless", "stateless", "http", OVER_HTTP, BLOCKING_OVER_HTTP),
+    "client_session": Place("client, HTTP, in a session", "handshake", "http", OVER_HTTP, BLOCKING_OVER_HTTP),
+    "client_stdio": Place("client, stdio", "stateless", "stdio"),
+    "client_memory": Place("client, in memory, stateless", "stateless", "memory", IN_MEMORY_HELD),
+    "client_memory_session": Place("client, in memory, in a session", "handshake", "memory", IN_MEMORY_HELD),
 }
 
 
@@ -134,8 +133,7 @@ def rows_of(name: str, place: Place, effort: Effort, server: int | None, *where:
             manner = "one call at a time" if at_once == 1 else f"{MANY} at once"
             yield Row(f"{name}_{at_once}", f"{place.title}, {manner}", "calls/s", samples, place.held)
             title = f"blocking {place.title}, {manner if at_once == 1 else f'{MANY} threads'}"
-            held = place.blocking if at_once == 1 else place.threads
-            yield Row(f"blocking_{name}_{at_once}", title, "calls/s", blocking | others, held)
+            yield Row(f"blocking_{name}_{at_once}", title, "calls/s", blocking | others, place.blocking)
 
 
 def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:

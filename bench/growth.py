@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import math
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 
 import stdio
 import streamable_http
@@ -29,8 +27,6 @@ MANY = 10_000
 FEW = "few"
 EXPONENT = 1.1
 """How fast what is held may grow."""
-THREADS = 300
-"""How many threads a server may have: 256 for tools, and its own."""
 OURS = Side("dragoman", STATELESS)
 NAP = Workload("", {}, "nap", {})
 
@@ -146,24 +142,6 @@ def memory(effort: Effort, name: str, things: str, fill: Callable[[Load, Server,
     yield row_of_growth(f"growth_{name}", f"memory of {things}", kilobytes, "kilobytes")
 
 
-@contextmanager
-def most_threads(process: int) -> Iterator[list[int]]:
-    """Look again and again how many threads a process has; the list has the most that were seen."""
-    most, ended = [0], threading.Event()
-
-    def look() -> None:
-        while not ended.wait(0.005):
-            most[0] = max(most[0], len(list(Path(f"/proc/{process}/task").iterdir())))
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield most
-    finally:
-        ended.set()
-        thread.join()
-
-
 def blocking_calls(effort: Effort) -> Iterator[Row]:
     """Measure `def` calls at once that sleep, each on a connection of its own: all must be answered."""
     most = 10 * effort.calls
@@ -171,21 +149,12 @@ def blocking_calls(effort: Effort) -> Iterator[Row]:
     for number in (most // 100, most // 10, most):
         with Server("dragoman") as server, Load() as load:
             calls = server.requests(OURS, NAP, number)
-            before = resident_megabytes(server.child.pid)
-            with most_threads(server.child.pid) as threads:
-                seen = load.go(port=server.port, seconds=0, count=number, requests=calls)
+            seen = load.go(port=server.port, seconds=0, count=number, requests=calls)
             if seen["answers"] != number:
                 raise SystemExit(f"{seen['answers']} of {number} calls were answered")
             seconds[number] = seen["answers"] / seen["rate"]
-            grown = resident_megabytes(server.child.pid) - before
-    title = f"{most:,} `def` calls at once that sleep 100 ms"
-    counted = {"dragoman": [float(threads[0])], "limit": [float(THREADS)]}
-    held = (at_most(1, "limit"),)
-    yield Row(
-        "def_calls", f"{title}, until all have answered", "s", {"dragoman": [seconds[most]]}, more_is_better=False
-    )
-    yield Row("def_threads", f"{title}, threads of the server", "threads", counted, held, more_is_better=False)
-    yield Row("def_memory", f"{title}, memory of one", "kB", {"dragoman": [grown * 1024 / most]}, more_is_better=False)
+    title = f"{most:,} `def` calls at once that sleep 100 ms, until all have answered"
+    yield Row("def_calls", title, "s", {"dragoman": [seconds[most]]}, more_is_better=False)
     yield row_of_growth("growth_def_calls", "time of `def` calls at once that sleep 100 ms", seconds, "seconds")
 
 
@@ -208,7 +177,7 @@ def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
         ("connection_memory", "growth_connection_memory"): lambda: memory(
             effort, "connection_memory", "connections after a call", keep_connections
         ),
-        ("def_calls", "def_threads", "def_memory", "growth_def_calls"): lambda: blocking_calls(effort),
+        ("def_calls", "growth_def_calls"): lambda: blocking_calls(effort),
     }
     for names, rows in groups.items():
         if any(map(wanted, names)):

@@ -2,9 +2,8 @@
 
 python http_servers.py SIDE PORT
 
-dragoman is what `server.run("http")` serves, dragoman-workers-2 the same in two processes, dragoman-asyncio the same
-where uvloop is not found, and dragoman-asgi the same server as an application among others. A side that ends with
--fastapi is mounted in a FastAPI with one middleware.
+dragoman is what `server.run("http")` serves, dragoman-asyncio the same where uvloop is not found, and dragoman-asgi the
+same server as an application among others. A side that ends with -fastapi is mounted in a FastAPI with one middleware.
 """
 
 import sys
@@ -137,8 +136,8 @@ def main(side: str, port: str) -> None:
     if side == "dragoman-asyncio":
         sys.modules["uvloop"] = None  # type: ignore[assignment] # as if it were not installed
         side = "dragoman"
-    if side == "dragoman" or side.startswith("dragoman-workers-"):
-        tools.dragoman().run("http", port=int(port), workers=int(side.rpartition("-")[2]) if "-" in side else 1)
+    if side == "dragoman":
+        tools.dragoman().run("http", port=int(port))
         return
     import uvicorn
 

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 
 import client
-import codec
 import growth
 import proxying
 import pythons
@@ -38,7 +37,6 @@ MODULES: tuple[Workloads, ...] = (
     stores.measure,
     tasks.measure,
     proxying.measure,
-    codec.measure,
     pythons.measure,
 )
 

@@ -41,9 +41,6 @@ PIPELINED = {"bare": 100, "dragoman": 50, "typescript": 20, "mcp": 2, "fastmcp":
 PIPELINED_IN_THREADS = {"dragoman": 20, "mcp": 2, "fastmcp": 1}
 OF_DEF = "add_in_thread"
 """The tool that is a `def`, and runs in a worker thread."""
-NAPS = 16
-NAPS_LIMIT = 150.0
-"""How many milliseconds so many tools may take together that sleep 100 ms each."""
 LISTED = 1000
 PAYLOAD = "x" * (1 << 20)
 SLOW = 1000
@@ -211,7 +208,7 @@ class Workloads:
         def measure(side: str) -> float:
             return self._rate(side, "add", PIPELINED[side] * self._effort.calls * 2)
 
-        held = (at_least(100, "mcp"), at_least(3, "typescript"))
+        held = (at_least(70, "mcp"), at_least(2, "typescript"))
         return self._row("stdio_pipelined", "stdio, tools/call, pipelined", "calls/s", SIDES, measure, *held)
 
     def pipelined_in_threads(self) -> Row:
@@ -221,38 +218,19 @@ class Workloads:
             return self._rate(side, OF_DEF, PIPELINED_IN_THREADS[side] * self._effort.calls * 2)
 
         title = "stdio, a `def` tool, pipelined"
-        return self._row("stdio_def_pipelined", title, "calls/s", PIPELINED_IN_THREADS, measure, at_least(30, "mcp"))
+        return self._row("stdio_def_pipelined", title, "calls/s", PIPELINED_IN_THREADS, measure, at_least(20, "mcp"))
 
     def sequential_in_threads(self) -> Row:
-        """Calls of a `def` of which each waits for the one before, beside calls of an `async def`."""
-        requests = {"add": calls("add", self._effort.calls), OF_DEF: calls(OF_DEF, self._effort.calls)}
-        of_async = "dragoman, async"
+        """Calls of a `def` of which each waits for the one before."""
+        requests = calls(OF_DEF, self._effort.calls)
 
         def measure(side: str) -> float:
-            tool, server = ("add", "dragoman") if side == of_async else (OF_DEF, side)
-            return median_microseconds(self._servers[server], requests[tool], b'"text"')
+            return median_microseconds(self._servers[side], requests, b'"text"')
 
         # On all cores: the thread of a tool runs beside the loop.
-        sides = ("dragoman", "mcp", "fastmcp", of_async, "bare-thread")
+        sides = ("dragoman", "mcp", "fastmcp", "bare-thread")
         title = "stdio, a `def` tool, one at a time, p50"
-        return self._row("stdio_def_sequential", title, "us", sides, measure, at_most(1.9, of_async))
-
-    def naps(self) -> Row:
-        """Calls of a `def` that sleeps, all written in one go."""
-        requests = b"".join(request(number, "tools/call", name="nap", arguments={}) for number in range(1, NAPS + 1))
-
-        def measure(side: str) -> float:
-            started = time.perf_counter()
-            answers = self._servers[side].ask_all(requests, NAPS)
-            elapsed = time.perf_counter() - started
-            if bytes(answers).count(b'"awake"') != NAPS:
-                raise SystemExit(f"{side} answered wrongly: {bytes(answers[:500])!r}")
-            return elapsed * 1e3
-
-        samples = alternate(self._effort.rounds, ("dragoman", "mcp", "fastmcp"), measure)
-        samples["limit"] = [NAPS_LIMIT] * self._effort.rounds
-        title = "stdio, 16 `def` tools that sleep 100 ms, until all have answered"
-        return Row("stdio_def_naps", title, "ms", samples, (at_most(1, "limit"),), more_is_better=False)
+        return self._row("stdio_def_sequential", title, "us", sides, measure, at_most(1.5, "bare-thread"))
 
     def sequential(self) -> Row:
         """Calls of which each waits for the one before."""
@@ -261,7 +239,7 @@ class Workloads:
         def measure(side: str) -> float:
             return median_microseconds(self._servers[side], requests, b'"text"')
 
-        held = at_most(1.6, "bare-asyncio")
+        held = at_most(1.3, "bare-asyncio")
         sides = (*SIDES, "bare-asyncio")
         with on_one_core((os.getpid(), *(server.child.pid for server in self._servers.values()))):
             return self._row("stdio_sequential", "stdio, tools/call, one at a time, p50", "us", sides, measure, held)
@@ -322,7 +300,7 @@ def listing(effort: Effort, wanted: Wanted) -> Iterator[Row]:
     if wanted("stdio_list"):
         yield Row("stdio_list", f"{title}, p50", "us", samples, more_is_better=False)
     if wanted("stdio_list_cost"):
-        held = (at_most(2, "ping"),)
+        held = (at_most(2.5, "ping"),)
         yield Row("stdio_list_cost", f"{title}, on the server's core", "us", costs, held, more_is_better=False)
 
 
@@ -356,7 +334,6 @@ def measure(effort: Effort, wanted: Wanted) -> Iterator[Row]:
         "stdio_slow": Workloads.slow,
         "stdio_def_pipelined": Workloads.pipelined_in_threads,
         "stdio_def_sequential": Workloads.sequential_in_threads,
-        "stdio_def_naps": Workloads.naps,
     }
     chosen = [method for name, method in methods.items() if wanted(name)]
     if chosen:

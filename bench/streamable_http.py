@@ -73,8 +73,7 @@ class Workload(NamedTuple):
 ADD = {"a": 2, "b": 40}
 PAYLOAD = {"text": "x" * (1 << 20)}
 PYTHON_STATELESS = {name: Side(name, STATELESS) for name in ("dragoman", "mcp", "fastmcp", "bare")}
-HELD = (at_least(8, "mcp"), at_least(0.85, "bare"))
-HELD_MOUNTED = (at_least(6, "mcp"), at_least(0.7, "bare"))
+HELD = (at_least(12, "mcp"), at_least(0.9, "bare"))
 WORKLOADS = {
     "http_stateless": Workload(
         "HTTP, tools/call, stateless",
@@ -104,21 +103,21 @@ WORKLOADS = {
         PYTHON_STATELESS | {"dragoman": Side("dragoman-asgi", STATELESS)},
         "add",
         ADD,
-        HELD_MOUNTED,
+        (at_least(6, "mcp"), at_least(0.6, "bare")),
     ),
     "http_fastapi": Workload(
         "HTTP, tools/call, mounted in FastAPI with a middleware",
         {name: Side(f"{name}-fastapi", STATELESS) for name in ("dragoman", "mcp", "bare")},
         "add",
         ADD,
-        HELD_MOUNTED,
+        (at_least(5, "mcp"), at_least(0.7, "bare")),
     ),
     "http_progress": Workload(
         "HTTP, a call with 10 progress events",
         PYTHON_STATELESS | {"typescript": Side("typescript-count", STATELESS)},
         "count",
         {},
-        (at_least(10, "mcp"), at_least(0.9, "bare")),
+        (at_least(8, "mcp"), at_least(0.8, "bare")),
         progress=True,
     ),
     "http_payload": Workload(

@@ -6,9 +6,8 @@ import signal
 
 import pytest
 
-from dragoman import AsyncClient, RpcError, ServerCrashed, Timeout, TransportError
+from dragoman import AsyncClient, ServerCrashed, Timeout, TransportError
 from dragoman.client.connect import reconnect
-from dragoman.errors import ConnectError
 from scenarios.client_peer import NEWEST, STATELESS, Script, scenario, until
 
 # Calls of `hang` are not answered by the first process; what else is asked is, at once.
@@ -193,52 +192,6 @@ def answer(m):
     async with AsyncClient(script.command) as client:
         assert [(await client.call_tool("x")).text for _ in range(3)] == ["first"] * 3
         assert len(script.pids) == 1
-
-
-@pytest.mark.covers("HEAL-06")
-@scenario
-async def test_a_malformed_answer_is_an_error_at_once(tmp_path):
-    code = """
-def answer(m):
-    if m["method"] == "initialize": return initialized(m)
-    if m["method"] == "a": tell({"id": m["id"], "result": {}})
-    if m["method"] == "b": tell({"jsonrpc": "2.0", "id": m["id"], "error": "no"})
-"""
-    async with AsyncClient(Script(tmp_path, code).command, mode="handshake") as client:
-        for method in "ab":
-            with pytest.raises(RpcError, match="malformed"):
-                await client.request(method)
-
-
-@pytest.mark.covers("HEAL-07")
-@scenario
-async def test_a_client_may_be_stopped_by_many_tasks_while_calls_wait(tmp_path):
-    script = served(tmp_path, stateless=False)
-    client = AsyncClient(script.command)
-    await client.start()
-    waiting = [client.call_tool("write", meta=HANG) for _ in range(20)]
-    calls = asyncio.create_task(outcomes(*waiting))
-    await until(lambda: script.methods.count("tools/call") == 20)
-    await asyncio.gather(client.stop(), client.stop(), client.stop())
-    errors = await calls
-    assert all(type(error) is TransportError and "was closed while" in str(error) for error in errors)
-    assert client.status == "stopped"
-    await client.start()
-    assert (await client.call_tool("write")).text == "write in life 2"
-    await client.stop()
-
-
-@pytest.mark.covers("HEAL-07")
-@scenario
-async def test_who_waits_for_a_connection_learns_that_the_client_was_stopped(tmp_path):
-    script = Script(tmp_path, "def answer(m): pass")
-    client = AsyncClient(script.command, mode="handshake")
-    starts = asyncio.create_task(outcomes(client.start(), client.tools(), client.call_tool("x")))
-    await script.until_received("initialize")
-    assert client.status == "connecting"
-    await client.stop()
-    assert all(isinstance(error, ConnectError) and "stopped" in str(error) for error in await starts)
-    assert client.status == "stopped"
 
 
 @pytest.mark.covers("HEAL-07")

@@ -93,7 +93,7 @@ def brisk(monkeypatch):
     monkeypatch.setattr(reconnect, "FIRST_PAUSE", 0.01)
 
 
-@pytest.mark.covers("HEAL-10")
+@pytest.mark.covers("HEAL-10", "CHT-24")
 @scenario
 async def test_a_forgotten_session_is_begun_anew_once_however_many_calls_find_it_gone():
     sessions, again = Sessions(), []
@@ -110,7 +110,7 @@ async def test_a_forgotten_session_is_begun_anew_once_however_many_calls_find_it
         assert again == [1]
 
 
-@pytest.mark.covers("HEAL-10")
+@pytest.mark.covers("HEAL-10", "CHT-24")
 @scenario
 async def test_a_session_that_is_forgotten_again_and_again_is_an_error():
     sessions = Sessions()

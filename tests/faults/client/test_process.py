@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -176,34 +176,21 @@ def test_a_server_that_closes_its_input_and_lives_on_is_ended(run):
     run(scenario())
 
 
-@pytest.mark.covers("CST-08")
-def test_a_server_that_ends_with_its_input_gets_no_signal(run):
-    async def scenario():
-        async with opened(f"import sys; {READY}; sys.stdin.read(); sys.exit(5)", grace=20) as (process, heard):
-            await heard.message()
-        assert process.exit_code == 5
-
-    run(scenario())
+ENDS_WITH_ITS_INPUT = f"import sys; {READY}; sys.stdin.read(); sys.exit(5)"
+ENDS_WITH_SIGTERM = f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit(6)); {READY}; time.sleep(60)"
 
 
 @pytest.mark.covers("CST-08")
-def test_a_server_that_ignores_the_end_of_its_input_gets_sigterm(run):
-    code = f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit(6)); {READY}; time.sleep(60)"
-
+@pytest.mark.parametrize(
+    ("code", "grace", "exit_code"),
+    [(ENDS_WITH_ITS_INPUT, 20, 5), (ENDS_WITH_SIGTERM, 0.2, 6), (STUBBORN, 0.2, -signal.SIGKILL)],
+    ids=["no signal", "SIGTERM", "SIGKILL"],
+)
+def test_a_server_that_ignores_the_end_of_its_input_gets_sigterm_and_then_sigkill(run, code, grace, exit_code):
     async def scenario():
-        async with opened(code, grace=0.2) as (process, heard):
+        async with opened(code, grace=grace) as (process, heard):
             await heard.message()
-        assert process.exit_code == 6
-
-    run(scenario())
-
-
-@pytest.mark.covers("CST-08")
-def test_a_server_that_ignores_sigterm_gets_sigkill(run):
-    async def scenario():
-        async with opened(STUBBORN, grace=0.2) as (process, heard):
-            await heard.message()
-        assert process.exit_code == -signal.SIGKILL
+        assert process.exit_code == exit_code
         assert not runs(process.pid)
 
     run(scenario())
@@ -450,15 +437,20 @@ def client(server, then, last=""):
 
 @pytest.mark.covers("CST-11")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("server", [READY + "\n" + ECHO, STUBBORN, PARENT + "grandchild.wait()"])
-def test_a_client_that_is_killed_leaves_no_server_behind(number, server):
-    with client(server, WAIT) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        parent.send_signal(number)
-        parent.wait(DEADLINE)
-        with ended_at_last(pid):
-            wait_until(lambda: not group(pid))
+def test_a_client_that_is_killed_leaves_no_server_behind(number):
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(client(server, WAIT))
+            for server in (READY + "\n" + ECHO, STUBBORN, PARENT + "grandchild.wait()")
+        ]
+        pids = [int(one.stdout.readline()) for one in clients]
+        for one in clients:
+            one.send_signal(number)
+            one.wait(DEADLINE)
+        for pid in pids:
+            stack.enter_context(ended_at_last(pid))
+        for pid in pids:
+            wait_until(lambda pid=pid: not group(pid))
 
 
 @pytest.mark.covers("CST-11")

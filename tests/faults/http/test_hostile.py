@@ -131,17 +131,6 @@ async def test_a_refusal_reaches_a_client_that_is_still_sending(head, status):
 
 
 @pytest.mark.covers("SHT-52")
-async def test_a_client_without_a_token_is_told_so_though_it_is_still_sending():
-    def upload(port: int) -> bytes:
-        with connect(port) as client:
-            client.sendall(plain(LARGE, "Connection: close") + b"x" * LARGE)
-            return answered(client)
-
-    async with running(guarded(lambda request: None), http=Http1Connection) as port:
-        assert (await asyncio.to_thread(upload, port)).startswith(b"HTTP/1.1 401 ")
-
-
-@pytest.mark.covers("SHT-52")
 @pytest.mark.parametrize("bound", ["bytes", "time"])
 @pytest.mark.parametrize(
     "head", [b"no request\r\n\r\n", plain(2**40, "Origin: http://evil.example")], ids=["400", "403"]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from dragoman import AsyncClient, Context, RpcError, Server, ToolError
+from dragoman.client.connect import reconnect
 from dragoman.server.request.context import BlockingContext
 from ports import free_port
 from scenarios.plain_target import COMMAND
@@ -77,12 +78,18 @@ async def front(to: Any, **options: Any) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}/mcp"
 
 
+@pytest.fixture
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let attempts to reconnect follow each other at once, where no time is measured."""
+    monkeypatch.setattr(reconnect, "FIRST_PAUSE", 0.01)
+
+
 async def names(client: AsyncClient) -> list[str]:
     return [tool.name for tool in (await client.list_tools()).tools]
 
 
 @pytest.mark.parametrize("mode", ["handshake", "stateless"])
-async def test_lists_of_a_target_that_went_away_are_answered_at_once_for_every_client(mode):
+async def test_lists_of_a_target_that_went_away_are_answered_at_once_for_every_client(mode, monkeypatch):
     async with target("forecast") as process, front(process.url) as url, AsyncClient(url, mode=mode) as client:
         assert await names(client) == ["forecast"]
         await client.list_prompts()
@@ -101,11 +108,12 @@ async def test_lists_of_a_target_that_went_away_are_answered_at_once_for_every_c
         async with AsyncClient(url, mode="handshake", protocol_version="2025-03-26") as old:
             assert await names(old) == ["forecast"]
         assert time.monotonic() - began < PROMPTLY
+        monkeypatch.setattr(reconnect, "FIRST_PAUSE", 0.01)
         with pytest.raises(RpcError, match=UNREACHABLE):
             await client.call_tool("forecast")
 
 
-async def test_clients_hear_of_new_lists_when_the_target_is_back():
+async def test_clients_hear_of_new_lists_when_the_target_is_back(brisk):
     async with target("forecast") as process, front(process.url) as url:
         changes: asyncio.Queue[str] = asyncio.Queue()
         async with AsyncClient(url, mode="handshake", on_list_changed=changes.put_nowait) as client:
@@ -142,7 +150,7 @@ async def test_lists_of_a_process_that_cannot_start_again_are_answered_at_once(t
 
 
 @pytest.mark.parametrize("options", [{"isolate": "principal"}, {"isolate": "session"}, {"forward_credentials": True}])
-async def test_known_lists_are_shown_to_the_same_principal_only(options):
+async def test_known_lists_are_shown_to_the_same_principal_only(options, brisk):
     async with target("forecast") as process, front(process.url, **options) as url:
 
         def client(user: str, token: str) -> AsyncClient:
@@ -160,7 +168,7 @@ async def test_known_lists_are_shown_to_the_same_principal_only(options):
                 await names(client("eve", "first"))
 
 
-async def test_callers_without_a_principal_share_known_lists_only_with_the_same_credentials():
+async def test_callers_without_a_principal_share_known_lists_only_with_the_same_credentials(brisk):
     async with (
         target("forecast") as process,
         serving(Server.proxy(process.url, forward_credentials=True).asgi()) as url,

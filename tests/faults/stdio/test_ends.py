@@ -34,18 +34,6 @@ def test_what_is_in_flight_when_the_input_ends_is_answered():
         assert process.errors() == ""
 
 
-@STUCK
-def test_stuck_work_is_left_behind_when_the_input_ends(word):
-    with Process(grace=GRACE) as process:
-        assert process.ask(word.encode()) == b"stuck"
-        process.write(b"echo answered\n")
-        process.end_input()
-        assert process.line() == b"answered"
-        assert process.exit_code(BOUND) == 0
-        if word != "stuck_task":
-            assert process.errors() == ""
-
-
 def test_a_thread_that_prints_while_the_interpreter_goes_down_does_not_make_it_abort():
     # Without care about one in five such exits aborts.
     for _ in range(5):
@@ -65,12 +53,17 @@ def test_a_signal_ends_it_quietly(number):
         assert process.rest() == b""
 
 
-@SIGNALS
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
 @STUCK
-def test_a_signal_leaves_stuck_work_behind(number, word):
+def test_the_end_of_the_input_or_a_signal_leaves_stuck_work_behind(number, word):
     with Process(grace=GRACE) as process:
         assert process.ask(word.encode()) == b"stuck"
-        process.signal(number)
+        if number is None:
+            process.write(b"echo answered\n")
+            process.end_input()
+            assert process.line() == b"answered"
+        else:
+            process.signal(number)
         assert process.exit_code(BOUND) == 0
         if word != "stuck_task":
             assert process.errors() == ""
@@ -96,22 +89,15 @@ def test_what_was_sent_before_a_signal_is_written(number):
 
 
 @SIGNALS
-def test_a_client_that_does_not_read_does_not_hold_up_a_signal(number):
-    with Process(grace=GRACE) as process:
+@pytest.mark.parametrize("stderr", [subprocess.PIPE, subprocess.STDOUT], ids=["own stderr", "one pipe"])
+def test_a_client_that_does_not_read_does_not_hold_up_a_signal(number, stderr):
+    with Process(grace=GRACE, stderr=stderr) as process:
         process.write(b"repeat 500000\n")
         assert os.read(process.child.stdout.fileno(), 1) == b"x"
         process.signal(number)
         assert process.exit_code(BOUND) == 0
-        assert process.errors() == ""
-
-
-@SIGNALS
-def test_a_client_that_does_not_read_the_pipe_of_stdout_and_stderr_does_not_hold_up_a_signal(number):
-    with Process(grace=GRACE, stderr=subprocess.STDOUT) as process:
-        process.write(b"repeat 500000\n")
-        assert os.read(process.child.stdout.fileno(), 1) == b"x"
-        process.signal(number)
-        assert process.exit_code(BOUND) == 0
+        if stderr == subprocess.PIPE:
+            assert process.errors() == ""
 
 
 def test_a_client_that_closes_its_end_of_stdout_ends_it_quietly():

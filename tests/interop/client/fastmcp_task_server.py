@@ -3,33 +3,36 @@
 import asyncio
 import sys
 import warnings
+from datetime import timedelta
 from typing import Any
 
 import mcp_types
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
+from fastmcp.utilities.tasks import TaskConfig
 from fastmcp_tasks import TasksExtension
 
 warnings.simplefilter("ignore")
 server: FastMCP[Any] = FastMCP("Jobs")
 server.add_extension(TasksExtension(url="memory://"))
+TASK = TaskConfig(poll_interval=timedelta(milliseconds=100))
 FORM = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
-@server.tool(task=True, output_schema=None)
+@server.tool(task=TASK, output_schema=None)
 async def compute(label: str) -> str:
     """Computes."""
     await asyncio.sleep(0.1)
     return f"Computed {label}"
 
 
-@server.tool(task=True, output_schema=None)
+@server.tool(task=TASK, output_schema=None)
 async def fail() -> str:
     """Fails."""
     raise ToolError("no luck")
 
 
-@server.tool(task=True, output_schema=None)
+@server.tool(task=TASK, output_schema=None)
 async def book(ctx: Context) -> Any:
     """Asks where to."""
     if ctx.input_responses is None:
@@ -38,7 +41,7 @@ async def book(ctx: Context) -> Any:
     return f"booked {ctx.input_responses['city'].content['city']}"
 
 
-@server.tool(task=True, output_schema=None)
+@server.tool(task=TASK, output_schema=None)
 async def forever() -> str:
     """Never ends."""
     await asyncio.Event().wait()

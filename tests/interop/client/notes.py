@@ -1,4 +1,4 @@
-"""What a client sees of the servers of the Python SDKs, `mcp_server.py` and `fastmcp_server.py`, which are alike."""
+"""What a client sees of `notes_server.py` on either of the Python SDKs."""
 
 from __future__ import annotations
 

@@ -50,7 +50,11 @@ def command(server: str, transport: str, root: Path) -> list[str]:
         return [str(nodes[0]), str(HERE / "typescript_server.mjs"), transport]
     if server == "filesystem":
         return [str(nodes[0]), str(PACKAGES / "server-filesystem" / "dist" / "index.js"), str(root)]
-    return [str(ENVIRONMENT / "bin" / "python"), str(HERE / f"{server}_server.py"), transport]
+    kind, _, library = server.rpartition(" of ")
+    if server in ("mcp", "fastmcp"):
+        kind = "notes"
+    program = [f"{kind}_server.py", library] if kind else [f"{server}_server.py"]
+    return [str(ENVIRONMENT / "bin" / "python"), str(HERE / program[0]), *program[1:], transport]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from interop.client.peers import reachable
 
 ID = "com.example/quotes"
 DEADLINE = 60.0
-SERVERS = pytest.mark.parametrize("server", ["quotes_mcp", "quotes_fastmcp"])
+SERVERS = pytest.mark.parametrize("server", ["quotes of mcp", "quotes of fastmcp"])
 TRANSPORTS = pytest.mark.parametrize("transport", ["stdio", "http"])
 
 

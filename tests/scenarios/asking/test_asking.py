@@ -141,81 +141,91 @@ async def test_what_is_asked_next_may_depend_on_an_answer(era, name, follows):
     assert user.asked == ["Who?", follows]
 
 
-@every_era
-@pytest.mark.covers("ELI-10")
-async def test_a_handler_that_catches_every_exception_still_asks(era):
-    async def handler(ctx: Context) -> str:
-        try:
+async def catching_every_exception(ctx: Context) -> str:
+    try:
+        return (await ctx.elicit("Who?", Name)).content.name
+    except Exception:
+        return "caught"
+
+
+async def catching_even_cancellation(ctx: Context) -> str:
+    try:
+        first = (await ctx.elicit("First?", Name)).content.name
+    except BaseException:
+        first = "caught"
+    return f"{first} {(await ctx.elicit('Second?', Name)).content.name}"
+
+
+async def asking_in_finally(ctx: Context) -> str:
+    try:
+        first = await ctx.elicit("First?", Name)
+    finally:
+        second = await ctx.elicit("Second?", Name)
+    return f"{first.content.name} {second.content.name}"
+
+
+async def asking_within_a_timeout(ctx: Context) -> str:
+    try:
+        async with asyncio.timeout(DEADLINE):
             return (await ctx.elicit("Who?", Name)).content.name
-        except Exception:
-            return "caught"
-
-    assert text(await outcome(handler, era)) == "Ada"
+    except TimeoutError:
+        return "too late"
 
 
-@every_era
-@pytest.mark.covers("ELI-10")
-async def test_an_asynchronous_handler_that_catches_even_cancellation_still_asks(era):
-    async def handler(ctx: Context) -> str:
-        try:
-            first = (await ctx.elicit("First?", Name)).content.name
-        except BaseException:
-            first = "caught"
-        return f"{first} {(await ctx.elicit('Second?', Name)).content.name}"
-
-    assert text(await outcome(handler, era)) == "Ada Grace"
+def swallowing_everything(ctx: BlockingContext) -> str:
+    try:
+        return ctx.elicit("Who?", Name).content.name
+    except BaseException:
+        return "swallowed"
 
 
 @every_era
 @pytest.mark.covers("ELI-10")
-async def test_a_question_may_be_asked_in_finally(era):
-    async def handler(ctx: Context) -> str:
-        try:
-            first = await ctx.elicit("First?", Name)
-        finally:
-            second = await ctx.elicit("Second?", Name)
-        return f"{first.content.name} {second.content.name}"
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        (catching_every_exception, "Ada"),
+        (catching_even_cancellation, "Ada Grace"),
+        (asking_in_finally, "Ada Grace"),
+        (asking_within_a_timeout, "Ada"),
+        (swallowing_everything, "Ada"),
+    ],
+)
+async def test_a_handler_asks_whatever_it_catches_around_its_question(era, handler, said):
+    assert text(await outcome(handler, era)) == said
 
-    assert text(await outcome(handler, era)) == "Ada Grace"
+
+async def gathering(ctx: Context) -> str:
+    name, roots, poem = await asyncio.gather(ctx.elicit("Who?", Name), ctx.list_roots(), ctx.sample("Write"))
+    return f"{name.content.name} {roots[0].uri} {poem.text}"
+
+
+async def grouping_tasks(ctx: Context) -> str:
+    async with asyncio.TaskGroup() as group:
+        name = group.create_task(ctx.elicit("Who?", Name))
+        roots = group.create_task(ctx.list_roots())
+    return f"{name.result().content.name} {roots.result()[0].uri}"
+
+
+async def asking_by_name(ctx: Context) -> str:
+    answers = await ctx.ask(who=Elicit("Who?", Name), many=Elicit("How many?", Count), roots=ListRoots())
+    return f"{answers['who'].content.name} {answers['many'].content.count} {len(answers['roots'])}"
 
 
 @every_era
 @pytest.mark.covers("MRT-02")
-async def test_questions_that_are_gathered_make_one_round(era):
-    async def handler(ctx: Context) -> str:
-        name, roots, poem = await asyncio.gather(ctx.elicit("Who?", Name), ctx.list_roots(), ctx.sample("Write"))
-        return f"{name.content.name} {roots[0].uri} {poem.text}"
-
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        (gathering, "Ada file:///home a poem"),
+        (grouping_tasks, "Ada file:///home"),
+        (asking_by_name, "Ada 7 1"),
+    ],
+)
+async def test_questions_that_are_asked_together_make_one_round(era, handler, said):
     user = User()
-    assert text(await outcome(handler, era, user)) == "Ada file:///home a poem"
+    assert text(await outcome(handler, era, user)) == said
     assert user.rounds == (1 if era == "stateless" else 0)
-
-
-@every_era
-@pytest.mark.covers("MRT-02")
-async def test_questions_of_a_task_group_make_one_round(era):
-    async def handler(ctx: Context) -> str:
-        async with asyncio.TaskGroup() as group:
-            name = group.create_task(ctx.elicit("Who?", Name))
-            roots = group.create_task(ctx.list_roots())
-        return f"{name.result().content.name} {roots.result()[0].uri}"
-
-    user = User()
-    assert text(await outcome(handler, era, user)) == "Ada file:///home"
-    assert user.rounds == (1 if era == "stateless" else 0)
-
-
-@every_era
-@pytest.mark.covers("ELI-10")
-async def test_a_question_may_be_asked_within_a_timeout(era):
-    async def handler(ctx: Context) -> str:
-        try:
-            async with asyncio.timeout(DEADLINE):
-                return (await ctx.elicit("Who?", Name)).content.name
-        except TimeoutError:
-            return "too late"
-
-    assert text(await outcome(handler, era)) == "Ada"
 
 
 @every_era
@@ -274,18 +284,6 @@ async def test_a_plain_function_asks_without_await(era):
 
 
 @every_era
-@pytest.mark.covers("ELI-10")
-async def test_a_plain_function_that_swallows_everything_still_asks(era):
-    def handler(ctx: BlockingContext) -> str:
-        try:
-            return ctx.elicit("Who?", Name).content.name
-        except BaseException:
-            return "swallowed"
-
-    assert text(await outcome(handler, era)) == "Ada"
-
-
-@every_era
 @pytest.mark.covers("MRT-01")
 @pytest.mark.parametrize(
     ("method", "params"),
@@ -339,36 +337,6 @@ async def test_the_authors_own_reader_of_resources_asks_too(era, is_explicit):
 
 
 @every_era
-@pytest.mark.covers("MRT-03")
-@pytest.mark.parametrize("is_blocking", [False, True])
-async def test_a_step_runs_once_however_often_its_handler_does(era, is_blocking):
-    ran: list[str] = []
-
-    def note(what: str) -> str:
-        ran.append(what)
-        return what
-
-    async def note_later() -> dict[str, str]:
-        return {"noted": note("later")}
-
-    async def handler(ctx: Context) -> str:
-        values = [await ctx.step("now", lambda: note("now")), await ctx.step("later", note_later)]
-        await ctx.elicit("First?", Name)
-        await ctx.elicit("Second?", Name)
-        return str(values)
-
-    def blocking_handler(ctx: BlockingContext) -> str:
-        values = [ctx.step("now", lambda: note("now")), ctx.step("later", lambda: {"noted": note("later")})]
-        ctx.elicit("First?", Name)
-        ctx.elicit("Second?", Name)
-        return str(values)
-
-    response = await outcome(blocking_handler if is_blocking else handler, era)
-    assert text(response) == "['now', {'noted': 'later'}]"
-    assert ran == ["now", "later"]
-
-
-@every_era
 @pytest.mark.parametrize("is_blocking", [False, True], ids=["async", "blocking"])
 async def test_a_step_keeps_its_type(era, is_blocking):
     async def handler(ctx: Context) -> str:
@@ -392,18 +360,6 @@ async def test_a_step_that_json_has_no_type_for_is_refused_with_the_remedy(era):
         return "refused"
 
     assert text(await outcome(handler, era)) == "refused"
-
-
-@every_era
-@pytest.mark.covers("MRT-02")
-async def test_several_questions_are_asked_at_once_and_answered_by_name(era):
-    async def handler(ctx: Context) -> str:
-        answers = await ctx.ask(who=Elicit("Who?", Name), many=Elicit("How many?", Count), roots=ListRoots())
-        return f"{answers['who'].content.name} {answers['many'].content.count} {len(answers['roots'])}"
-
-    user = User()
-    assert text(await outcome(handler, era, user)) == "Ada 7 1"
-    assert user.rounds == (1 if era == "stateless" else 0)
 
 
 @every_era

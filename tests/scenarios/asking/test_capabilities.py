@@ -10,7 +10,6 @@ from dragoman import (
     Elicit,
     InputRequired,
     ListRoots,
-    RpcError,
     Sample,
     Server,
     UrlElicitationRequired,
@@ -20,7 +19,6 @@ from dragoman.errors import MissingCapability
 from dragoman.testing.wire import WirePeer
 from scenarios.asking.test_asking import (
     CAPABILITIES,
-    DEADLINE,
     Name,
     User,
     converse,
@@ -126,29 +124,6 @@ async def test_a_handler_may_require_a_capability_and_catch_that_it_is_missing(e
 # Pages to visit.
 
 
-@every_era
-@pytest.mark.covers("ELI-05")
-async def test_a_page_that_must_be_visited_first_is_told_as_the_version_can(era):
-    visit = {"mode": "url", "elicitationId": "visit-1", "url": "https://example.com/", "message": "Visit"}
-
-    async def handler(ctx: Context) -> str:
-        if "url-1" in ctx.inputs:
-            return ctx.inputs["url-1"]["action"]
-        raise UrlElicitationRequired([visit])
-
-    user = User()
-    response = await outcome(handler, era, user)
-    if era == "2025-06-18":
-        assert response["result"]["isError"]
-        assert "visit" in text(response)
-    elif era == "2025-11-25":
-        assert response["error"]["code"] == -32042
-        assert response["error"]["data"] == {"elicitations": [visit]}
-    else:
-        assert text(response) == "accept"
-        assert user.asked == ["Visit"]
-
-
 @pytest.mark.covers("ELI-05")
 @pytest.mark.parametrize("era", ["2025-11-25", "stateless"])
 async def test_a_plain_prompt_may_demand_that_a_page_is_visited(era):
@@ -168,23 +143,3 @@ async def test_a_plain_prompt_may_demand_that_a_page_is_visited(era):
         assert response["result"]["messages"][0]["content"]["text"] == "open"
     else:
         assert response["error"]["data"]["elicitations"][0]["url"] == "https://x.org"
-
-
-@every_era
-@pytest.mark.covers("SMP-05", "ROO-02")
-async def test_a_ping_of_the_server_is_for_the_eras_that_have_it(era):
-    async def handler(ctx: Context) -> str:
-        try:
-            await ctx.ping(timeout=DEADLINE)
-        except RpcError as error:
-            return str(error.code)
-        return "there"
-
-    server = Server("asking", tools=[handler])
-    async with WirePeer(server, era) as peer:
-        id = peer.start("tools/call", {"name": "handler"})
-        if era != "stateless":
-            asked = await peer.receive("ping")
-            assert "params" not in asked or asked["params"] == {}
-            peer.answer(asked["id"], {})
-        assert text(await peer.response(id)) == ("-32601" if era == "stateless" else "there")

@@ -39,22 +39,6 @@ async def by_client(target: object, mode: str) -> AsyncIterator[Call]:
 
 
 @contextlib.asynccontextmanager
-async def by_messages(server: Server, mode: str, *, is_blocking: bool) -> AsyncIterator[Call]:
-    async def call(name: str, **arguments: str) -> str:
-        meta: types.Json = {"progressToken": 1}
-        if mode == "stateless":
-            meta |= {types.PROTOCOL_VERSION: "2026-07-28", types.CLIENT_CAPABILITIES: CAPABILITIES}
-            meta[types.LOG_LEVEL] = "warning"
-        params = {"name": name, "arguments": arguments, "_meta": meta}
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        handled = await (asyncio.to_thread(server.handle, message) if is_blocking else server.handle_async(message))
-        assert handled is not None
-        return str(handled["result"]["content"][0]["text"])
-
-    yield call
-
-
-@contextlib.asynccontextmanager
 async def connected(carrier: str, mode: str, log: Path) -> AsyncIterator[Call]:
     async with contextlib.AsyncExitStack() as stack:
         if carrier == "stdio":
@@ -64,16 +48,14 @@ async def connected(carrier: str, mode: str, log: Path) -> AsyncIterator[Call]:
         logging.getLogger("dragoman.server").addHandler(handler)
         stack.callback(handler.close)
         stack.callback(logging.getLogger("dragoman.server").removeHandler, handler)
-        if carrier.startswith("handle"):
-            yield await stack.enter_async_context(by_messages(server, mode, is_blocking=carrier == "handle"))
-        elif carrier == "memory":
+        if carrier == "memory":
             yield await stack.enter_async_context(by_client(server, mode))
         else:
             url = await stack.enter_async_context(serving(server.asgi()))
             yield await stack.enter_async_context(by_client(url, mode))
 
 
-EVERY_CARRIER = pytest.mark.parametrize("carrier", ["stdio", "memory", "http", "handle", "handle_async"])
+EVERY_CARRIER = pytest.mark.parametrize("carrier", ["stdio", "memory", "http"])
 EVERY_MODE = pytest.mark.parametrize("mode", ["handshake", "stateless"])
 
 

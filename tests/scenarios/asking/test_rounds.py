@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Context, Elicit, InputRequired, Server, types
+from dragoman import Context, Elicit, Server, types
 from dragoman.testing.wire import WirePeer
 from scenarios.wire import text
 
@@ -17,11 +17,6 @@ GRACE = {"action": "accept", "content": {"name": "Grace"}}
 @dataclass
 class Name:
     name: str
-
-
-@dataclass
-class Count:
-    count: int
 
 
 SECRET, OLD = "a secret of sixteen", "the secret of last year"
@@ -74,22 +69,6 @@ async def test_another_connection_to_another_server_of_the_same_name_and_secret_
 
 
 @pytest.mark.covers("MRT-03")
-async def test_answers_that_come_without_a_state_are_accepted():
-    assert text(await retried(asking_server(), {"name": "greet"}, {"elicit-1": ADA})) == "Hello Ada"
-
-
-@pytest.mark.covers("MRT-03")
-@pytest.mark.parametrize("answers", [{"someone": ADA}, {}, None], ids=["wrong key", "empty", "absent"])
-async def test_what_is_not_answered_is_asked_again(answers):
-    server = asking_server()
-    state = (await asked(server, {"name": "greet"}))["requestState"]
-    again = (await retried(server, {"name": "greet"}, answers, state))["result"]
-    assert list(again["inputRequests"]) == ["elicit-1"]
-    answered = await retried(server, {"name": "greet"}, {"elicit-1": ADA}, again["requestState"])
-    assert text(answered) == "Hello Ada"
-
-
-@pytest.mark.covers("MRT-03")
 async def test_of_several_questions_only_those_without_an_answer_are_asked_again():
     server = asking_server()
     state = (await asked(server, {"name": "greet_two"}))["requestState"]
@@ -97,34 +76,6 @@ async def test_of_several_questions_only_those_without_an_answer_are_asked_again
     assert list(again["inputRequests"]) == ["first"]
     answered = await retried(server, {"name": "greet_two"}, {"first": ADA}, again["requestState"])
     assert text(answered) == "Ada Grace"
-
-
-@pytest.mark.covers("MRT-03")
-async def test_answers_to_what_was_not_asked_are_ignored():
-    server = Server("asking", secret="a secret of sixteen")
-
-    @server.tool
-    async def inputs(ctx: Context) -> Any:
-        return str(sorted(ctx.inputs)) if ctx.inputs else InputRequired({"who": Elicit("Who?", Name)})
-
-    state = (await asked(server, {"name": "inputs"}))["requestState"]
-    response = await retried(server, {"name": "inputs"}, {"who": ADA, "other": ADA, "elicit-1": {"odd": 1}}, state)
-    assert text(response) == "['who']"
-
-
-@pytest.mark.covers("MRT-03")
-async def test_an_answer_to_another_schema_is_asked_again():
-    server = Server("asking", secret="a secret of sixteen")
-    schemas = [Name, Count]
-
-    @server.tool
-    async def changing(ctx: Context) -> str:
-        return str((await ctx.elicit("What?", schemas[0])).content)
-
-    state = (await asked(server, {"name": "changing"}))["requestState"]
-    schemas.pop(0)
-    again = (await retried(server, {"name": "changing"}, {"elicit-1": ADA}, state))["result"]
-    assert "count" in str(again["inputRequests"])
 
 
 @pytest.mark.covers("MRT-05")
@@ -181,35 +132,6 @@ async def test_a_state_sealed_with_an_earlier_secret_opens_while_that_is_kept():
     state = (await asked(asking_server(secret=OLD), {"name": "greet"}))["requestState"]
     response = await retried(asking_server(secret=[SECRET, OLD]), {"name": "greet"}, {"elicit-1": ADA}, state)
     assert text(response) == "Hello Ada"
-
-
-@pytest.mark.covers("MRT-05")
-async def test_a_state_is_not_larger_than_what_travels():
-    server = Server("asking", secret="a secret of sixteen")
-
-    @server.tool
-    async def hoard(ctx: Context) -> Any:
-        return InputRequired({"who": Elicit("Who?", Name)}, state="x" * 70_000)
-
-    async with client(server) as peer:
-        error = (await peer.request("tools/call", {"name": "hoard"}))["error"]
-    assert error["code"] == -32603
-    assert "keep large values on the server" in error["message"]
-
-
-@pytest.mark.covers("MRT-03")
-async def test_two_questions_of_one_key_are_an_error():
-    server = Server("asking", secret="a secret of sixteen")
-
-    @server.tool
-    async def twice(ctx: Context) -> str:
-        await ctx.elicit("Who?", Name, key="who")
-        try:
-            return str(await ctx.elicit("Who else?", Name, key="who"))
-        except Exception as error:
-            return str(error)
-
-    assert "the key 'who'" in text(await retried(server, {"name": "twice"}, {"who": ADA}))
 
 
 @pytest.mark.covers("MRT-01")

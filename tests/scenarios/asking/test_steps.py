@@ -6,10 +6,8 @@ import warnings
 
 import pytest
 
-from dragoman import BlockingContext, Context, DefinitionError, InputRequired, ListRoots, Server
-from dragoman.stores import Memory
+from dragoman import BlockingContext, Context, DefinitionError, InputRequired, ListRoots
 from scenarios.asking.test_asking import Name, User, every_era, outcome, text
-from scenarios.task_peer import CARRIERS, FIRST, SECOND, task_peer
 
 BLOCKING = pytest.mark.parametrize("is_blocking", [False, True], ids=["async", "blocking"])
 ITEMS = ["pen", "ink", "paper"]
@@ -145,30 +143,3 @@ async def test_coroutine_in_place_of_a_function_raises_without_a_warning(is_bloc
         assert text(await outcome(blocking_handler if is_blocking else handler, "stateless")) == "refused"
         gc.collect()
     assert [str(warning.message) for warning in caught] == []
-
-
-@pytest.mark.parametrize("version", [FIRST, SECOND])
-@pytest.mark.parametrize("carrier", CARRIERS)
-@pytest.mark.parametrize("kind", ["async", "def"])
-async def test_repeated_step_name_in_a_task_raises(version, carrier, kind):
-    server = Server("steps", store=Memory(), secret="a secret of sixteen")
-    charged: list[str] = []
-
-    @server.tool(name="async", task=True)
-    async def charge_all(ctx: Context) -> str:
-        await ctx.step("charge", lambda: charged.append("pen"))
-        with pytest.raises(DefinitionError, match="its own name"):
-            await ctx.step("charge", lambda: charged.append("ink"))
-        return "refused"
-
-    @server.tool(name="def", task=True)
-    def charge_all_blocking(ctx: BlockingContext) -> str:
-        ctx.step("charge", lambda: charged.append("pen"))
-        with pytest.raises(DefinitionError, match="its own name"):
-            ctx.step("charge", lambda: charged.append("ink"))
-        return "refused"
-
-    async with task_peer(server, version, carrier) as peer:
-        id = (await peer.start(kind))["taskId"]
-        assert text((await peer.outcome(id))["result"]) == "refused"
-    assert charged == ["pen"]

@@ -191,51 +191,6 @@ async def test_titles_descriptions_and_limits_are_said(era):
     }
 
 
-@dataclass
-class Nested:
-    person: AsDataclass
-
-
-@dataclass
-class ListOfText:
-    words: list[str]
-
-
-@dataclass
-class Numbers:
-    number: Literal[1, 2]
-
-
-@dataclass
-class Either:
-    either: int | str
-
-
-@dataclass
-class Mapped:
-    values: dict[str, int]
-
-
-@pytest.mark.covers("ELI-06")
-@pytest.mark.parametrize(
-    ("schema", "name"),
-    [
-        (Nested, "person"),
-        (ListOfText, "words"),
-        (Numbers, "number"),
-        (Either, "either"),
-        (Mapped, "values"),
-        ({"type": "object", "properties": {"deep": {"type": "object", "properties": {}}}}, "deep"),
-        ({"type": "object", "properties": {"maybe": {"type": ["string", "null"]}}}, "maybe"),
-        ({"type": "object", "properties": {"odd": True}}, "odd"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_field_that_no_form_can_have_is_refused_by_name(schema, name):
-    with pytest.raises(DefinitionError, match=f"'{name}'"):
-        Elicit("Fill in", schema)
-
-
 @pytest.mark.covers("ELI-06")
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "object"}])
 def test_a_form_is_an_object_with_properties(schema):
@@ -287,18 +242,6 @@ async def test_a_page_to_visit_has_an_id_in_the_version_that_demands_one(era, id
         "params": {"mode": "url", "message": "Sign in", "url": "https://example.com/in", **identified},
     }
     assert text(response) == "ElicitResult(action='accept', content=None)"
-
-
-@pytest.mark.covers("ELI-04")
-@pytest.mark.parametrize(("era", "expected"), [("2025-11-25", 1), ("stateless", 0)])
-async def test_the_end_of_a_visit_is_told_in_the_version_that_knows_it(era, expected):
-    async def handler(ctx: Context) -> None:
-        await ctx.notify_elicitation_complete("visit-1")
-
-    async with WirePeer(Server("asking", tools=[handler]), era, capabilities=CAPABILITIES) as peer:
-        await peer.request("tools/call", {"name": "handler"})
-        told = [message for message in peer.received if message["method"] == "notifications/elicitation/complete"]
-    assert [message["params"] for message in told] == [{"elicitationId": "visit-1"}] * expected
 
 
 # Models and roots.

@@ -1,25 +1,20 @@
-"""An extension of an author's own on a client: both eras, stdio and HTTP, async and blocking."""
+"""An extension of an author's own on a client, in both eras."""
 
 import asyncio
-import subprocess
-import sys
-from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
 
 import dragoman
-from dragoman import AsyncClient, AsyncClients, Client, Timeout, TransportError, types
+from dragoman import AsyncClient, AsyncClients, Timeout, TransportError, types
 from dragoman.client import ClientExtension, ExtensionRow, Method, SubscriptionField
 from dragoman.errors import CapabilityNotAvailable, ConfigError, ToolError
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
-from scenarios.client_peer import until
+from scenarios.client_peer import Script, until
 from scenarios.scripted_server import EVERYTHING, HOLD, ScriptedServer, page
 
 ID = "com.example/quotes"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
-PEER = [sys.executable, str(Path(__file__).parents[1] / "quotes_peer.py")]
 OFFERED = {**EVERYTHING, "extensions": {ID: {}}}
 ERAS = pytest.mark.parametrize("era", ["handshake", "stateless"])
 
@@ -85,67 +80,41 @@ class Quotes(ClientExtension):
         return {"confirmed": True}
 
 
-@contextmanager
-def target(carrier, era):
-    if carrier == "stdio":
-        yield [*PEER, "stdio", era]
-        return
-    with subprocess.Popen([*PEER, "http", era], stdout=subprocess.PIPE, text=True) as child:
-        try:
-            yield f"http://127.0.0.1:{int(child.stdout.readline())}/mcp"
-        finally:
-            child.terminate()
-
-
-async def awaited(method, *args, **options):
-    return await method(*args, **options)
-
-
 @ERAS
-@pytest.mark.parametrize("carrier", ["stdio", "http"])
-@pytest.mark.parametrize(("kind", "do"), [(AsyncClient, awaited), (Client, asyncio.to_thread)])
-async def test_an_extension_of_an_authors_own_is_used_over_real_carriers(kind, do, carrier, era):
+async def test_a_result_is_finished_by_a_method_of_the_extension_with_its_progress(era):
+    def accepted(params):
+        token = params["_meta"]["progressToken"]
+        server.say("notifications/progress", {"progressToken": token, "progress": 1, "message": "accepted"})
+        return {"content": [{"type": "text", "text": "bought"}]}
+
+    answers = {"tools/call": {"resultType": "quote", "quoteId": "q"}, "quotes/accept": accepted}
+    server = ScriptedServer(answers, stateless=era == "stateless", capabilities=OFFERED)
     quotes, progress = Quotes(), []
-    with target(carrier, era) as server:
-        client = kind(server, mode=era, extensions=[quotes])
-        await do(client.start)
-        try:
-            assert client.capabilities.extension(ID) == {"currencies": ["EUR", "NOK"]}
-            buy, look = await do(client.tools)
-            assert (buy.extension(ID), look.extension(ID)) == (Price(3, "EUR"), None)
-            told = lambda progress_, total, message: progress.append(message)  # noqa: E731
-            result = await do(client.call_tool, "buy", {}, on_progress=told)
-            assert result.text == "bought for 3 EUR"
-            assert progress == ["accepted"]
-            version = "2026-07-28" if era == "stateless" else "2025-11-25"
-            assert quotes.seen == [("tools/call", version, "buy")]
-            own = await do(client.request, "tools/call", {"name": "buy", "currency": "NOK"})
-            assert (own["resultType"], own["currency"]) == ("quote", "NOK")
-            got = await do(client.request, "quotes/get", {"quoteId": "q-1"})
-            assert got["price"] == 3
-            assert got["mirrored"] == ("q-1" if (carrier, era) == ("http", "stateless") else None)
-            heard = await do(client.listen, quote_ids=["q-1"])
-            assert heard.quote_ids == (["q-1"] if era == "stateless" else None)
-            await until(lambda: quotes.changes)
-            assert (quotes.changes[0].quote_id, quotes.changes[0].price) == ("q-1", 4)
-            with pytest.raises(TransportError, match="unknown type 'haggling', and no extension of this client"):
-                await do(client.call_tool, "haggle")
-        finally:
-            await do(client.stop)
+    async with AsyncClient(server, mode=era, extensions=[quotes]) as client:
+        told = await client.call_tool("buy", on_progress=lambda _, total, message: progress.append(message))
+        assert (told.text, progress) == ("bought", ["accepted"])
+        version = "2026-07-28" if era == "stateless" else "2025-11-25"
+        assert quotes.seen == [("tools/call", version, None)]
+        own = await client.request("tools/call", {"name": "buy", "currency": "NOK"})
+        assert own["resultType"] == "quote"
+    assert [params["currency"] for params in server.sent("tools/call")] == ["EUR", "NOK"]
 
 
 @ERAS
-@pytest.mark.parametrize("carrier", ["stdio", "http"])
-async def test_a_client_without_the_extension_is_served_without_it_and_told_which_it_lacks(carrier, era):
-    with target(carrier, era) as server:
-        async with AsyncClient(server, mode=era) as client:
-            assert (await client.call_tool("buy")).text == "no quote"
-            assert (await client.tool("buy")).extension(ID) is None
-            with pytest.raises(TransportError, match=f"tools/call is of the unknown type 'haggling'.*'{ID}'"):
-                await client.call_tool("haggle")
-        async with AsyncClient(server, mode=era, extensions={ID: {}}) as client:
-            with pytest.raises(TransportError, match=f"'quote'.*'{ID}'.*settings alone do not read results"):
-                await client.call_tool("buy")
+@pytest.mark.parametrize(
+    ("extensions", "result_type", "said"),
+    [
+        ([Quotes()], "haggling", "unknown type 'haggling', and no extension of this client"),
+        (None, "haggling", f"tools/call is of the unknown type 'haggling'.*'{ID}'"),
+        ({ID: {}}, "quote", f"'quote'.*'{ID}'.*settings alone do not read results"),
+    ],
+)
+async def test_a_result_of_an_unknown_type_names_the_extensions_of_the_server(era, extensions, result_type, said):
+    answers = {"tools/call": {"resultType": result_type}}
+    server = ScriptedServer(answers, stateless=era == "stateless", capabilities=OFFERED)
+    async with AsyncClient(server, mode=era, extensions=extensions) as client:
+        with pytest.raises(TransportError, match=said):
+            await client.call_tool("buy")
 
 
 async def test_a_result_of_an_official_extension_names_it():
@@ -383,16 +352,15 @@ async def test_resources_and_templates_have_readers_too():
         assert (await client.resource("a")).extension("com.example/other") is None
 
 
-async def test_a_group_gives_its_extensions_to_each_and_an_entry_adds_settings():
+async def test_a_group_gives_its_extensions_to_each_and_an_entry_adds_settings(tmp_path):
+    script = Script(tmp_path, "def answer(m):\n    if m['method'] == 'initialize': initialized(m)")
     servers = {name: ScriptedServer({"tools/call": {"content": []}}) for name in ("a", "b")}
     group = AsyncClients(servers, mode="handshake", extensions=iter([Quotes()]))
-    entry = {"command": PEER[0], "args": [*PEER[1:], "stdio", "handshake"], "extensions": {ID: {"vip": True}}}
+    entry = {"command": script.command[0], "args": script.command[1:], "extensions": {ID: {"vip": True}}}
     async with group as clients:
         await clients.add("c", entry)
-        core = clients["c"]._session
-        settings = core.extensions.declared(types.ClientCapabilities(), V2025_11_25).extensions
-        assert settings == {ID: {"currencies": ["EUR"], "vip": True}}
-        assert (await clients["c"].call_tool("buy")).text == "bought for 3 EUR"
+        told = (await script.until_received("initialize"))["params"]["capabilities"]["extensions"]
+    assert told == {ID: {"currencies": ["EUR"], "vip": True}}
     for server in servers.values():
         assert declared(server, "handshake")["extensions"] == {ID: {"currencies": ["EUR"]}}
 

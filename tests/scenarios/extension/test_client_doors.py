@@ -8,13 +8,11 @@ import pytest
 from dragoman import (
     AsyncClient,
     AsyncClients,
-    Client,
     Context,
     InputNeeded,
     RpcError,
     Server,
     ToolError,
-    TransportError,
     types,
 )
 from dragoman.client import ClientExtension, ExtensionClient, ExtensionRow, FurtherResult, Method, ReceivedRequest
@@ -241,19 +239,6 @@ async def test_an_unfinished_call_needs_the_approval_of_any_other():
         with pytest.raises(ToolError, match="cancelled"):
             await client.call_tool_unfinished("paint", {"color": "red"})
     assert asked == [("paint", {"color": "red"})] * 2
-
-
-async def test_an_unfinished_result_of_an_unknown_type_names_the_extension_to_declare():
-    async with AsyncClient(shown().server, mode="stateless", extensions={"com.example/quotes": {}}) as client:
-        with pytest.raises(TransportError, match=r"com\.example/quotes"):
-            await client.call_tool_unfinished("paint", {"color": "red"})
-
-
-def test_the_blocking_client_has_it_too():
-    module = shown()
-    with Client(module.server, extensions=[module.Buying(20)]) as client:
-        result = client.call_tool_unfinished("paint", {"color": "red"})
-        assert isinstance(result, FurtherResult)
 
 
 MIRRORING = """

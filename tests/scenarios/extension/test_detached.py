@@ -1,7 +1,6 @@
 """A tool that runs apart from its request, in both eras: its questions, replays, errors and cancellation."""
 
 import asyncio
-import threading
 from typing import Any
 
 import msgspec
@@ -9,10 +8,9 @@ import pytest
 from msgspec import Raw
 
 from dragoman import BlockingContext, Context, Server, ToolError, types
-from dragoman.errors import DefinitionError, DragomanError, RpcError, UrlElicitationRequired
-from dragoman.server import DetachedCall, Elicit, ExtensionRow, InputRequired, ListRoots, ServerExtension
+from dragoman.errors import DefinitionError, RpcError, UrlElicitationRequired
+from dragoman.server import DetachedCall, Elicit, ExtensionRow, InputRequired, ServerExtension
 from dragoman.testing import WirePeer
-from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
 from scenarios.jobs import DECLARED, ID, Jobs
 
 ERAS = ["stateless", "2025-11-25"]
@@ -98,23 +96,6 @@ async def test_it_runs_again_with_recorded_answers_and_steps(kind, era):
 
 @pytest.mark.covers("EXS-11")
 @pytest.mark.parametrize("era", ERAS)
-async def test_questions_asked_together_are_answered_one_by_one(era):
-    server = Server(extensions=[Jobs()])
-
-    @server.tool(job="now")
-    async def both(ctx: Context) -> str:
-        answers = await ctx.ask(city=Elicit("Which city?", str), roots=ListRoots())
-        return f"{answers['city'].content} {answers['roots'][0].uri}"
-
-    async with peer_of(server, era) as peer:
-        id = await begun(peer, "both")
-        assert set((await told(peer, id))["questions"]) == {"city", "roots"}
-        assert set((await answered(peer, id, roots={"roots": [{"uri": "file:///a"}]}))["questions"]) == {"city"}
-        assert (await answered(peer, id, city=OSLO))["result"]["content"][0]["text"] == "Oslo file:///a"
-
-
-@pytest.mark.covers("EXS-11")
-@pytest.mark.parametrize("era", ERAS)
 async def test_questions_that_a_handler_returns_and_pages_to_visit_wait_in_the_same_way(era):
     server = Server(extensions=[Jobs()])
 
@@ -142,29 +123,6 @@ async def test_questions_that_a_handler_returns_and_pages_to_visit_wait_in_the_s
         assert (await answered(peer, id, url_1={"action": "accept"}))["result"]["content"][0]["text"] == "signed in"
 
 
-@pytest.mark.covers("EXS-11")
-@pytest.mark.parametrize("era", ERAS)
-async def test_another_process_goes_on_with_what_is_stored(era):
-    def made() -> tuple[Server, Jobs]:
-        jobs = Jobs()
-        server = Server(extensions=[jobs])
-
-        @server.tool(job="now")
-        async def where(ctx: Context) -> str:
-            return f"{(await ctx.elicit('Which city?', str)).content} {ctx.client.info and ctx.client.info.name}"
-
-        return server, jobs
-
-    (server, jobs), (_, others) = made(), made()
-    async with peer_of(server, era) as peer:
-        id = await begun(peer, "where")
-        await told(peer, id)
-    others.jobs[id] = jobs.jobs[id]
-    async with peer_of(others.server, era) as peer:
-        name = "wire peer" if era != "stateless" else None
-        assert (await answered(peer, id, elicit_1=OSLO))["result"]["content"][0]["text"] == f"Oslo {name}"
-
-
 @pytest.mark.covers("EXS-12")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_cancelled_run_is_cancelled_like_a_request(era):
@@ -189,34 +147,6 @@ async def test_a_cancelled_run_is_cancelled_like_a_request(era):
 
 
 @pytest.mark.covers("EXS-12")
-async def test_a_blocking_handler_hears_of_the_cancellation():
-    server, loop = Server(extensions=[Jobs()]), asyncio.get_running_loop()
-    began, released, seen = asyncio.Event(), threading.Event(), []
-
-    @server.tool(job="now")
-    def wait(ctx: BlockingContext) -> str:
-        ctx.on_cancel(released.set)
-        loop.call_soon_threadsafe(began.set)
-        released.wait(DEADLINE)
-        try:
-            ctx.raise_if_cancelled()
-        except DragomanError as error:
-            loop.call_soon_threadsafe(seen.append, type(error).__name__)
-            raise
-        return "never"
-
-    async with peer_of(server, "stateless") as peer:
-        id = await begun(peer, "wait")
-        await asyncio.wait_for(began.wait(), DEADLINE)
-        await peer.request("jobs/cancel", {"jobId": id})
-        assert await told(peer, id) == {"status": "cancelled"}
-        async with asyncio.timeout(DEADLINE):
-            while not seen:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-    assert seen == ["Cancelled"]
-
-
-@pytest.mark.covers("EXS-12")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_handler_that_cancels_itself_fails_and_its_run_is_not_cancelled(era, caplog):
     server = Server(extensions=[Jobs()])
@@ -230,30 +160,6 @@ async def test_a_handler_that_cancels_itself_fails_and_its_run_is_not_cancelled(
     assert job["status"] == "done"
     assert job["result"]["isError"]
     assert "wait" in caplog.text
-
-
-@pytest.mark.covers("EXS-12")
-@pytest.mark.parametrize("era", ["stateless", "handshake"])
-async def test_a_client_that_hangs_up_cancels_nothing(era):
-    jobs, began, released = Jobs(), asyncio.Event(), asyncio.Event()
-    server = Server(extensions=[jobs])
-
-    @server.tool(job="now")
-    async def wait(ctx: Context) -> str:
-        began.set()
-        await released.wait()
-        return f"{dict(ctx.headers)} {ctx.session_id}"
-
-    peer = HttpPeer(serve(server), STATELESS if era == "stateless" else NEWEST, capabilities=DECLARED)
-    if era == "handshake":
-        await peer.initialize()
-    exchange = await peer.call("wait").end()
-    exchange.leave()
-    await asyncio.wait_for(began.wait(), DEADLINE)
-    released.set()
-    job = jobs.jobs[exchange.json["result"]["jobId"]]
-    await asyncio.wait_for(job.ended.wait(), DEADLINE)
-    assert job.result.content[0].text == "{} None"
 
 
 @pytest.mark.covers("EXS-11")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import AsyncClient, Client, RpcError, ToolError, TransportError
+from dragoman import AsyncClient, Client, RpcError, ToolError
 from scenarios.extension.test_server import ID, MODULE, SOURCE, shown
 from scenarios.http_crew import crew
 
@@ -90,10 +90,3 @@ async def test_a_client_that_did_not_declare_it_is_told_what_to_declare(carrier,
         with pytest.raises(RpcError, match=ID) as refused:
             await client.request("quotes/get", {"tool": "paint"})
         assert refused.value.code == (-32021 if mode == "stateless" else -32603)
-
-
-async def test_a_result_of_its_type_names_the_extension_to_a_client_that_only_declares_it():
-    async with AsyncClient(shown().server, mode="stateless", extensions={ID: {}}) as client:
-        with pytest.raises(TransportError, match="quote") as refused:
-            await client.call_tool("paint", RED)
-        assert ID in str(refused.value)

@@ -1,11 +1,8 @@
 """An extension of an author's own, as the documentation shows it, seen from the wire."""
 
 import asyncio
-import json
 import logging
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -19,9 +16,8 @@ from dragoman.client import ClientExtension
 from dragoman.errors import MissingCapability
 from dragoman.server import ExtensionRow, Method, ServerExtension
 from dragoman.testing import WirePeer
-from scenarios.http_crew import RUN, Client, Crew, Stream, crew
+from scenarios.http_crew import RUN
 from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
-from scenarios.wire import DEADLINE
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/extensions.md"
 SOURCE = re.search(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
@@ -450,77 +446,6 @@ async def test_over_http_refusals_have_their_status_and_the_name_is_mirrored():
 
 
 @pytest.mark.covers("EXS-04")
-def test_a_process_serves_it_over_stdio_in_both_eras(tmp_path):
-    (tmp_path / "quotes.py").write_text(SOURCE, encoding="utf-8")
-    introduction = {"protocolVersion": NEWEST, "capabilities": DECLARED, "clientInfo": {"name": "c", "version": "1"}}
-    meta = HttpPeer(None, STATELESS, capabilities=DECLARED).meta()  # type: ignore[arg-type]
-    requests = [
-        ("initialize", introduction),
-        ("tools/call", paint()),
-        ("tools/call", paint(acceptedPrice=12)),
-        ("tools/call", paint(_meta=meta)),
-        ("quotes/get", {"tool": "paint", "_meta": HttpPeer(None, STATELESS).meta()}),  # type: ignore[arg-type]
-    ]
-    lines = [
-        json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-        for id, (method, params) in enumerate(requests)
-    ]
-    served = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "from quotes import server; server.run()"],
-        input="\n".join(lines) + "\n",
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-    )
-    answers = {answer["id"]: answer for answer in map(json.loads, served.stdout.splitlines())}
-    assert answers[0]["result"]["capabilities"]["extensions"] == {ID: {"currency": "EUR"}}
-    assert answers[1]["result"] == {"tool": "paint", "price": 12}
-    assert answers[2]["result"]["content"][0]["text"] == "The house is red."
-    assert answers[3]["result"]["resultType"] == "quote"
-    assert answers[4]["error"]["code"] == -32021
-
-
-class Modern(Client):
-    """A stateless client, which opens a new connection for everything."""
-
-    def request_of(self, method: str, params: types.Json, name: str | None = None) -> Any:
-        meta = HttpPeer(None, STATELESS, capabilities=DECLARED).meta()  # type: ignore[arg-type]
-        named = {} if name is None else {"mcp-name": name}
-        headers = self.headers | {"mcp-protocol-version": STATELESS, "mcp-method": method} | named
-        message = self.message(method, {**params, "_meta": meta})
-        return self.http.post(self.url, json=message, headers=headers)
-
-    async def initialize(self) -> None:
-        """Do without a session."""
-
-
-@pytest.mark.covers("EXS-04", "EXS-07")
-async def test_three_workers_serve_it_and_tell_each_others_subscribers():
-    async with crew(3, MODULE) as processes:
-        await processes.ready()
-        async with Modern.of(processes) as client:
-            streams = [await subscription(client, processes) for _ in range(6)]
-            async with client.request_of("tools/call", paint(), "paint") as response:
-                assert (await response.json())["result"]["resultType"] == "quote"
-            async with client.request_of("tools/call", {"name": "raise_prices"}, "raise_prices") as response:
-                assert (await response.json())["result"]["content"][0]["text"] == "done"
-            for stream in streams:
-                told = await stream.until(lambda messages: messages[1:])
-                assert [(message["method"], message["params"]["price"]) for message in told] == [(CHANGED, 15)]
-                stream.response.close()
-
-
-async def subscription(client: Modern, processes: Crew) -> Stream:
-    response = await client.request_of("subscriptions/listen", {"notifications": {"quotedTools": ["paint"]}})
-    assert response.status == 200, processes.stderr
-    stream = Stream(response)
-    [acknowledged] = await stream.until(lambda messages: messages)
-    assert acknowledged["params"]["notifications"] == {"quotedTools": ["paint"]}
-    return stream
-
-
-@pytest.mark.covers("EXS-04")
 async def test_what_a_client_declared_is_read_from_the_context():
     heard = []
 
@@ -558,23 +483,3 @@ async def test_a_notification_of_a_client_that_declared_it_is_heard(era):
 
 class Sold(types.Params):
     item: str
-
-
-class Session(Client):
-    """A client of the handshake era that declares the extension."""
-
-    async def initialize(self) -> None:
-        client = {"name": "c", "version": "1"}
-        params = {"protocolVersion": NEWEST, "capabilities": DECLARED, "clientInfo": client}
-        async with self.post(self.message("initialize", params)) as response:
-            self.headers |= {"mcp-session-id": response.headers["mcp-session-id"], "mcp-protocol-version": NEWEST}
-
-
-@pytest.mark.covers("EXS-04")
-async def test_every_worker_knows_what_a_session_declared():
-    async with crew(3, MODULE) as processes:
-        await processes.ready()
-        async with Session.of(processes) as client:
-            for _ in range(12):
-                async with client.post(client.message("quotes/get", {"tool": "paint"})) as response:
-                    assert (await response.json())["result"]["price"] == 12

@@ -163,17 +163,6 @@ def test_a_server_that_cannot_begin_does_not_serve_and_says_why(code, refuses, t
     assert "LookupError: there is no such template" in finished.stderr
 
 
-@pytest.mark.covers("DEP-01", "DEP-04")
-def test_the_command_begins_and_ends_it_too_and_says_why_it_cannot(tmp_path):
-    program = Program(tmp_path, "")
-    finished = program.run(json.dumps(CALL) + "\n", "-m", "dragoman", "run")
-    assert (finished.returncode, json.loads(finished.stdout)["result"]["content"][0]["text"]) == (0, "said")
-    assert program.said() == WHOLE
-    refused = program.run(json.dumps(CALL) + "\n", "-m", "dragoman", "run", REFUSE="lifespan")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert "LookupError: there is no such template" in refused.stderr
-
-
 @pytest.mark.covers("EXS-14", "DEP-01")
 async def test_each_worker_begins_before_it_is_asked_and_ends_with_a_signal(tmp_path, monkeypatch):
     monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
@@ -342,30 +331,6 @@ def test_a_loop_that_cancels_no_tasks_closes_a_lifespan_with_its_async_generator
         task.cancel()
         loop.run_until_complete(asyncio.wait([task]))
     loop.close()
-
-
-@pytest.mark.covers("DEP-04")
-async def test_an_error_of_a_lifespan_fails_the_start_of_an_asgi_lifespan():
-    server = Server()
-
-    @server.lifespan
-    async def failing() -> AsyncIterator[None]:
-        raise LookupError("there is no such template")
-        yield
-
-    sent: list[types.Json] = []
-
-    async def receive() -> types.Json:
-        return {"type": "lifespan.startup"}
-
-    async def send(message: types.Json) -> None:
-        sent.append(message)
-
-    await server.asgi()({"type": "lifespan"}, receive, send)
-    assert sent == [{"type": "lifespan.startup.failed", "message": "LookupError: there is no such template"}]
-    with pytest.raises(ConnectError, match="cannot begin to serve: there is no such template") as refused:
-        await AsyncClient(server).start()
-    assert isinstance(refused.value.__cause__, LookupError)
 
 
 @pytest.mark.covers("EXS-14", "DEP-01")

@@ -9,7 +9,7 @@ import pytest
 from dragoman import Context, Server, types
 from dragoman.protocol.subscriptions import MAX_WAITING
 from dragoman.testing import WirePeer
-from dragoman.transports.contract import FunctionSink
+from scenarios.notifying.test_subscriptions import Congested
 from scenarios.wire import DEADLINE
 
 LISTEN = "subscriptions/listen"
@@ -61,17 +61,6 @@ async def test_a_subscription_is_acknowledged_first_and_its_messages_carry_its_i
             assert subscription(message) == (type(id), id)
 
 
-@pytest.mark.covers("LSN-03", "BEY-19")
-@pytest.mark.parametrize("wanted", LISTS)
-async def test_only_what_was_asked_for_is_told(wanted):
-    server = Server(capabilities={kind: {"listChanged": True} for kind in LISTS.values()})
-    async with WirePeer(server, "stateless") as peer:
-        id, honoured = await listen(peer, {wanted: True})
-        assert honoured == {wanted: True}
-        notify_everything(server)
-        assert taken(peer) == [(f"notifications/{LISTS[wanted]}/list_changed", id)]
-
-
 @pytest.mark.covers("LSN-02", "BEY-19")
 @pytest.mark.parametrize(
     ("capabilities", "honoured"),
@@ -92,28 +81,6 @@ async def test_the_acknowledgement_says_what_the_server_honours_and_only_that_is
         assert acknowledged == honoured
         notify_everything(server)
         assert len(taken(peer)) == len(honoured)
-
-
-@pytest.mark.covers("LSN-02", "LSN-03")
-@pytest.mark.parametrize("wanted", [{}, {"toolsListChanged": False}, {"somethingNew": True}], ids=repr)
-async def test_who_asks_for_nothing_is_acknowledged_and_told_nothing(wanted):
-    server = Server()
-    async with WirePeer(server, "stateless") as peer:
-        assert (await listen(peer, wanted))[1] == {}
-        notify_everything(server)
-        assert peer.received == []
-
-
-@pytest.mark.covers("LSN-03", "SUB-06", "BEY-18", "BEY-19")
-async def test_resources_are_told_by_their_uri_and_by_what_lies_below_it():
-    server = Server(capabilities=FOLLOWED)
-    async with WirePeer(server, "stateless") as peer:
-        await listen(peer, {"resourceSubscriptions": ["file:///a", "file:///b/"]})
-        wanted = ["file:///a", "file:///a/deep/er", "file:///b/", "file:///b/c"]
-        for uri in [*wanted, "file:///ab", "file:///", "file:///c", "other"]:
-            server.notify_resource_updated(uri)
-        assert [message["params"]["uri"] for message in peer.received] == wanted
-        assert {message["method"] for message in peer.received} == {UPDATED}
 
 
 @pytest.mark.covers("LSN-03", "NOT-08")
@@ -281,25 +248,6 @@ async def test_progress_and_log_messages_never_travel_on_a_subscription():
         assert carried == [("notifications/progress", False), ("notifications/message", False), (UPDATED, True)]
         assert subscription(peer.received[-1])[1] == id
         assert other.received == []
-
-
-class Congested(FunctionSink):
-    """A way out that has no room until it is relieved."""
-
-    def __init__(self) -> None:
-        super().__init__(self._keep)
-        self.sent: list[types.Json] = []
-        self.relieved = asyncio.Event()
-
-    @property
-    def has_room(self) -> bool:
-        return self.relieved.is_set()
-
-    def _keep(self, data: bytes) -> None:
-        self.sent.append(json.loads(data))
-
-    async def wait_for_room(self) -> None:
-        await self.relieved.wait()
 
 
 @pytest.mark.covers("NOT-08")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from dragoman import BlockingContext, Context, RpcError, Server, TransportError, ValidationError, types
-from dragoman.config import Configuration
 from dragoman.errors import MethodNotFound
 from dragoman.server import LogHandler
 from dragoman.testing import WirePeer
@@ -535,64 +534,10 @@ async def test_a_notification_that_means_nothing_to_us_is_ignored(message, era, 
     assert caplog.records == []
 
 
-@pytest.mark.covers("NOT-03", "BEY-17")
-async def test_a_change_of_the_clients_roots_calls_every_function_that_wants_to_know():
-    server = Server()
-    called: list[str] = []
-    done = asyncio.Event()
-    plain_done = threading.Event()
-
-    @server.on_roots_changed
-    def plain() -> None:
-        called.append("plain")
-        plain_done.set()
-
-    @server.on_roots_changed
-    async def asynchronous() -> None:
-        await asyncio.sleep(0)
-        called.append("asynchronous")
-        done.set()
-
-    async with WirePeer(server) as peer:
-        peer.notify("notifications/roots/list_changed")
-        await asyncio.wait_for(done.wait(), DEADLINE)
-        assert await asyncio.to_thread(plain_done.wait, DEADLINE)
-        assert sorted(called) == ["asynchronous", "plain"]
-        assert peer.received == []
-
-
-@pytest.mark.covers("NOT-03")
-@pytest.mark.parametrize("kind", ["plain", "asynchronous"])
-async def test_a_function_that_fails_at_a_change_of_roots_is_reported_and_hinders_nobody(kind):
-    reported: asyncio.Queue[BaseException] = asyncio.Queue()
-    server = Server(configuration=Configuration(exception_reporter=lambda error, _: reported.put_nowait(error)))
-    called = asyncio.Event()
-
-    def plain() -> None:
-        raise LookupError("secret")
-
-    async def asynchronous() -> None:
-        raise LookupError("secret")
-
-    server.on_roots_changed(plain if kind == "plain" else asynchronous)
-
-    @server.on_roots_changed
-    async def other() -> None:
-        called.set()
-
-    async with WirePeer(server) as peer:
-        peer.notify("notifications/roots/list_changed")
-        await asyncio.wait_for(called.wait(), DEADLINE)
-        assert isinstance(await asyncio.wait_for(reported.get(), DEADLINE), LookupError)
-        assert "result" in await peer.request("tools/list")
-        assert peer.received == []
-    assert reported.empty()
-
-
 # Ping.
 
 
-@pytest.mark.covers("PNG-01", "PNG-05")
+@pytest.mark.covers("PNG-01", "PNG-05", "SRV-22")
 @pytest.mark.parametrize(("era", "answer"), [("none", {}), *((version, {}) for version in HANDSHAKE_VERSIONS)])
 async def test_a_ping_is_answered_with_nothing(era, answer):
     async with WirePeer(Server(capabilities={}), era) as peer:

@@ -386,23 +386,6 @@ async def test_a_second_cancellation_is_ignored(era):
     assert len(interrupted) == 1
 
 
-@pytest.mark.covers("CAN-05")
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25"])
-async def test_initialize_is_never_cancelled(version):
-    server = Server()
-
-    @server.middleware
-    async def slow(ctx, call_next):
-        for _ in range(3):
-            await asyncio.sleep(0)
-        return await call_next()
-
-    async with WirePeer(server, "none") as peer:
-        id = peer.start("initialize", introduction(protocolVersion=version))
-        peer.notify("notifications/cancelled", {"requestId": id})
-        assert (await peer.response(id))["result"]["protocolVersion"] == version
-
-
 @pytest.mark.covers("CAN-01")
 @pytest.mark.parametrize("cancel", ["in one go", "when it has ended"])
 async def test_a_cancelled_call_that_never_waits_does_not_cancel_the_one_after_it(cancel):

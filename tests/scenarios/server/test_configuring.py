@@ -17,7 +17,6 @@ from dragoman import (
     RpcError,
     Server,
     ToolError,
-    types,
 )
 from dragoman.auth import Identity
 from dragoman.config import PROCESS
@@ -181,23 +180,6 @@ async def test_a_notification_that_cannot_be_sent_is_reported_and_others_are_tol
         server.notify_tools_list_changed()
         await peer.receive("notifications/tools/list_changed")
     assert reports == [(broken, {"notification": "notifications/tools/list_changed"})]
-
-
-@pytest.mark.covers("CFG-02")
-async def test_what_fails_on_a_notification_of_the_client_is_reported_with_its_name():
-    reported = asyncio.Event()
-    reports = []
-
-    def report(error, info):
-        reports.append((error, info))
-        reported.set()
-
-    server = Server(configuration=Configuration(exception_reporter=report))
-    server.on_roots_changed(crash)
-    async with WirePeer(server) as peer:
-        peer.notify("notifications/roots/list_changed")
-        await reported.wait()
-    assert reports == [(CRASH, {"notification": "notifications/roots/list_changed"})]
 
 
 # The process and its servers.
@@ -621,85 +603,6 @@ async def test_the_data_of_a_hundred_requests_at_once_is_not_shared(era):
 
 
 # Middleware.
-
-
-@ERAS
-@pytest.mark.covers("CFG-18")
-def test_middleware_stands_around_every_request_in_the_order_of_its_registration(era):
-    server, steps = serving(), []
-
-    def step(name):
-        async def around(ctx, call_next):
-            steps.append(f"{name} before {ctx.method}")
-            result = await call_next()
-            steps.append(f"{name} after {ctx.method}")
-            return result
-
-        return around
-
-    for name in ("outer", "inner"):
-        server.middleware(step(name))
-    assert text(call(server, "add", era, a=1)) == "2"
-    assert [name for name in steps if name.endswith("tools/call")] == [
-        "outer before tools/call",
-        "inner before tools/call",
-        "inner after tools/call",
-        "outer after tools/call",
-    ]
-
-
-@ERAS
-@pytest.mark.covers("CFG-18")
-@pytest.mark.parametrize(
-    "own",
-    [types.CallToolResult([types.TextContent("cached")]), {"content": [{"type": "text", "text": "cached"}]}],
-    ids=["result", "dict"],
-)
-def test_middleware_may_answer_itself_and_the_result_is_sealed_for_its_version(own, era):
-    server = serving()
-
-    @server.middleware
-    async def cached(ctx, call_next):
-        return own if ctx.method == "tools/call" else await call_next()
-
-    result = call(server, "crash", era)["result"]
-    assert result["content"] == [{"type": "text", "text": "cached"}]
-    assert result.get("resultType") == ("complete" if era == "stateless" else None)
-    assert ("_meta" in result) == (era == "stateless")
-
-
-@ERAS
-@pytest.mark.covers("CFG-18")
-def test_middleware_may_change_a_result_that_it_was_given(era):
-    server = serving()
-
-    @server.middleware
-    async def louder(ctx, call_next):
-        result = await call_next()
-        if ctx.method == "tools/call":
-            result.content[0].text += "!"
-        return result
-
-    assert text(call(server, "add", era, a=1)) == "2!"
-
-
-@ERAS
-@pytest.mark.covers("CFG-18", "CFG-10")
-def test_middleware_may_refuse_and_is_not_reported(era):
-    reports = Reports()
-    server, sightings = observing(exception_reporter=reports)
-
-    @server.middleware
-    async def guard(ctx, call_next):
-        if ctx.method == "tools/call":
-            raise RpcError(-31000, "Forbidden", {"by": ctx.client.version.name})
-        return await call_next()
-
-    error = call(server, "add", era, a=1)["error"]
-    assert (error["code"], error["message"]) == (-31000, "Forbidden")
-    assert error["data"] == {"by": "2026-07-28" if era == "stateless" else "2025-11-25"}
-    assert sightings[-1]["error"] == "rpc_error"
-    assert reports == []
 
 
 @ERAS

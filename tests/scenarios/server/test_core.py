@@ -18,7 +18,6 @@ from dragoman import (
     Tool,
     types,
 )
-from dragoman.errors import MethodAlreadyDefined
 from dragoman.testing import WirePeer
 from scenarios.wire import (
     DEADLINE,
@@ -310,17 +309,6 @@ def test_a_version_that_is_not_served_is_refused_with_those_that_are():
     assert error["data"] == {"supported": VERSIONS[::-1], "requested": "2030-01-01"}
 
 
-def test_a_stateless_request_without_capabilities_is_refused():
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
-    assert ask(Server(), "tools/list", {"_meta": meta}, "none")["error"]["code"] == -32602
-
-
-@pytest.mark.covers("SRV-22")
-@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
-def test_ping_is_answered_with_nothing_and_needs_no_capability(version):
-    assert ask(Server(capabilities={}), "ping", era=version)["result"] == {}
-
-
 # Capabilities and methods.
 
 CALLS = {
@@ -438,55 +426,6 @@ def test_a_notification_with_an_id_is_no_method(method, version):
     assert (
         ask(Server(), method, {"requestId": 5, "progressToken": 1, "progress": 1}, version)["error"]["code"] == -32601
     )
-
-
-@pytest.mark.covers("RPC-08", "SRV-22")
-@EVERY_ERA
-async def test_notifications_are_never_answered(era):
-    async with WirePeer(Server(), era) as peer:
-        peer.notify("notifications/unheard-of", {"a": 1})
-        peer.notify("notifications/initialized")
-        peer.notify("notifications/roots/list_changed")
-        peer.notify("notifications/progress", {"progressToken": 1, "progress": 2})
-        peer.notify("notifications/cancelled", {"requestId": "never"})
-        peer.notify("notifications/cancelled", {"requestId": [1]})
-        peer.notify("notifications/cancelled")
-        peer.notify("tools/call", {"name": "nobody"})
-        peer.notify("nope")
-        assert "result" in await peer.request("tools/list")
-        assert peer.received == []
-
-
-@pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_a_method_of_ones_own_is_served_in_both_eras(era):
-    server = Server()
-
-    @server.method("acme/add")
-    async def add(a: int, b: int = 1) -> dict:
-        return {"sum": a + b}
-
-    @server.method("acme/count")
-    def count(params: dict) -> int:
-        return len([name for name in params if name != "_meta"])
-
-    @server.method("acme/whole")
-    def whole() -> types.Result:
-        return types.Result(meta={"example.com/a": 1})
-
-    assert ask(server, "acme/whole", era=era)["result"]["_meta"]["example.com/a"] == 1
-    stamp = {}
-    if era == "stateless":
-        info = {"name": "dragoman", "version": "0"}
-        stamp = {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": info}}
-    assert ask(server, "acme/add", {"a": 2, "b": 3}, era)["result"] == {"sum": 5, **stamp}
-    assert ask(server, "acme/count", {"a": 2, "b": 3}, era)["result"] == ({"result": 2, **stamp} if stamp else 2)
-    assert ask(server, "acme/add", {"b": 3}, era)["error"] == {
-        "code": -32602,
-        "message": "Missing required arguments: a",
-    }
-    for taken in ("acme/add", "tools/list", "subscriptions/listen"):
-        with pytest.raises(MethodAlreadyDefined):
-            server.method(taken)
 
 
 # Ids and batches.

@@ -234,7 +234,6 @@ def test_missing_result_is_named_in_the_log(annotation, name, caplog):
 
 
 @pytest.mark.covers("DEF-05")
-@pytest.mark.covers("DEF-05")
 def test_server_names_arguments_that_are_no_object():
     response = ask(Server("values", tools=[taking(int)]), "tools/call", {"name": "act", "arguments": [1]})
     message = response["error"]["message"] if "error" in response else text(response)

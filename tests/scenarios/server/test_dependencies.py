@@ -292,6 +292,18 @@ async def test_a_dependency_reads_a_header_by_its_name(visits, version):
             await client.call_tool("who")
 
 
+async def test_the_type_of_a_dependency_need_not_exist_at_run_time(visits):
+    @visits.server.prompt
+    def greet(name: str, session: "OnlyForTypeCheckers" = Depends(visits.session)) -> str:  # noqa: F821
+        return f"{name} in the {session}"
+
+    async with AsyncClient(visits.server) as client:
+        (prompt,) = await client.prompts()
+        assert [argument.name for argument in prompt.arguments] == ["name"]
+        fetched = await client.get_prompt("greet", {"name": "Ada"})
+        assert fetched.messages[0].content.text == "Ada in the session of prompts/get"
+
+
 def test_single_messages_are_cleaned_up_before_their_response_is_returned(visits):
     @visits.server.tool
     def say(session: Annotated[str, Depends(visits.session)]) -> str:

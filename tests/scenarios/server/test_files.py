@@ -62,18 +62,6 @@ async def test_tools_of_both_kinds_return_files_that_are_read_outside_of_the_eve
         assert both.structured == (None if version == "2024-11-05" else {"files": 1})
 
 
-async def test_a_tool_that_returns_files_has_no_output_schema(folder):
-    server = Server()
-
-    @server.tool
-    def files() -> list[File]:
-        return [File(folder / "notes.md")]
-
-    async with AsyncClient(server) as client:
-        assert (await client.tool("files")).output_schema is None
-        assert len((await client.call_tool("files")).content) == 1
-
-
 async def test_a_prompt_returns_files(folder):
     server = Server()
 

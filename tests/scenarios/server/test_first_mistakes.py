@@ -1,6 +1,5 @@
 """What authors of a first server get wrong, and what they are told."""
 
-import asyncio
 import functools
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 from dragoman import Client, DefinitionError, DragomanError, Prompt, Resource, Server, Tool, ToolError
 from dragoman.errors import ConnectError
 from ports import free_port
-from scenarios.command_line import dragoman, written
+from scenarios.command_line import written
 from scenarios.wire import DEADLINE
 
 
@@ -43,46 +42,6 @@ def test_the_wrapper_of_a_decorator_is_told_to_use_wraps():
         server.tool(timed(lambda a: a))
     wrapped = functools.wraps(test_the_wrapper_of_a_decorator_is_told_to_use_wraps)(timed(lambda: None))
     assert server.tool(wrapped).name == "test_the_wrapper_of_a_decorator_is_told_to_use_wraps"
-
-
-DECORATED = """
-import functools
-from dragoman import Server
-
-server = Server("sums")
-
-
-def timed(function):
-    {wraps}
-    def inner(*args, **kwargs):
-        return function(*args, **kwargs)
-    return inner
-
-
-@timed
-@server.tool
-def above(a: int) -> int:
-    return a
-
-
-@server.tool
-@functools.cache
-def below(a: int) -> int:
-    return a
-
-
-server.run()
-"""
-
-
-@pytest.mark.parametrize("wraps", ["@functools.wraps(function)", ""])
-def test_a_decorator_that_clients_bypass_is_warned_of_when_the_server_starts(tmp_path, wraps):
-    path = tmp_path / "decorated.py"
-    path.write_text(DECORATED.format(wraps=wraps))
-    ended = subprocess.run([sys.executable, path], input=b"", capture_output=True, timeout=DEADLINE, check=True)
-    assert ended.stderr.decode().splitlines() == [
-        "The decorator above 'above' does not run for clients: write the decorator of the server above it"
-    ]
 
 
 BLOCKING = """
@@ -144,26 +103,6 @@ def test_a_lifespan_that_returns_a_value_is_named_with_the_remedy():
     assert str(failed.value.__cause__).startswith(
         "connect() returned int, and cannot be a lifespan: write an `async def`"
     )
-
-
-def test_what_cannot_be_a_lifespan_is_named_as_it_is_written():
-    async def connect(server: Server) -> int:
-        return 3
-
-    with pytest.raises(
-        DefinitionError, match=r"^connect\(\) cannot be a lifespan: write an `async def` that yields once"
-    ):
-        Server("x", lifespan=connect)  # type: ignore[arg-type]
-    with pytest.raises(DefinitionError, match=r"^3 cannot be a lifespan"):
-        Server("x", lifespan=3)  # type: ignore[arg-type]
-
-
-def test_a_resource_without_its_uri_is_named_as_it_is_written():
-    with pytest.raises(DefinitionError, match=r"A resource needs its URI, and status\(\) was given: write @resource"):
-
-        @Server("x").resource  # type: ignore[arg-type]
-        def status() -> str:
-            return ""
 
 
 @pytest.mark.parametrize(("option", "meant"), [("desc", "description"), ("anotations", "annotations")])
@@ -280,12 +219,6 @@ def test_a_bad_host_is_named(tmp_path, host, workers):
     assert "Traceback" not in ended.stderr
 
 
-async def test_a_bad_host_is_named_in_a_running_loop():
-    async with asyncio.timeout(DEADLINE):
-        with pytest.raises(OSError, match=r"The host '999.1.1.1' is not an address or a name of this machine"):
-            await Server().run_async("http", host="999.1.1.1", port=free_port())
-
-
 @pytest.mark.parametrize("host", ["", " ", 5, None])
 def test_an_empty_host_is_refused(host):
     with pytest.raises(DefinitionError, match="host must be an address or a name of this machine, such as"):
@@ -334,9 +267,3 @@ def test_the_log_suggests_a_tool_error(error, is_hinted, caplog):
     assert of_tool.startswith("Unexpected error in tools/call of 'forecast'")
     assert of_tool.endswith("; the model does not see this text: raise ToolError(...) if it should") is is_hinted
     assert "ToolError" not in of_prompt
-
-
-def test_the_command_names_a_bad_host(tmp_path):
-    finished = dragoman("run", "--http", "--host", "999.1.1.1", "--port", free_port(), written(tmp_path, SERVED))
-    assert finished.code != 0
-    assert "The host '999.1.1.1' is not an address or a name of this machine" in finished.err

@@ -3,7 +3,6 @@
 import pytest
 
 from dragoman import DefinitionError, Prompt, Resource, ResourceTemplate, Server, Tool
-from dragoman.errors import ToolNotUnique
 from scenarios.wire import EVERY_ERA, ask
 
 LISTS = {
@@ -127,13 +126,6 @@ def test_a_cursor_that_is_no_text_is_refused(params):
     assert ask(holding("tools", "abc", page_size=2), "tools/list", params)["error"]["code"] == -32602
 
 
-@pytest.mark.covers("PAG-05")
-@pytest.mark.parametrize("params", [b"[]", b'"text"', b"3", b"true"])
-def test_parameters_that_are_no_object_are_refused(params):
-    request = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": ' + params + b"}"
-    assert b'"code":-32602' in Server().handle_json(request)
-
-
 @EVERY_LIST
 def test_what_is_added_and_removed_shows_in_the_next_list_of_every_version(kind):
     server = holding(kind, "ab", page_size=2)
@@ -162,12 +154,6 @@ def test_a_definition_is_removed_by_its_name_or_uri_too(kind):
     with pytest.raises(DefinitionError, match="not registered"):
         remove(definitions(kind, "a")[0])
     assert page(server, kind) == ("ac", None)
-
-
-def test_two_tools_of_one_name_are_refused():
-    server = holding("tools", "a")
-    with pytest.raises(ToolNotUnique, match="'a'"):
-        server.add_tool(definitions("tools", "a")[0])
 
 
 @pytest.mark.parametrize("given", [3, "add", object()])

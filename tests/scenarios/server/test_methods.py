@@ -1,7 +1,5 @@
 """Methods of a server's own, seen from the wire."""
 
-import asyncio
-import logging
 import threading
 from dataclasses import dataclass
 
@@ -113,22 +111,6 @@ async def test_parameters_that_do_not_fit_are_refused_by_name(era):
 
 
 @pytest.mark.covers("CUS-04")
-@pytest.mark.parametrize("era", ERAS)
-def test_an_unexpected_exception_is_an_internal_error_that_is_logged_once(era, caplog):
-    server = Server("acme")
-
-    @server.method("acme/fail")
-    def fail() -> None:
-        raise KeyError("hunter2")
-
-    with caplog.at_level(logging.DEBUG, "dragoman"):
-        response = asyncio.run(answered(server, "acme/fail", None, era))
-    assert response["error"] == {"code": -32603, "message": "Internal error"}
-    assert [record.name for record in caplog.records] == ["dragoman.server"]
-    assert "acme/fail" in caplog.text
-
-
-@pytest.mark.covers("CUS-04")
 async def test_an_error_raised_on_purpose_is_the_answer():
     server = Server("acme")
 
@@ -154,34 +136,6 @@ async def test_a_method_knows_its_request_and_blocks_nobody():
         assert "result" in await peer.request("ping")
         gate.set()
         assert (await peer.response(waiting))["result"] == [True, "w", "first", "application"]
-
-
-@pytest.mark.covers("CUS-04")
-async def test_a_method_is_cancelled_like_any_other():
-    server = Server("acme")
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    @server.method("acme/wait")
-    async def wait() -> None:
-        begun.set()
-        try:
-            await asyncio.wait_for(asyncio.Event().wait(), DEADLINE)
-        finally:
-            ended.set()
-
-    async with WirePeer(server) as peer:
-        peer.start("acme/wait", id="w")
-        await asyncio.wait_for(begun.wait(), DEADLINE)
-        peer.notify("notifications/cancelled", {"requestId": "w"})
-        await asyncio.wait_for(ended.wait(), DEADLINE)
-        assert "result" in await peer.request("ping")
-        assert peer.received == []
-
-
-@pytest.mark.covers("CUS-01")
-async def test_a_method_that_nobody_defined_is_not_found():
-    response = await answered(Server("acme"), "acme/none", None, "handshake")
-    assert response["error"]["code"] == -32601
 
 
 @pytest.mark.covers("CUS-01")

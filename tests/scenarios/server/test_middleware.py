@@ -17,7 +17,7 @@ from dragoman import (
     types,
 )
 from dragoman.config import PROCESS
-from dragoman.errors import InvalidRequest, MethodNotFound
+from dragoman.errors import MethodNotFound
 from dragoman.testing import WirePeer
 from scenarios.http_peer import BATCHING, BOTH, STATELESS, HttpPeer, serve
 from scenarios.middleware_server import ADD, VERSIONS, serving, text_of, watching
@@ -528,28 +528,6 @@ async def test_what_middleware_does_to_a_result_or_to_parameters_stays_with_its_
     assert (await by_handle(server, "handshake", *ADD))["result"]["content"][0]["text"] == "3"
     for _ in range(2):
         assert (await by_handle(server, "handshake", "ping", {}))["result"] == {"_meta": {"pings": 1}}
-
-
-async def test_middleware_may_serve_a_request_again():
-    server, runs = serving(), []
-
-    @server.tool
-    async def flaky() -> str:
-        runs.append(1)
-        if len(runs) == 1:
-            raise InvalidRequest("Not yet")
-        return "there"
-
-    @server.middleware
-    async def again(ctx, call_next):
-        try:
-            return await call_next()
-        except InvalidRequest:
-            return await call_next()
-
-    assert (await by_handle(server, "handshake", "tools/call", {"name": "flaky"}))["result"]["content"][0][
-        "text"
-    ] == "there"
 
 
 @pytest.mark.covers("CFG-05", "CFG-07")

@@ -1,7 +1,5 @@
 """Middleware over HTTP: what it sees of requests that are refused before anything is looked up."""
 
-from collections import Counter
-
 import pytest
 
 from dragoman import Configuration, RpcError, types
@@ -9,7 +7,7 @@ from dragoman.auth import Identity
 from dragoman.config import PROCESS
 from dragoman.testing import WirePeer
 from scenarios.http_peer import NEWEST, STATELESS, HttpPeer, serve
-from scenarios.middleware_server import ADD, VERSIONS, serving, watching
+from scenarios.middleware_server import VERSIONS, serving, watching
 
 pytestmark = pytest.mark.covers("CFG-18")
 
@@ -71,31 +69,6 @@ async def test_an_audit_knows_who_was_refused_and_why(era):
     nobody = await peer.request("tools/call", {"name": "pay"})
     assert nobody.status == 401  # who did not come in asked for nothing
     assert log[-1] == last
-
-
-@pytest.mark.parametrize("era", VERSIONS)
-async def test_a_limit_per_principal_counts_what_is_refused_too(era):
-    server, used = serving(), Counter()
-
-    @server.middleware
-    async def limit(ctx, call_next):
-        used[ctx.principal] += ctx.method != "initialize"
-        if used[ctx.principal] > 2:
-            raise RpcError(-31029, "Too many requests", {"retryAfter": 60})
-        return await call_next()
-
-    app = serve(server, auth=authenticated)
-    for user in ("ada", "hopper"):
-        peer, headers = HttpPeer(app, VERSIONS[era]), {"authorization": user}
-        if era == "handshake":
-            introduction = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
-            peer.session = (await peer.request("initialize", introduction, headers)).headers["mcp-session-id"]
-        codes = []
-        for method, params in [ADD, ("acme/unknown", {}), ADD, ("acme/unknown", {})]:
-            answered = await peer.request(method, params, headers)
-            codes.append((answered.status, answered.json.get("error", {}).get("code")))
-        missing = 404 if era == "stateless" else 200
-        assert codes == [(200, None), (missing, -32601), (200, -31029), (200, -31029)]
 
 
 async def test_a_result_in_place_of_a_missing_scope_carries_no_challenge():

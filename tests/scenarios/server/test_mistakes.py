@@ -18,7 +18,6 @@ from dragoman import (
     Context,
     DefinitionError,
     InputRequired,
-    RpcError,
     Server,
     ServerCrashed,
     Timeout,
@@ -654,16 +653,6 @@ def test_a_client_unwraps_the_results_of_both_marks():
             client.tools()
             assert client.call_tool("ours").structured == [1]
             assert client.call_tool("theirs").structured == 5
-
-
-def test_an_rpc_error_that_a_tool_raises_is_still_its_answer():
-    server = Server("errors")
-
-    @server.tool
-    def get() -> str:
-        raise RpcError(-31999, "On fire")
-
-    assert ask(server, "tools/call", {"name": "get"})["error"] == {"code": -31999, "message": "On fire"}
 
 
 def test_methods_of_an_object_and_of_a_class_are_tools_prompts_and_resources():

@@ -380,14 +380,6 @@ def test_a_listed_prompt_has_what_the_version_knows(version, names):
     assert set(listed(server, version)[0]) == names
 
 
-def test_sound_is_left_out_in_words_where_the_version_has_none():
-    server = Server()
-    server.prompt(name="sound")(lambda: Audio(b"wav"))
-    (message,) = messages(server, "sound", era="2024-11-05")
-    assert message["content"]["type"] == "text"
-    assert "audio/wav" in message["content"]["text"]
-
-
 def test_two_prompts_of_one_name_are_refused():
     server = Server(prompts=[CodeReview])
     with pytest.raises(DefinitionError, match="code_review"):

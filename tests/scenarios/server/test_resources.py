@@ -421,46 +421,6 @@ def test_an_exact_uri_comes_before_templates_and_templates_come_in_the_order_of_
     assert text(server, "a://other") == "second other"
 
 
-@pytest.mark.covers("TPL-03")
-@pytest.mark.parametrize(
-    ("template", "uri", "variables"),
-    [
-        ("a://{x}", "a://caf%C3%A9%20au%20lait", {"x": "café au lait"}),
-        ("a://{x}", "a://café", {"x": "café"}),
-        ("a://{x}", "a://100%25", {"x": "100%"}),
-        ("a://{x}/b/{y}", "a://1/b/2", {"x": "1", "y": "2"}),
-        ("a://{+path}", "a://one/two.txt", {"path": "one/two.txt"}),
-        ("a://{+path}", "a://one/two.c:3", {"path": "one/two.c:3"}),
-        ("a://b{/x,y}", "a://b/1/2", {"x": "1", "y": "2"}),
-        ("a://search{?q,page}", "a://search?page=2&q=TCP%2FIP", {"q": "TCP/IP", "page": "2"}),
-        ("a://search{?q}", "a://search", {}),
-        ("a://{x}", "a://..b", {"x": "..b"}),
-        ("a://{x}", "a://%252e%252e", {"x": "%2e%2e"}),
-    ],
-)
-def test_the_variables_of_a_uri_are_decoded(template, uri, variables):
-    (only,) = contents(serving(template), uri)
-    assert only["uri"] == uri
-    assert types.decode(only["text"].encode(), dict) == variables
-
-
-@pytest.mark.covers("TPL-03")
-@pytest.mark.parametrize(
-    ("template", "uri"),
-    [
-        ("a://{x}", "a://"),
-        ("a://{x}", "a://b/c"),
-        ("a://{x}", "A://b"),
-        ("a://{x}/end", "a://b/end/more"),
-        ("a://{x}", "a://%zz"),
-        ("a://{x}", "a://%ff"),
-        ("a://{x}", "before a://b"),
-    ],
-)
-def test_a_uri_that_does_not_follow_the_template_is_not_found(template, uri):
-    assert read(serving(template), uri)["error"]["code"] == -32002
-
-
 TRAVERSALS = [
     ("a://{x}", "a://.."),
     ("a://{x}", "a://."),
@@ -542,19 +502,6 @@ def test_one_uri_is_registered_once():
     server.add_resource(UserProfile)
     with pytest.raises(DefinitionError, match="users://"):
         server.add_resource(UserProfile)
-
-
-@pytest.mark.covers("SRV-23")
-@EVERY_ERA
-def test_a_reader_that_fails_says_nothing_of_why_and_is_reported(era, caplog):
-    server = Server()
-
-    @server.resource("a://b")
-    def broken() -> str:
-        raise LookupError("the password is hunter2")
-
-    assert read(server, "a://b", era)["error"] == {"code": -32603, "message": "Internal error"}
-    assert len(caplog.records) == 1
 
 
 @pytest.mark.parametrize("returned", [object(), "\ud800", {"a": object()}])

@@ -102,15 +102,6 @@ def test_an_instance_of_a_tool_class_keeps_its_own_state():
     assert text(call_result(server, "hello", name="Ada")) == "Hello Ada"
 
 
-@pytest.mark.covers("TOOL-01")
-def test_a_tool_class_without_a_call_method_is_refused():
-    class Idle(Tool):
-        pass
-
-    with pytest.raises(DefinitionError, match="Idle must define a method `call`"):
-        Server("idle", tools=[Idle])
-
-
 @pytest.mark.covers("TOOL-08")
 def test_a_subclass_of_a_tool_class_inherits_what_it_does_not_set():
     class Forecast(Weather):
@@ -180,15 +171,6 @@ def test_what_is_neither_tool_nor_function_is_refused(thing):
 # Names.
 
 
-@pytest.mark.covers("TOOL-04")
-@pytest.mark.parametrize(
-    ("source", "name"), [("MyTool", "my_tool"), ("HTTPFetch", "http_fetch"), ("Area51Map", "area51_map"), ("x", "x")]
-)
-def test_a_class_name_is_a_tool_name_in_snake_case(source, name):
-    made = type(source, (Weather,), {})
-    assert listed(Server("names", tools=[made]))[0]["name"] == name
-
-
 @pytest.mark.covers("TOOL-05", "TOOL-06")
 @pytest.mark.parametrize("name", ["a", "A.b-c_9", "x" * 128, "getWeather"])
 def test_a_name_that_is_given_stays_as_it_is(name):
@@ -233,23 +215,6 @@ async def test_tools_come_and_go_while_a_client_is_connected():
 
 
 # What is listed.
-
-
-@pytest.mark.covers("TOOL-09")
-@pytest.mark.parametrize("style", ["google", "numpy", "sphinx"])
-def test_docstrings_describe_the_tool_and_its_parameters(style):
-    def forecast(city: str, days: int = 3) -> str:
-        return city
-
-    forecast.__doc__ = {
-        "google": "Weather.\n\n    Args:\n        city: Where.\n        days: How\n            many.\n",
-        "numpy": "Weather.\n\n    Parameters\n    ------\n    city\n        Where.\n    days\n        How many.\n",
-        "sphinx": "Weather.\n\n    :param city: Where.\n    :param int days: How many.\n",
-    }[style]
-    [entry] = listed(Server("weather", tools=[forecast]))
-    assert entry["description"] == "Weather."
-    described = {name: schema["description"] for name, schema in entry["inputSchema"]["properties"].items()}
-    assert described == {"city": "Where.", "days": "How many."}
 
 
 @pytest.mark.covers("TOOL-09")
@@ -471,11 +436,6 @@ def test_arguments_that_are_no_object_do_not_fit(arguments, schema):
     result = ask(server, "tools/call", {"name": "add", "arguments": arguments})["result"]
     assert result["isError"] is True
     assert text(result).startswith("Invalid arguments: ")
-
-
-@pytest.mark.covers("TOOL-14")
-def test_arguments_that_nobody_asked_for_are_ignored():
-    assert text(call_result(Server("sums", tools=[add]), "add", a=1, c=9)) == "3"
 
 
 @pytest.mark.covers("TOOL-10", "BEY-08")

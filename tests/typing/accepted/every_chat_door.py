@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import assert_type
 
 from dragoman import AsyncChat, AsyncClient, Chat, Client, Server
@@ -37,6 +38,12 @@ def blocking(client: Client) -> None:
     chat.on_tool_result = tell
     chat.on_tool_call = lambda call: print(call.name)
     assert_type(chat.with_tools(client), Chat)
+    chat.with_resource(client.resource_template("logs"), {"date": "2026-07-28"}).with_resource(
+        client.resource("readme")
+    )
+    chat.with_prompt(client.prompt("persona"), arguments={"name": "Jo"}).with_tools(
+        *client.tools(), client.tool("forecast")
+    )
     chat.with_resources(*client.resources()).with_model("openai:gpt-4.1", api_key="key").with_temperature(None)
     assert_type(chat.ask("Hello", attachments=[(b"png", "image/png"), Media("", "image/png"), TextContent("x")]), Reply)
     chat.ask_prompt(client.prompt("greet"), {"name": "Jo"})
@@ -48,6 +55,8 @@ def blocking(client: Client) -> None:
     assert_type(chat.sampler(guard=lambda request: len(request.text) < 10, preferred_model="gpt-4.1"), Sampling)
     client.on_sampling = chat.sampler(preferred_model=Echo())
     client.resource("readme").include(chat)
+    for chunk in chat.stream("And tomorrow?", attachments=[Path("notes.txt")]):
+        print(chunk.text)
     print(chat.usage.output_tokens, chat.messages[-1].tool_calls)
     calls: list[ToolCall] = chat.messages[-1].tool_calls
     print(calls)

@@ -48,7 +48,7 @@ from dragoman.client import (
     register_transport,
 )
 from dragoman.errors import CapabilityNotAvailable, SessionExpired
-from dragoman.types import CreateMessageResult, PromptReference, TextContent, Tool
+from dragoman.types import CreateMessageResult, ImageContent, PromptReference, TextContent, Tool
 
 
 @dataclass
@@ -161,6 +161,8 @@ def blocking() -> None:
     content: str | bytes = resource.content(refresh=True)
     template = client.resource_template("logs")
     print(content, template.fetch(date="today"), template.complete("date", "to").values, client.roots.paths)
+    for message in client.prompt("greet").fetch(name="Jo").messages:
+        print(message.role, message.content)
     print(client.complete(PromptReference("greet"), "name", "jo").values, client.list_tools().next_cursor)
     for waiting in client.approvals:
         client.approve(waiting.id)
@@ -176,6 +178,10 @@ def blocking() -> None:
 
 
 def progress(done: float, total: float | None, message: str | None) -> None:
+    print(done, total, message)
+
+
+async def progress_later(done: float, total: float | None, message: str | None) -> None:
     print(done, total, message)
 
 
@@ -197,6 +203,14 @@ async def asynchronous() -> None:
         assert_type((await tool.call({"city": "Oslo"}, result_type=Forecast)).structured, Forecast)
         assert_type((await client.call_tool("forecast", result_type=Forecast)).structured, Forecast)
         assert_type((await client.call_tool("forecast")).structured, Any)
+        for block in (await client.call_tool("forecast", on_progress=progress_later)).content:
+            match block:
+                case TextContent(text=text):
+                    print(text)
+                case ImageContent(mime_type=kind):
+                    print(kind)
+                case _:
+                    print(type(block).__name__)
         await client.subscribe("logs://today", print)
         await client.set_log_level("error")
         print(await client.request("acme/add", {"a": 1}), client.capabilities, client.instructions)

@@ -223,7 +223,9 @@ def archive_blocking(year: int, ctx: BlockingContext) -> str:
     return f"{year} {ctx.task.id}"
 
 
-@server.tool(name="wait", title="Wait", description="Waits.", inline=True, scopes=["wait"], meta={"a": 1}, icons=[])
+@server.tool(
+    name="wait", title="Wait", description="Waits.", inline=True, scopes=["wait"], timeout=60, meta={"a": 1}, icons=[]
+)
 def wait(ctx: BlockingContext) -> InputRequired | list[Image | Audio | File | ResourceLink | EmbeddedResource]:
     if "city" not in ctx.inputs:
         return InputRequired({"city": Elicit("Which city?", Place)}, state={"tries": 1})
@@ -261,6 +263,10 @@ async def remember(ctx: Context) -> int:
     return visits + len(untyped)
 
 
+async def remembered(ctx: Context) -> int:
+    return await remember(ctx)
+
+
 @server.tool
 def remember_blocking(ctx: BlockingContext) -> int:
     assert_type(ctx.user_state.get("stay", Stay), Stay | None)
@@ -275,7 +281,7 @@ def of_tenant(state: HandlerState | BlockingHandlerState, key: StateKey) -> None
     print(state, key, Server("tenants", state_key=key, store=Memory()))
 
 
-@server.tool
+@server.tool("picture", annotations={"readOnlyHint": True})
 def picture() -> ImageContent:
     raise UrlElicitationRequired([{"message": "Please sign in", "url": "https://example.com"}])
 

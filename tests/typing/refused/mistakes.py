@@ -51,6 +51,14 @@ client.skill("refunds").load(approve="yes")  # error
 Client("server.py", apps="yes")  # error
 
 
+@server.tool(name="sum")
+def add(a: int, b: int = 2) -> int:
+    return a + b
+
+
+add("x")  # error
+
+
 @server.tool(inline="yes")  # error
 def quick(city: str) -> str:
     return city

@@ -481,6 +481,7 @@ def test_messages_wait_until_initialize_is_answered():
     run(talk())
 
 
+@pytest.mark.covers("CAN-05")
 def test_initialize_cannot_be_cancelled():
     async def talk():
         wire = Wire(Server())
