@@ -20,7 +20,7 @@ MOST_BETWEEN = 60
 """Calls between one end and the next."""
 
 
-@pytest.mark.parametrize("how", ["run", "h11"])
+@pytest.mark.parametrize("how", ["run"])
 def test_workers_that_are_ended_again_and_again_lose_no_call_and_run_none_twice(how):
     chance = random.Random(1)
 
@@ -38,7 +38,7 @@ def test_workers_that_are_ended_again_and_again_lose_no_call_and_run_none_twice(
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("how", ["run", "h11"])
+@pytest.mark.parametrize("how", ["run"])
 def test_a_server_that_is_started_again_and_again_answers_every_call_that_it_did_not_refuse(how, workers):
     chance = random.Random(2)
 
@@ -56,7 +56,7 @@ def test_a_server_that_is_started_again_and_again_answers_every_call_that_it_did
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("how", ["run", "h11", "uvicorn", "starlette"])
+@pytest.mark.parametrize("how", ["run", "uvicorn", "starlette"])
 def test_a_process_under_a_supervisor_that_is_started_again_and_again_loses_no_call_and_runs_none_twice(how):
     chance = random.Random(3)
 

@@ -18,7 +18,7 @@ from scenarios.http_crew import until
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes by /proc")
 AT_ONCE = 4.0
 """Seconds in which a server ends that has nothing to wait for: fewer than the five that requests have."""
-OWN, MOUNTED = ("run", "h11"), ("uvicorn", "starlette")
+OWN, MOUNTED = ("run",), ("uvicorn", "starlette")
 
 
 async def last_answer(reader: asyncio.StreamReader) -> int:

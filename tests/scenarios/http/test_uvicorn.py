@@ -94,25 +94,6 @@ async def test_a_client_that_hangs_up_cancels_its_request_and_nothing_is_logged(
     assert not [record for record in caplog.records if record.name != "asyncio"]
 
 
-@pytest.mark.parametrize("http", ["h11", "httptools"])
-async def test_a_stream_on_uvicorn_needs_no_task_beside_that_of_uvicorn(waiting, http):
-    app = serve(waiting, pace=Pace(tick=0.001, keep_alive=0.05))
-    async with running(app, http=http) as port:
-        body, headers = stateless("subscriptions/listen", {"notifications": {}})
-        streams = [await raw(port, body, headers) for _ in range(3)]
-        for reader, _ in streams:
-            await asyncio.wait_for(reader.readuntil(b":\r\n\r\n"), DEADLINE)  # a keep-alive, which a check sends
-        names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]
-        assert names.count("RequestResponseCycle.run_asgi") == 3
-        assert "AsgiExchange._wait_for_disconnect" not in names
-        for _, writer in streams:
-            writer.close()
-            await writer.wait_closed()
-        async with asyncio.timeout(DEADLINE):
-            while app.served._open:  # noqa: ASYNC110 - nothing tells of the end of an exchange
-                await asyncio.sleep(0.001)
-
-
 @pytest.mark.covers("SHT-11", "SHT-13")
 async def test_a_stream_arrives_piece_by_piece(waiting):
     go_on = asyncio.Event()

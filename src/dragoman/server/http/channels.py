@@ -31,8 +31,7 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import DragomanError, InternalError, RpcError
-from dragoman.protocol import jsonrpc, sse
-from dragoman.protocol.inbound import ACCEPTED, OK
+from dragoman.protocol import jsonrpc, sse, statuses
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop, is_running_here
@@ -131,7 +130,7 @@ class PostChannel(NoChannel):
 
     async def stop(self, data: bytes) -> None:
         """Send a response while the handler still runs, because the server ends."""
-        await self._exchange.answer(OK, data, json=True)
+        await self._exchange.answer(statuses.OK, data, json=True)
 
     async def close(self) -> None:
         """Stop sending notifications and changes."""
@@ -288,7 +287,7 @@ class SessionChannel(StandaloneChannel):
         stream = self.opened
         reader = self._exchange if stream is None else None if stream.sequence else stream.reader
         if reader is not None and not reader.streaming and (json or not data):
-            return reader.reply(status, data, JSON_HEADERS) if data else reader.reply(ACCEPTED)
+            return reader.reply(status, data, JSON_HEADERS) if data else reader.reply(statuses.ACCEPTED)
         return self._finish(data)
 
     async def _finish(self, data: bytes) -> None:
@@ -305,7 +304,7 @@ class SessionChannel(StandaloneChannel):
 
     async def stop(self, data: bytes) -> None:
         """Send a response while the handler still runs, because the server ends."""
-        await self.answer(OK, data, json=True)
+        await self.answer(statuses.OK, data, json=True)
         self.close()
 
     def close(self) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from http import HTTPStatus
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,17 +24,14 @@ from msgspec import UNSET
 
 from dragoman import types
 from dragoman.errors import HeaderMismatch, InsufficientScope, InternalError, MethodNotFound, ParseError, TooLarge
-from dragoman.protocol import jsonrpc
+from dragoman.protocol import jsonrpc, statuses
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.headers import McpHeaders
 from dragoman.protocol.inbound import (
-    ACCEPTED,
     JSON,
-    OK,
     AcceptedTypes,
     Rejection,
     SessionMessages,
-    handler_status,
     receive_post,
 )
 from dragoman.protocol.peer import Event, PeerReply
@@ -57,12 +53,7 @@ from dragoman.server.http.sessions import Sessions
 from dragoman.server.http.streams import end_without_response
 from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import SingleAuth, insufficient
-from dragoman.transports.http.exchange import (
-    CLIENT_CLOSED,
-    Exchange,
-    Header,
-    TooSlow,
-)
+from dragoman.transports.http.exchange import Exchange, Header, TooSlow
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -115,9 +106,9 @@ class PostService:
             body = await exchange.read(limit)
         except TooLarge:
             error = ParseError(f"A message must not have more than {limit} bytes")
-            raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error) from None
+            raise HttpRefusal(statuses.BODY_TOO_LARGE, error) from None
         except TooSlow as slow:
-            raise HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, ParseError(str(slow)), headers=(_CLOSE,)) from None
+            raise HttpRefusal(statuses.BODY_TOO_SLOW, ParseError(str(slow)), headers=(_CLOSE,)) from None
         await self._serve_body(exchange, head, body)
 
     def _serve_body(self, exchange: Exchange, head: RequestHead, body: bytes) -> Coroutine[Any, Any, None]:
@@ -142,7 +133,7 @@ class PostService:
         if status == refused.status:
             exchange.extra_headers += refused.headers
         # With status 200 the error is sent like any other response. With an HTTP error status it is a JSON body.
-        await exchange.answer(status, data, json=acceptable.json or status != OK)
+        await exchange.answer(status, data, json=acceptable.json or status != statuses.OK)
 
     async def _refusal(self, refused: HttpRefusal) -> tuple[int, bytes]:
         """Return the status and the body of a refusal; middleware may change them."""
@@ -153,7 +144,9 @@ class PostService:
         call.rejection = runner.rpc_error(self._server, refused.error)
         data = await self.in_flight.run(call, runner.whole_answer(call))
         is_same = call.refusal is not None and call.refusal is call.rejection
-        return refused.status if is_same else OK if call.refusal is None else handler_status(call.refusal), data
+        return refused.status if is_same else statuses.OK if call.refusal is None else statuses.handler_status(
+            call.refusal
+        ), data
 
     def _call(
         self,
@@ -168,7 +161,7 @@ class PostService:
         context = server.server_context if exchange.server_context is None else exchange.server_context
         call = make(message, session, channel, server, context, exchange.loop)
         if call is not None:
-            call.headers, call.remote = exchange.given_headers, exchange
+            call.headers, call.remote = exchange.headers, exchange
             if exchange.record is not None:
                 exchange.record.requests.append(call.request)
             if identity is None:
@@ -186,7 +179,7 @@ class PostService:
         """
         request = call.request
         if call.rejection is not None:
-            raise HttpRefusal(OK, call.rejection, call)
+            raise HttpRefusal(statuses.OK, call.rejection, call)
         tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
         if tool is None and self._server.mounts is not None and request.method.name == "tools/call":
             tool = self._server.mounts.find("tools", request.params.name)
@@ -194,7 +187,7 @@ class PostService:
             return
         if call.scopes is not None and not call.scopes.issuperset(tool.scopes):
             challenged = (self._challenge(exchange, tool.scopes),)
-            raise HttpRefusal(HTTPStatus.FORBIDDEN, InsufficientScope(tool.scopes), call, headers=challenged)
+            raise HttpRefusal(statuses.SCOPE_MISSING, InsufficientScope(tool.scopes), call, headers=challenged)
         if headers is None or not tool.mirrored.params:
             return
         raw = request.params.arguments
@@ -203,7 +196,7 @@ class PostService:
         except msgspec.DecodeError:
             return  # the tool refuses arguments that are not an object
         except HeaderMismatch as error:
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, error, call) from None
+            raise HttpRefusal(statuses.MALFORMED, error, call) from None
 
     def _challenge(self, exchange: Exchange, scopes: Iterable[str]) -> Header:
         return challenge(insufficient(self._auth, exchange.identity, scopes, exchange.scope, self._path))
@@ -213,10 +206,10 @@ class PostService:
         if isinstance(call.refusal, InsufficientScope):
             if exchange is not None:
                 exchange.extra_headers += (self._challenge(exchange, call.refusal.scopes),)
-            return HTTPStatus.FORBIDDEN
+            return statuses.SCOPE_MISSING
         if call.refusal is None:
-            return CLIENT_CLOSED
-        return handler_status(call.refusal, is_stateless=call.request.caller.version.stateless)
+            return statuses.CLIENT_CLOSED
+        return statuses.handler_status(call.refusal, is_stateless=call.request.caller.version.stateless)
 
     # Requests without a session
 
@@ -238,7 +231,7 @@ class PostService:
             data: Any = runner.run(call)
             if type(data) is CoroutineType:
                 data = await data
-            status = OK if data and call.refusal is None else self._status(call, exchange)
+            status = statuses.OK if data and call.refusal is None else self._status(call, exchange)
             waiting = channel.take() if channel.was_used else b""
             await exchange.answer(status, data, json=acceptable.json, after=waiting)
         finally:
@@ -254,16 +247,16 @@ class PostService:
 
     def _require_listening(self, call: Call, *, can_stream: bool) -> None:
         if not can_stream:
-            raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream", call)
+            raise HttpRefusal(statuses.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream", call)
         if self._max_subscriptions is not None and len(self.subscriptions) >= self._max_subscriptions:
             error = InternalError("There are too many subscriptions; try again later")
-            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, error, call)
+            raise HttpRefusal(statuses.UNAVAILABLE, error, call)
 
     async def _serve_without_session(self, exchange: Exchange, head: RequestHead, received: SessionMessages) -> None:
         """Serve a message of the handshake era on a server that keeps no sessions."""
         message = received.messages[0]
         if received.batch:
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "Batches need a session, and this server keeps none")
+            raise HttpRefusal(statuses.MALFORMED, "Batches need a session, and this server keeps none")
         # `initialize` negotiates the version of its result. The header of that request, if any, says nothing about it.
         session = Session(principal=exchange.principal) if received.is_initialize else head.session(exchange.principal)
         if isinstance(message, jsonrpc.Request):
@@ -281,10 +274,10 @@ class PostService:
         """Accept a notification or a response with status 202, and run the handler of a notification, if any."""
         call = self._notification_call(exchange, message, session, channel)
         if call is None or len(self.in_flight) < MAX_ACCEPTED_AHEAD:
-            await exchange.reply(ACCEPTED)
+            await exchange.reply(statuses.ACCEPTED)
         if call is not None:
             await self.in_flight.run(call, runner.run_notification(call))
-            await exchange.reply(ACCEPTED)
+            await exchange.reply(statuses.ACCEPTED)
 
     def _notification_call(
         self, exchange: Exchange, message: jsonrpc.Message, session: Session, channel: Channel
@@ -331,19 +324,23 @@ class PostService:
         response = await self._response_without_stream(exchange, message, data, {})
         if data.caller is not None:
             exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
-        await exchange.answer(OK, response, json=head.acceptable.json)
+        await exchange.answer(statuses.OK, response, json=head.acceptable.json)
 
     async def _serve_batch(
         self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], acceptable: AcceptedTypes
     ) -> None:
         """Serve a batch (2025-03-26): its requests run concurrently, and the response is one JSON array."""
         if session.data.caller is None or not session.data.caller.version.batches:
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "This protocol version has no batches")
+            raise HttpRefusal(statuses.MALFORMED, "This protocol version has no batches")
         events = session.peer.accept_batch(messages)
         answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, event) for event in events))
         await session.share_changes()
         whole = next(filter(None, answers), None)
-        await (exchange.reply(ACCEPTED) if whole is None else exchange.answer(OK, whole, json=acceptable.json))
+        await (
+            exchange.reply(statuses.ACCEPTED)
+            if whole is None
+            else exchange.answer(statuses.OK, whole, json=acceptable.json)
+        )
 
     async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, event: Event) -> bytes | None:
         """Serve a message of a batch; return the response of the whole batch if this message completes it."""
@@ -375,7 +372,7 @@ class PostService:
         self, exchange: Exchange, session: HttpSession, message: jsonrpc.Request, acceptable: AcceptedTypes
     ) -> None:
         if (in_use := session.peer.refuse_id(message.id)) is not None:
-            raise HttpRefusal(HTTPStatus.CONFLICT, in_use, id=message.id)
+            raise HttpRefusal(statuses.ID_IN_USE, in_use, id=message.id)
         call = self._call(open_call, message, session.data, exchange)
         self._require_callable(call, exchange)
         exchange.may_stream = acceptable.sse and not self.json_response
@@ -407,7 +404,7 @@ class PostService:
     ) -> None:
         """Wait for the answer to a call in a session, and send it."""
         assert self.sessions is not None
-        status, data = OK, b""
+        status, data = statuses.OK, b""
         try:
             try:
                 data = await answer
@@ -417,7 +414,7 @@ class PostService:
                 del session.running[call.request.id]
                 data = session.peer.finish(call.request.id, data) or b""
                 self.sessions.touch(session)
-            status = OK if data and call.refusal is None else self._status(call, channel.reader)
+            status = statuses.OK if data and call.refusal is None else self._status(call, channel.reader)
             await channel.answer(status, data, json=json)
         finally:
             channel.close()
@@ -431,8 +428,8 @@ def _require_no_stream(call: Call, acceptable: AcceptedTypes) -> AcceptedTypes:
     """Refuse a request that needs a stream, on a service that cannot stream; return the types of the response."""
     if call.request.method.name == "subscriptions/listen":
         error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {NO_STREAMS_REMEDY}")
-        raise HttpRefusal(HTTPStatus.NOT_FOUND, error, call)
+        raise HttpRefusal(statuses.NOT_FOUND, error, call)
     if not acceptable.json:
         reason = f"The Accept header must admit {JSON} here: there are no streams; {NO_STREAMS_REMEDY}"
-        raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, reason, call)
+        raise HttpRefusal(statuses.NOT_ACCEPTABLE, reason, call)
     return _JSON_ONLY

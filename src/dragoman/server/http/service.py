@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import DefinitionError, UnsupportedVersion
-from dragoman.protocol.inbound import OK
+from dragoman.protocol import statuses
 from dragoman.protocol.versions import find_version, version_names
 from dragoman.server.dispatch.tags import TaggedServer
 from dragoman.server.http.head import Guard, HeadReader, RequestHead
@@ -108,7 +107,7 @@ class HttpService:
             if head.refused is not None:
                 raise HttpRefusal.of(head.refused)  # noqa: TRY301
             if head.cors and exchange.method == "OPTIONS":
-                await exchange.reply(HTTPStatus.NO_CONTENT)
+                await exchange.reply(statuses.NO_CONTENT)
                 return
             if self._ready_in is not exchange.loop:
                 await self._get_ready(exchange.loop)
@@ -123,7 +122,7 @@ class HttpService:
         except Gone:
             raise
         except Exception as error:
-            failed = HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, error, place="a service of HTTP")
+            failed = HttpRefusal(statuses.FAILED, error, place="a service of HTTP")
             await self._posts.refuse(exchange, failed, head.acceptable)
 
     async def start(self) -> None:
@@ -154,7 +153,7 @@ class HttpService:
         try:
             found = await verify(auth, exchange.scope, self._path)
         except Exception as error:
-            raise HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, error, place="auth") from None
+            raise HttpRefusal(statuses.FAILED, error, place="auth") from None
         if isinstance(found, Denial):
             raise HttpRefusal(found.status, found.reason, headers=(challenge(found),))
         exchange.principal, exchange.identity = found.principal, found
@@ -166,12 +165,12 @@ class HttpService:
             case "DELETE", Sessions() as sessions:
                 await self._session_of(exchange, sessions, head)
                 await sessions.end(head.headers.session_id, exchange.principal, exchange.address)
-                await exchange.reply(OK)
+                await exchange.reply(statuses.OK)
             case _:
                 remedy = "" if self._can_stream else f": there are no streams and no sessions; {NO_STREAMS_REMEDY}"
                 allowed = ((b"allow", b"POST" if self._sessions is None else b"GET, POST, DELETE"),)
                 reason = f"{exchange.method} is not served here{remedy}"
-                raise HttpRefusal(HTTPStatus.METHOD_NOT_ALLOWED, reason, headers=allowed)
+                raise HttpRefusal(statuses.METHOD_NOT_SERVED, reason, headers=allowed)
 
     async def _session_of(self, exchange: Exchange, sessions: Sessions, head: RequestHead) -> HttpSession:
         """Return the session of a GET or a DELETE.
@@ -184,9 +183,9 @@ class HttpService:
             raise HttpRefusal.repeated(headers.repeated)
         if headers.protocol_version is not None and find_version(headers.protocol_version) not in versions:
             error = UnsupportedVersion(headers.protocol_version, version_names(versions))
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, error)
+            raise HttpRefusal(statuses.MALFORMED, error)
         if headers.session_id is None and "text/html" in (headers.accept or ""):
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, _NO_PAGE)
+            raise HttpRefusal(statuses.MALFORMED, _NO_PAGE)
         session = await sessions.find(headers.session_id, exchange.principal, exchange.address)
         session.require_origin(head.origin)
         return session
@@ -194,7 +193,7 @@ class HttpService:
     async def _serve_stream(self, exchange: Exchange, session: HttpSession, head: RequestHead) -> None:
         """Serve a GET: the standalone stream, or the stream that the client resumes with `Last-Event-ID`."""
         if not head.acceptable.sse:
-            raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream")
+            raise HttpRefusal(statuses.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream")
         await session.serve_stream(exchange, head.headers.last_event_id)
 
     async def close(self, seconds: float | None = None) -> None:

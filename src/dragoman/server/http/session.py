@@ -24,7 +24,6 @@ import asyncio
 import secrets
 import time
 from functools import partial
-from http import HTTPStatus
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,7 +31,7 @@ from msgspec import Raw, field
 
 from dragoman import types
 from dragoman.errors import InternalError, TransportError
-from dragoman.protocol import jsonrpc, sse
+from dragoman.protocol import jsonrpc, sse, statuses
 from dragoman.protocol.peer import Answered, Event, Peer, RequestCancelled, Unmatched
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.tasks import call_in_loop
@@ -166,7 +165,7 @@ class HttpSession:
             HttpRefusal: the origins differ.
         """
         if origin and self.data.origin and origin != self.data.origin:
-            raise HttpRefusal(HTTPStatus.FORBIDDEN, "The session belongs to a page of another origin")
+            raise HttpRefusal(statuses.ORIGIN_REFUSED, "The session belongs to a page of another origin")
 
     def new_stream(self, request_id: types.RequestId | None = None) -> EventStream:
         """Return a new stream of a request, or a standalone stream; the session keeps it as soon as it has a name."""
@@ -198,8 +197,7 @@ class HttpSession:
         if event is not None and stream is not None:
             await self._serve_own(exchange, stream, event.sequence)
         elif event is None or name is None or not (name.is_standalone or name.request_id is not None):
-            # The status is not 404, because the client would conclude that its session has ended.
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The stream of this Last-Event-ID is not kept here")
+            raise HttpRefusal(statuses.STREAM_UNKNOWN, "The stream of this Last-Event-ID is not kept here")
         else:
             if self.peer.version.primes_streams:
                 exchange.opening = lambda: sse.priming_event(last_event_id, RETRY_MILLISECONDS)

@@ -31,10 +31,10 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from functools import cached_property
-from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
 from dragoman.errors import InternalError, StoreError, StoreUnavailable, StoreUnreadable
+from dragoman.protocol import statuses
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.tokens import SessionTokens
 from dragoman.server.http.refusal import HttpRefusal
@@ -132,7 +132,7 @@ class Sessions:
         """
         if id is not None:
             await self.find(id, principal, address)
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The session is initialized already")
+            raise HttpRefusal(statuses.MALFORMED, "The session is initialized already")
 
     def begin(self, data: SharedSession, address: str | None = None) -> str:
         """Begin a session and return its id; `address` is the network address of the client.
@@ -164,13 +164,13 @@ class Sessions:
                 over; or there are too many sessions, and all are busy.
         """
         if id is None:
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The header Mcp-Session-Id is missing; initialize first")
+            raise HttpRefusal(statuses.MALFORMED, "The header Mcp-Session-Id is missing; initialize first")
         session = self.find_local(id, principal)
         if session is None and id not in self._local:
             await self._adopt(id, principal, address)
             session = self.find_local(id, principal)
         if session is None:
-            raise HttpRefusal(HTTPStatus.NOT_FOUND, "The session is not known here, or has ended")
+            raise HttpRefusal(statuses.NOT_FOUND, "The session is not known here, or has ended")
         return session
 
     def find_local(self, id: str | None, principal: str | None = None) -> HttpSession | None:
@@ -299,7 +299,7 @@ class Sessions:
         session = self._holders.first_idle(self.touch, now)
         if session is None:
             error = InternalError("There are too many sessions; try again later")
-            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, error)
+            raise HttpRefusal(statuses.UNAVAILABLE, error)
         data = session.data
         assert data.id is not None
         self._end(data.id)
@@ -364,7 +364,7 @@ class Sessions:
             self._remove(id, was_ended=True)
         if failure is not None:
             reason = "The session has ended here, but the store could not record it: another process may still serve it"
-            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, InternalError(reason))
+            raise HttpRefusal(statuses.UNAVAILABLE, InternalError(reason))
 
     def _remove(self, id: str, *, was_ended: bool) -> None:
         data = self._data_of(id)

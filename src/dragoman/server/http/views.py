@@ -7,12 +7,12 @@ same. A view has no streams and no sessions. A request that needs either is refu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from dragoman.errors import InvalidRequest
+from dragoman.protocol import statuses
 from dragoman.protocol.inbound import JSON
 from dragoman.runtime.portal import require_threads, run_blocking
 from dragoman.server.dispatch.runner import refusal
@@ -107,7 +107,7 @@ class _WsgiService:
             context = self._context(request.environ) if callable(self._context) else self._context
         except Exception as error:
             place = "the server_context of a WSGI application"
-            return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, refusal(self._server, error, place=place))
+            return _failure(statuses.FAILED, refusal(self._server, error, place=place))
         ends = request.bound_to, request.address
         reply = run_blocking(self._views.answer(request.method, request.headers, body, context, *ends))
         return WsgiReply(reply.status, reply.headers, reply.body)

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import TooLarge
-from dragoman.transports.http.exchange import UNTIMED_BYTES, Exchange, Gone, Header
-from dragoman.transports.http.http1_head import path_and_query
+from dragoman.transports.http.exchange import UNTIMED_BYTES, Exchange, Gone, Header, TooSlow
+from dragoman.transports.http.http1_head import Http1Request, decoded_path, path_and_query
 
 if TYPE_CHECKING:
     from dragoman.transports.http.http1 import Http1Connection
@@ -26,30 +26,24 @@ class Http1Exchange(Exchange):
     """Whether the whole body arrived."""
     is_late = False
     """Whether the body did not arrive in time."""
-    keeps_alive = False
     size = 0
     """How many bytes of the body arrived."""
-    framed_size = 0
-    """How many bytes of a chunked body arrived, with the framing of the chunks."""
 
     _body: bytes | bytearray = b""
     _arrived: asyncio.Future[None] | None = None
 
-    def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: Iterable[Header]) -> None:
-        Exchange.__init__(self, connection.loop, connection.served.pace, method, headers, connection.bound_to, "1.1")
-        self.path = connection.served.path
+    def __init__(self, connection: Http1Connection, request: Http1Request) -> None:
+        pace, version = connection.served.pace, request.http_version
+        super().__init__(connection.loop, pace, request.method, request.headers, connection.bound_to, version)
+        self.path = decoded_path(request.target)
+        self.keeps_alive = request.keeps_alive
         self._connection = connection
-        self._url = url
-
-    @cached_property
-    def headers(self) -> list[Header]:  # type: ignore[override]
-        """The headers, with lower-case names."""
-        return [(name.lower(), value) for name, value in self.given_headers]
+        self._target = request.target
 
     @cached_property
     def scope(self) -> Mapping[str, Any]:  # type: ignore[override]
         """The request as an ASGI scope."""
-        path, query = path_and_query(self._url)
+        path, query = path_and_query(self._target)
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -93,17 +87,12 @@ class Http1Exchange(Exchange):
     def complete(self) -> None:
         """Record that the body is complete, and wake `read`."""
         self.is_whole = True
-        if self._arrived is not None:
-            self._wake()
+        self._wake()
 
-    def _wake(self, error: Exception | None = None) -> None:
+    def _wake(self) -> None:
         arrived, self._arrived = self._arrived, None
-        if arrived is None or arrived.done():
-            return
-        if error is None:
+        if arrived is not None and not arrived.done():
             arrived.set_result(None)
-        else:
-            arrived.set_exception(error)
 
     async def read(self, limit: int) -> bytes:
         """Return the body.
@@ -115,10 +104,15 @@ class Http1Exchange(Exchange):
         """
         if not self.is_whole and not self.size and self.http_version == "1.1" and self._expects_continue():
             self._connection.write(_CONTINUE)
-        while not self.is_whole and self.size <= limit and not self.gone:
-            self._connection.resume_reading()
-            self._arrived = self.loop.create_future()
-            await self._arrived
+        try:
+            async with asyncio.timeout(None if self.is_whole else self._pace.read):
+                while not self.is_whole and self.size <= limit and not self.gone:
+                    self._connection.resume_reading()
+                    self._arrived = self.loop.create_future()
+                    await self._arrived
+        except TimeoutError:
+            self.is_late = True
+            raise TooSlow(self._pace.read) from None
         body, self._body = self._body, b""
         if self.gone:
             raise Gone
@@ -159,15 +153,7 @@ class Http1Exchange(Exchange):
     def give_up(self) -> None:
         """Record that the client is gone, and leave the connection as it is."""
         super().lose()
-        self._wake(Gone())
-
-    def is_reading(self) -> bool:
-        """Tell whether the service waits for the body."""
-        return self._arrived is not None
+        self._wake()
 
     def _watch_disconnect(self) -> None:
         """Do nothing, because the connection itself reports its loss."""
-
-    def _stop_reading(self) -> None:
-        self.is_late = True
-        self._wake(self._too_slow())

@@ -7,12 +7,12 @@ be read only if the server sets `wsgi.input_terminated`: then the input ends wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from http import HTTPStatus
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from dragoman.errors import TransportError
+from dragoman.transports.http.exchange import reason_phrase
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -119,7 +119,7 @@ class WsgiApp:
             reply = self._service.answer(WsgiRequest(environ))
         else:
             reply = WsgiReply(404, [("content-length", "0")], b"")
-        start_response(f"{reply.status} {_phrase(reply.status)}", reply.headers)
+        start_response(f"{reply.status} {reason_phrase(reply.status) or 'Unknown'}", reply.headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [reply.body]
 
     def _is_served(self, environ: Environ) -> bool:
@@ -127,10 +127,3 @@ class WsgiApp:
         path = environ.get("PATH_INFO", "").encode("latin-1").decode(errors="replace")
         mounted_here = bool(environ.get("SCRIPT_NAME", "").strip("/")) and path in ("", "/")
         return mounted_here or path.rstrip("/") == self._path.rstrip("/")
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Unknown"
