@@ -8,7 +8,7 @@ import pytest
 from dragoman import Context, Server
 from dragoman.server import HttpRequest
 from dragoman.server.http.service import HttpService
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.http.workers import Workers
 from dragoman.stores import Local, Store
 from dragoman.transports.http.asgi import AsgiApp
@@ -166,7 +166,7 @@ async def test_the_session_of_another_is_404_on_every_worker(tmp_path: Path, thi
     for _ in range(2):
         server = office(Local(tmp_path))
         workers = Workers(server, joins=True)
-        sessions = Sessions(server, workers=workers)
+        sessions = SessionRegistry(server, workers=workers)
         service = HttpService(server, workers=workers, sessions=sessions, auth=by_header)
         apps.append(AsgiApp(service, pace=BRISK))
     ann = User(apps[0], "ann")

@@ -41,16 +41,15 @@ from dragoman.server.dispatch.opening import open_call, open_notification, refus
 from dragoman.server.http.channels import (
     STOPPED,
     CallsInFlight,
-    PostChannel,
-    SessionChannel,
-    StandaloneChannel,
-    SubscriptionStream,
+    NotificationChannel,
+    ResponseChannel,
+    ResumableChannel,
+    SubscribedClient,
 )
 from dragoman.server.http.head import RequestHead
 from dragoman.server.http.refusal import HttpRefusal, challenge
-from dragoman.server.http.session import HttpSession, SharedSession
-from dragoman.server.http.sessions import Sessions
-from dragoman.server.http.streams import end_without_response
+from dragoman.server.http.session import LiveSession, SessionData
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import SingleAuth, insufficient
 from dragoman.transports.http.exchange import Exchange, Header, TooSlow
@@ -75,7 +74,7 @@ class PostService:
         self,
         server: Server,
         *,
-        sessions: Sessions | None,
+        sessions: SessionRegistry | None,
         auth: SingleAuth | None,
         path: str,
         json_response: bool,
@@ -83,7 +82,7 @@ class PostService:
         can_stream: bool,
     ) -> None:
         self.in_flight = CallsInFlight()
-        self.subscriptions: set[SubscriptionStream] = set()
+        self.subscriptions: set[SubscribedClient] = set()
         self._server = server
         self._limits = server.limits
         self.sessions = sessions
@@ -221,7 +220,7 @@ class PostService:
         exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self.json_response)
         if call.request.method.name == "subscriptions/listen":
             self._require_listening(call, can_stream=can_stream)
-        call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
+        call.channel = channel = ResponseChannel(self._server, self.subscriptions, exchange)
         channel.lacks_standalone_stream = not (self._can_stream and version.listens)
         call.task = exchange.task
         if version.cancels_by_closing:
@@ -288,7 +287,7 @@ class PostService:
     # Messages in sessions
 
     async def _serve_in_session(
-        self, exchange: Exchange, sessions: Sessions, head: RequestHead, received: SessionMessages
+        self, exchange: Exchange, sessions: SessionRegistry, head: RequestHead, received: SessionMessages
     ) -> None:
         headers, message, principal = head.headers, received.messages[0], exchange.principal
         try:
@@ -314,12 +313,12 @@ class PostService:
             await self._serve_session_request(exchange, session, message, head.acceptable)
         else:
             session.receive(session.peer.accept(message))
-            await self._serve_notification(exchange, message, session.data, StandaloneChannel(session))
+            await self._serve_notification(exchange, message, session.data, NotificationChannel(session))
 
     async def _begin_session(
-        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Request, head: RequestHead
+        self, exchange: Exchange, sessions: SessionRegistry, message: jsonrpc.Request, head: RequestHead
     ) -> None:
-        data = SharedSession(principal=exchange.principal)
+        data = SessionData(principal=exchange.principal)
         data.origin = head.origin
         response = await self._response_without_stream(exchange, message, data, {})
         if data.caller is not None:
@@ -327,7 +326,7 @@ class PostService:
         await exchange.answer(statuses.OK, response, json=head.acceptable.json)
 
     async def _serve_batch(
-        self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], acceptable: AcceptedTypes
+        self, exchange: Exchange, session: LiveSession, messages: list[jsonrpc.Message], acceptable: AcceptedTypes
     ) -> None:
         """Serve a batch (2025-03-26): its requests run concurrently, and the response is one JSON array."""
         if session.data.caller is None or not session.data.caller.version.batches:
@@ -342,7 +341,7 @@ class PostService:
             else exchange.answer(statuses.OK, whole, json=acceptable.json)
         )
 
-    async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, event: Event) -> bytes | None:
+    async def _serve_in_batch(self, exchange: Exchange, session: LiveSession, event: Event) -> bytes | None:
         """Serve a message of a batch; return the response of the whole batch if this message completes it."""
         if isinstance(event, jsonrpc.Request):
             data = None
@@ -353,7 +352,7 @@ class PostService:
             return whole
         session.receive(event)  # the earlier requests of the batch have started, and this message may cancel them
         if isinstance(event, jsonrpc.Notification):
-            call = self._notification_call(exchange, event, session.data, StandaloneChannel(session))
+            call = self._notification_call(exchange, event, session.data, NotificationChannel(session))
             if call is not None:
                 await self.in_flight.run(call, runner.run_notification(call))
         return event.data if isinstance(event, PeerReply) else None
@@ -369,14 +368,14 @@ class PostService:
             del running[message.id]
 
     async def _serve_session_request(
-        self, exchange: Exchange, session: HttpSession, message: jsonrpc.Request, acceptable: AcceptedTypes
+        self, exchange: Exchange, session: LiveSession, message: jsonrpc.Request, acceptable: AcceptedTypes
     ) -> None:
         if (in_use := session.peer.refuse_id(message.id)) is not None:
             raise HttpRefusal(statuses.ID_IN_USE, in_use, id=message.id)
         call = self._call(open_call, message, session.data, exchange)
         self._require_callable(call, exchange)
         exchange.may_stream = acceptable.sse and not self.json_response
-        call.channel = channel = SessionChannel(session, exchange, message.id, can_stream=exchange.may_stream)
+        call.channel = channel = ResumableChannel(session, exchange, message.id, can_stream=exchange.may_stream)
         session.peer.accept(message)
         session.running[message.id] = call
         self.in_flight.add(call)
@@ -385,22 +384,22 @@ class PostService:
             call.task = exchange.task
             await serving
             return
-        released = exchange.loop.create_future()
-        channel.open(released)
+        reader = channel.open().reader
         call.task = SelfCancelTask(serving, loop=exchange.loop)
         try:
-            await released
+            if reader is not None:
+                await reader.wait_released()
         except asyncio.CancelledError:
             if not exchange.is_ending or not uncancelled():
                 raise
             # The HTTP server shuts down and cancels the exchange.
             call.stop(STOPPED)
             await channel.stop(runner.stopped(call, STOPPED))
-        if not exchange.ended:
-            await end_without_response(exchange)
+        if reader is not None:
+            await reader.end()
 
     async def run_in_session(
-        self, session: HttpSession, call: Call, channel: SessionChannel, answer: Awaitable[bytes], *, json: bool
+        self, session: LiveSession, call: Call, channel: ResumableChannel, answer: Awaitable[bytes], *, json: bool
     ) -> None:
         """Wait for the answer to a call in a session, and send it."""
         assert self.sessions is not None

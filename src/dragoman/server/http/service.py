@@ -19,8 +19,8 @@ from dragoman.server.dispatch.tags import TaggedServer
 from dragoman.server.http.head import Guard, HeadReader, RequestHead
 from dragoman.server.http.post import NO_STREAMS_REMEDY, PostService
 from dragoman.server.http.refusal import HttpRefusal, challenge
-from dragoman.server.http.session import HttpSession
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.session import LiveSession
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.http.workers import Workers
 from dragoman.server.request.http_request import SingleAuth, verify
 from dragoman.transports.http.exchange import Exchange, Gone
@@ -70,7 +70,7 @@ class HttpService:
         *,
         guard: Guard | None = None,
         workers: Workers | None = None,
-        sessions: Sessions | None = None,
+        sessions: SessionRegistry | None = None,
         json_response: bool = False,
         auth: SingleAuth | None = None,
         path: str = "/mcp",
@@ -160,9 +160,9 @@ class HttpService:
 
     async def _serve_without_body(self, exchange: Exchange, head: RequestHead) -> None:
         match exchange.method, self._sessions:
-            case "GET", Sessions() as sessions:
+            case "GET", SessionRegistry() as sessions:
                 await self._serve_stream(exchange, await self._session_of(exchange, sessions, head), head)
-            case "DELETE", Sessions() as sessions:
+            case "DELETE", SessionRegistry() as sessions:
                 await self._session_of(exchange, sessions, head)
                 await sessions.end(head.headers.session_id, exchange.principal, exchange.address)
                 await exchange.reply(statuses.OK)
@@ -172,7 +172,7 @@ class HttpService:
                 reason = f"{exchange.method} is not served here{remedy}"
                 raise HttpRefusal(statuses.METHOD_NOT_SERVED, reason, headers=allowed)
 
-    async def _session_of(self, exchange: Exchange, sessions: Sessions, head: RequestHead) -> HttpSession:
+    async def _session_of(self, exchange: Exchange, sessions: SessionRegistry, head: RequestHead) -> LiveSession:
         """Return the session of a GET or a DELETE.
 
         Raises:
@@ -190,7 +190,7 @@ class HttpService:
         session.require_origin(head.origin)
         return session
 
-    async def _serve_stream(self, exchange: Exchange, session: HttpSession, head: RequestHead) -> None:
+    async def _serve_stream(self, exchange: Exchange, session: LiveSession, head: RequestHead) -> None:
         """Serve a GET: the standalone stream, or the stream that the client resumes with `Last-Event-ID`."""
         if not head.acceptable.sse:
             raise HttpRefusal(statuses.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream")

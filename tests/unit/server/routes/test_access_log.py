@@ -58,7 +58,7 @@ def test_texts_of_clients_are_cut_and_escaped():
 
 
 def test_a_session_is_named_by_a_digest_on_both_sides_of_its_begin():
-    line = (b"Mcp-Session-Id", b"a sealed token")
+    line = (b"mcp-session-id", b"a sealed token")
     named = [
         access_fields(exchange(**{where: (line,)}), record(), "/")["session"] for where in ("headers", "extra_headers")
     ]
