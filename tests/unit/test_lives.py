@@ -28,6 +28,8 @@ from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.http.streams import STREAM_LIFE, Retention
 from dragoman.server.http.workers import Workers
 from dragoman.transports.contract import FunctionSink
+from dragoman.transports.http import http1_parser
+from dragoman.transports.http.http1_parser import PARSER_LIFE
 from scenarios.client_peer import scenario
 from scenarios.http_peer import SECRET
 from unit.client.connect.test_reconnect import Connection as ScriptedConnection
@@ -39,6 +41,7 @@ TABLES = {
     http_session: SESSION_LIFE,
     streams: STREAM_LIFE,
     channels: CHANNEL_LIFE,
+    http1_parser: PARSER_LIFE,
     client_connection: CONNECTION_LIFE,
     reconnect: RECONNECTION,
 }

@@ -28,7 +28,7 @@ import asyncio
 import math
 import os
 import time
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -434,48 +434,37 @@ class Holder:
 
 
 class Holders:
-    """The holders of sessions, ordered by the number of their sessions."""
+    """The holders of sessions; `share` is the number of sessions that none of them should exceed."""
 
     def __init__(self, share: int) -> None:
         self.everyone = Holder()
         self._share = share
         self._named: dict[str, Holder] = {}
-        self._by_count: defaultdict[int, OrderedDict[Holder, None]] = defaultdict(OrderedDict)
-        self._largest = 0
+        self._large: dict[Holder, None] = {}
+        """The holders that have more than their share, which are few."""
 
     def add(self, id: str, session: LiveSession, name: str) -> None:
         """Add a session to the holder of a name."""
         session.holder = holder = self._named.setdefault(name, Holder(name))
         self.everyone.add(id, session)
         holder.add(id, session)
-        self._recount(holder, len(holder.sessions) - 1)
+        if len(holder.sessions) > self._share:
+            self._large[holder] = None
 
     def discard(self, id: str, session: LiveSession) -> None:
         """Remove a session."""
         holder = session.holder
         self.everyone.discard(id)
         holder.discard(id)
-        self._recount(holder, len(holder.sessions) + 1)
+        if len(holder.sessions) <= self._share:
+            self._large.pop(holder, None)
         if not holder.sessions:
             del self._named[holder.name]
-
-    def _recount(self, holder: Holder, before: int) -> None:
-        count = len(holder.sessions)
-        self._by_count[before].pop(holder, None)
-        if not self._by_count[before]:
-            del self._by_count[before]
-        if count:
-            self._by_count[count][holder] = None
-        self._largest = max(self._largest, count)
-        while self._largest and self._largest not in self._by_count:
-            self._largest -= 1
 
     def first_idle(self, touch: Callable[[LiveSession], None], now: float) -> LiveSession | None:
         """Return the session to evict; None if all are busy.
 
         The session is one of the largest holder if this holder has more than its share and an idle session.
         """
-        found = None
-        if self._largest > self._share:
-            found = next(iter(self._by_count[self._largest])).first_idle(touch, now)
-        return found or self.everyone.first_idle(touch, now)
+        largest = max(self._large, key=lambda holder: len(holder.sessions), default=self.everyone)
+        return largest.first_idle(touch, now) or self.everyone.first_idle(touch, now)

@@ -10,7 +10,7 @@ ends, and sends nothing more. When the connection is closed is up to the server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from logging import getLogger
 from typing import Any
@@ -85,28 +85,18 @@ class AsgiExchange(Exchange):
         finally:
             self._is_read = True
 
-    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
-        """Answer with one body, unless a response has begun."""
-        # No lock is needed: `stream` sets `streaming`, and this method sets `ended`, before the first await of a send.
-        if self.ended or self.streaming or self.gone:
-            return
-        self.ended = True
-        if self.record is not None:
-            self.record.add(status, len(body))
-        head = [*headers, *self.extra_headers, *self._close_header(), (b"content-length", b"%d" % len(body))]
+    async def _send_whole(self, status: int, body: bytes, headers: Sequence[Header]) -> None:
+        head = [*headers, *self._close_header(), (b"content-length", b"%d" % len(body))]
         if self.method == "HEAD":
             body = b""
-        try:
-            async with asyncio.timeout(self._pace.send):
-                await self._send({"type": "http.response.start", "status": status, "headers": head})
-                if len(body) > UNTIMED_BYTES:
-                    # ASGI servers wait for room before they accept a message, not after it. So only the return of the
-                    # last `send` shows that the client has read the body.
-                    await self._send({"type": "http.response.body", "body": body, "more_body": True})
-                    body = b""
-                await self._send({"type": "http.response.body", "body": body})
-        except (OSError, RuntimeError):  # a TimeoutError is an OSError
-            self.lose()
+        async with asyncio.timeout(self._pace.send):
+            await self._send({"type": "http.response.start", "status": status, "headers": head})
+            if len(body) > UNTIMED_BYTES:
+                # ASGI servers wait for room before they accept a message, not after it. So only the return of the last
+                # `send` shows that the client has read the body.
+                await self._send({"type": "http.response.body", "body": body, "more_body": True})
+                body = b""
+            await self._send({"type": "http.response.body", "body": body})
 
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         async with asyncio.timeout(self._pace.send):

@@ -201,9 +201,22 @@ class Exchange(ABC):
             Gone: the client closed the connection.
         """
 
-    @abstractmethod
-    def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> Coroutine[Any, Any, None]:
+    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
         """Answer with one body, unless a response has begun."""
+        # No lock is needed: `stream` sets `streaming`, and this method sets `ended`, before the first await of a send.
+        if self.ended or self.streaming or self.gone:
+            return
+        self.ended = True
+        if self.record is not None:
+            self.record.add(status, len(body))
+        try:
+            await self._send_whole(status, body, (*headers, *self.extra_headers))
+        except (OSError, RuntimeError):  # a TimeoutError is an OSError
+            self.lose()
+
+    @abstractmethod
+    async def _send_whole(self, status: int, body: bytes, headers: Sequence[Header]) -> None:
+        """Send a response with one body, within the time limit."""
 
     def answer(self, status: int, data: bytes, *, json: bool, after: bytes = b"") -> Coroutine[Any, Any, None]:
         """Send a message as one body, or as the last event if a stream has begun or the client accepts no `json`.

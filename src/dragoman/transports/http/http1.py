@@ -196,7 +196,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _begin(self, exchange: Http1Exchange) -> None:
         self._current, self._answered = exchange, None
-        if not self._queue:
+        if self._parser.has_unparsed and not self._queue:
             self._parse()
         # A task of the loop's factory would not know whether a handler cancelled itself.
         exchange.task = task = SelfCancelTask(self._serve(exchange), loop=self.loop, context=self._context.copy())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,6 @@ class Http1Exchange(Exchange):
     size = 0
     """How many bytes of the body arrived."""
 
-    _body: bytes | bytearray = b""
     _arrived: asyncio.Future[None] | None = None
 
     def __init__(self, connection: Http1Connection, request: Http1Request) -> None:
@@ -39,6 +38,7 @@ class Http1Exchange(Exchange):
         self.keeps_alive = request.keeps_alive
         self._connection = connection
         self._target = request.target
+        self._body = bytearray()
 
     @cached_property
     def scope(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -68,17 +68,11 @@ class Http1Exchange(Exchange):
     def receive(self, chunk: bytes) -> None:
         """Receive a part of the body; drop it if the response is complete."""
         self.size += len(chunk)
-        body = self._body
         if self.ended:
-            self._body = b""
+            self._body.clear()
             self._connection.count_dropped(len(chunk))
             return
-        if not body:
-            self._body = chunk
-        elif isinstance(body, bytearray):
-            body += chunk
-        else:
-            self._body = bytearray(body + chunk)
+        self._body += chunk
         if self._arrived is not None:
             self._wake()
         elif self.size > HIGH_WATER_BYTES:
@@ -102,10 +96,23 @@ class Http1Exchange(Exchange):
             TooSlow: the body did not arrive in time.
             Gone: the client closed the connection.
         """
-        if not self.is_whole and not self.size and self.http_version == "1.1" and self._expects_continue():
-            self._connection.write(_CONTINUE)
+        if not self.is_whole:
+            if not self.size and self.http_version == "1.1" and self._expects_continue():
+                self._connection.write(_CONTINUE)
+            await self._wait_for_body(limit)
+        body = bytes(self._body)
+        self._body.clear()
+        if self.gone:
+            raise Gone
+        if self.size > limit:
+            raise TooLarge
+        if self.size > HIGH_WATER_BYTES:
+            self._connection.resume_reading()
+        return body
+
+    async def _wait_for_body(self, limit: int) -> None:
         try:
-            async with asyncio.timeout(None if self.is_whole else self._pace.read):
+            async with asyncio.timeout(self._pace.read):
                 while not self.is_whole and self.size <= limit and not self.gone:
                     self._connection.resume_reading()
                     self._arrived = self.loop.create_future()
@@ -113,32 +120,14 @@ class Http1Exchange(Exchange):
         except TimeoutError:
             self.is_late = True
             raise TooSlow(self._pace.read) from None
-        body, self._body = self._body, b""
-        if self.gone:
-            raise Gone
-        if self.size > limit:
-            raise TooLarge
-        if self.size > HIGH_WATER_BYTES:
-            self._connection.resume_reading()
-        return bytes(body)
 
     def _expects_continue(self) -> bool:
         return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers)
 
-    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
-        """Answer with one body, unless a response has begun."""
-        if self.ended or self.streaming or self.gone:
-            return
-        self.ended = True
-        extra = self.extra_headers
-        if self.record is not None:
-            self.record.add(status, len(body))
-        self._connection.respond(self, status, (*headers, *extra) if extra else headers, body)
+    async def _send_whole(self, status: int, body: bytes, headers: Sequence[Header]) -> None:
+        self._connection.respond(self, status, headers, body)
         if len(body) > UNTIMED_BYTES:
-            try:
-                await self._connection.drained()
-            except TimeoutError:
-                self.lose()
+            await self._connection.drained()
 
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         await self._connection.drained()

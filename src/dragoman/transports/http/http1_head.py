@@ -7,6 +7,7 @@ So every head that could be read in two ways is refused.
 from __future__ import annotations
 
 import re
+import string
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -14,8 +15,11 @@ from dragoman.protocol.statuses import MALFORMED
 from dragoman.transports.http.exchange import Header
 
 HEAD_END = b"\r\n\r\n"
+_LINE_END = b"\r\n"
+_TOKEN = b"!#$%&'*+.^_`|~-" + string.digits.encode() + string.ascii_letters.encode()
+_CONTROLS = bytes({*range(0x20), 0x7F} - {ord("\t")})
+_READ_HERE = frozenset({b"host", b"connection", b"content-length", b"transfer-encoding"})
 _REQUEST_LINE = re.compile(rb"([A-Z-]+) ([!-~]+) HTTP/1\.([01])")
-_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
 _AUTHORITY = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)", re.IGNORECASE)
 _TARGET = re.compile(rb"(?:[a-z][a-z0-9+.-]*://[^/?#]*|(?=/))(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -49,23 +53,29 @@ def parse_head(head: bytes) -> Http1Request:
     Raises:
         MalformedRequest: the head is malformed or ambiguous.
     """
-    first, *lines = head.split(b"\r\n")
+    first, *lines = head.split(_LINE_END)
     start = _REQUEST_LINE.fullmatch(first)
     if start is None:
         raise MalformedRequest(
             "The request line must be a method, a target and HTTP/1.1 or HTTP/1.0, with one space between them"
         )
-    fields = []
+    if len(head) - len(head.translate(None, _CONTROLS)) > len(lines) * len(_LINE_END):
+        raise MalformedRequest
+    headers: list[Header] = []
+    values: dict[bytes, list[bytes]] = {}
     for line in lines:
-        field = _FIELD.fullmatch(line)
-        if field is None:
+        name, colon, value = line.partition(b":")
+        if not name or not colon or name.translate(None, _TOKEN):
             raise MalformedRequest
-        fields.append((field[1].lower(), field[2].strip(b" \t")))
+        name, value = name.lower(), value.strip(b" \t")
+        headers.append((name, value))
+        if name in _READ_HERE:
+            values.setdefault(name, []).append(value)
     method, target, minor = start.groups()
-    _check_host(target, minor, _values(fields, b"host"))
-    keeps_alive = minor == b"1" and b"close" not in _listed(fields, b"connection")
+    _check_host(target, minor, values.get(b"host", []))
+    keeps_alive = minor == b"1" and b"close" not in _list_of(values, b"connection")
     version = f"1.{minor.decode()}"
-    return Http1Request(method.decode(), target, tuple(fields), version, keeps_alive, _body_size(fields))
+    return Http1Request(method.decode(), target, tuple(headers), version, keeps_alive, _body_size(values))
 
 
 def _check_host(target: bytes, minor: bytes, hosts: list[bytes]) -> None:
@@ -78,8 +88,8 @@ def _check_host(target: bytes, minor: bytes, hosts: list[bytes]) -> None:
         raise MalformedRequest("The request line names another host than the header Host")
 
 
-def _body_size(fields: list[Header]) -> int | None:
-    lengths, codings = _values(fields, b"content-length"), _listed(fields, b"transfer-encoding")
+def _body_size(values: dict[bytes, list[bytes]]) -> int | None:
+    lengths, codings = values.get(b"content-length", []), _list_of(values, b"transfer-encoding")
     if codings and (lengths or codings[-1] != b"chunked" or codings.count(b"chunked") > 1):
         raise MalformedRequest
     if len(lengths) > 1 or any(_LENGTH.fullmatch(length) is None for length in lengths):
@@ -87,13 +97,9 @@ def _body_size(fields: list[Header]) -> int | None:
     return None if codings else int(lengths[0]) if lengths else 0
 
 
-def _values(fields: list[Header], name: bytes) -> list[bytes]:
-    return [value for other, value in fields if other == name]
-
-
-def _listed(fields: list[Header], name: bytes) -> list[bytes]:
+def _list_of(values: dict[bytes, list[bytes]], name: bytes) -> list[bytes]:
     """Return the elements of a header whose value is a list separated by commas, in lower case."""
-    return [part.strip(b" \t").lower() for value in _values(fields, name) for part in value.split(b",")]
+    return [part.strip(b" \t").lower() for value in values.get(name, ()) for part in value.split(b",")]
 
 
 def path_and_query(target: bytes) -> tuple[bytes, bytes]:

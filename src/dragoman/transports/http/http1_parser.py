@@ -141,13 +141,15 @@ class Http1Parser:
         self.state = PARSER_LIFE[self.state, step]
 
     def _parse_head(self) -> Http1Request | None:
+        if not self.has_unparsed:
+            return None
         blank = _BLANK_LINES.match(self._bytes, self._at)
         at = self._at = self._at if blank is None else blank.end()
         end = self._bytes.find(HEAD_END, at)
         if (len(self._bytes) if end < 0 else end) - at > MAX_HEAD_BYTES:
             raise MalformedRequest(status=HEADERS_TOO_LARGE)
         if end < 0:
-            if self.has_unparsed and not self._bytes[at : at + 1].isupper():
+            if at < len(self._bytes) and not self._bytes[at : at + 1].isupper():
                 raise MalformedRequest
             return None
         self._at = end + len(HEAD_END)

@@ -6,7 +6,6 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 import uvicorn
 
 from dragoman.transports.http.asgi import AsgiApp
@@ -14,11 +13,9 @@ from dragoman.transports.http.exchange import Exchange
 from dragoman.transports.http.http1 import Http1Connection
 from scenarios.http_peer import DEADLINE, scenario
 from unit.transports.http.http1_peer import (
-    CHUNKED,
     PATIENT,
     Serve,
     Service,
-    echo,
     post,
 )
 
@@ -47,27 +44,6 @@ async def said_to(port: int, data: bytes) -> bytes:
         with contextlib.suppress(OSError):
             await writer.wait_closed()
     return b"\r\n".join(line for line in said.split(b"\r\n") if not line.lower().startswith(b"date: "))
-
-
-@pytest.mark.parametrize(
-    "request_bytes",
-    [
-        post(b"a", headers="Connection: close\r\n"),
-        post(b"a") + post(b"b", headers="Connection: close\r\n"),
-        post(b"x" * 1_000_000, headers="Connection: close\r\n"),
-        CHUNKED + b"1\r\na\r\n0\r\n\r\n" + post(b"b", headers="Connection: close\r\n"),
-        post(b"a", path="/mcp/", headers="Connection: close\r\n"),
-        post(b"a", path="/nowhere", headers="Connection: close\r\n"),
-        b"GET /mcp?q=%20 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-        b"\r\n\r\n" + post(b"a", headers="Connection: close\r\n"),
-    ],
-)
-@scenario
-async def test_what_comes_back_is_what_comes_back_by_asgi(request_bytes):
-    async with listening(echo, Http1Connection) as ours, listening(echo, "httptools") as theirs:
-        assert sorted((await said_to(ours, request_bytes)).split(b"\r\n")) == sorted(
-            (await said_to(theirs, request_bytes)).split(b"\r\n")
-        )
 
 
 @scenario
