@@ -33,6 +33,7 @@ NEVER_SEEN = {
     "dragoman.testing.stores.probe._TooSlowError": "repeats a check of a store with longer lives and leases",
     "dragoman.transports.http.exchange.Gone": "ends an exchange whose client went away",
     "dragoman.transports.http.exchange.TooSlow": "becomes status 408",
+    "dragoman.transports.http.http1_head.MalformedRequest": "becomes a status",
     "dragoman.transports.http.wsgi.UnreadableBody": "becomes a status",
 }
 SECRET = "s3cret-4711-of-16"

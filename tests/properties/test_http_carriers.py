@@ -1,4 +1,4 @@
-"""`server.run("http")`, with httptools and without, answers like the same application on uvicorn."""
+"""`server.run("http")` answers like the same application on uvicorn."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,7 @@ import uvicorn
 
 from dragoman import Context, Server, ToolError
 from dragoman.stores import Memory
-from dragoman.transports.http.graceful_h11 import GracefulH11Connection
-from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
+from dragoman.transports.http.http1 import Http1Connection
 
 DEADLINE = 60
 ACCEPT = "Accept: application/json, text/event-stream"
@@ -180,14 +179,12 @@ async def answer(port: int, request: bytes) -> tuple[int, list[tuple[str, str]],
 async def compare_answers() -> list[int]:
     statuses = []
     async with (
-        listening(GracefulHttp1Connection) as ours,
+        listening(Http1Connection) as ours,
         listening("httptools") as asgi,
-        listening(GracefulH11Connection) as plain,
     ):
         for request in requests():
             expected = await answer(asgi, request)
             assert await answer(ours, request) == expected, request
-            assert await answer(plain, request) == expected, request
             statuses.append(expected[0])
     return statuses
 

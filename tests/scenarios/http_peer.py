@@ -10,7 +10,7 @@ from dragoman import Server, types
 from dragoman.protocol.sse import Event, EventDecoder
 from dragoman.server.http.head import Guard
 from dragoman.server.http.service import HttpService
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.transports.http.asgi import AsgiApp
 from dragoman.transports.http.exchange import Pace
 from scenarios.http_carriers import carry
@@ -38,9 +38,9 @@ def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     return run
 
 
-def serve(server: Server, *, sessions: bool | Sessions = True, pace: Pace = BRISK, **options: Any) -> AsgiApp:
+def serve(server: Server, *, sessions: bool | SessionRegistry = True, pace: Pace = BRISK, **options: Any) -> AsgiApp:
     """Return the application of a server."""
-    kept = Sessions(server) if sessions is True else sessions or None
+    kept = SessionRegistry(server) if sessions is True else sessions or None
     server.limits = options.pop("limits", server.limits)
     options.setdefault("guard", Guard(allowed_hosts=(), allowed_origins=()))
     return AsgiApp(HttpService(server, sessions=kept, **options), pace=pace)

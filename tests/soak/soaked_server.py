@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import Context, Server
-from dragoman.server.http.session import HttpSession
+from dragoman.server.http.session import LiveSession
 
 server = Server("soaked")
 FOLLOWED = "long://" + "x" * 1000
@@ -36,7 +36,7 @@ def held() -> dict[str, Any]:
     """Says what the process holds: sessions, tasks, kilobytes, and which floods have ended."""
     gc.collect()
     return {
-        "sessions": sum(type(thing) is HttpSession for thing in gc.get_objects()),
+        "sessions": sum(type(thing) is LiveSession for thing in gc.get_objects()),
         "tasks": len(asyncio.all_tasks()),
         "kilobytes": kilobytes(),
         "finished": _finished,

@@ -20,12 +20,11 @@ MOST_BETWEEN = 60
 """Calls between one end and the next."""
 
 
-@pytest.mark.parametrize("how", ["run", "h11"])
-def test_workers_that_are_ended_again_and_again_lose_no_call_and_run_none_twice(how):
+def test_workers_that_are_ended_again_and_again_lose_no_call_and_run_none_twice():
     chance = random.Random(1)
 
     async def scenario() -> None:
-        async with terminated(how, 3) as server:
+        async with terminated("run", 3) as server:
             async with load(server) as more:
                 for _ in range(ENDS):
                     await more(chance.randrange(MOST_BETWEEN))
@@ -38,12 +37,11 @@ def test_workers_that_are_ended_again_and_again_lose_no_call_and_run_none_twice(
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("how", ["run", "h11"])
-def test_a_server_that_is_started_again_and_again_answers_every_call_that_it_did_not_refuse(how, workers):
+def test_a_server_that_is_started_again_and_again_answers_every_call_that_it_did_not_refuse(workers):
     chance = random.Random(2)
 
     async def scenario() -> None:
-        async with terminated(how, workers) as server:
+        async with terminated("run", workers) as server:
             async with load(server) as more:
                 for _ in range(ENDS // 2):
                     await more(chance.randrange(1, MOST_BETWEEN))
@@ -56,7 +54,7 @@ def test_a_server_that_is_started_again_and_again_answers_every_call_that_it_did
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("how", ["run", "h11", "uvicorn", "starlette"])
+@pytest.mark.parametrize("how", ["run", "uvicorn", "starlette"])
 def test_a_process_under_a_supervisor_that_is_started_again_and_again_loses_no_call_and_runs_none_twice(how):
     chance = random.Random(3)
 

@@ -22,12 +22,14 @@ from dragoman.server import duplex as connection
 from dragoman.server.duplex import LIFE, DuplexConnection
 from dragoman.server.http import channels, streams
 from dragoman.server.http import session as http_session
-from dragoman.server.http.channels import CHANNEL_LIFE, SessionChannel
-from dragoman.server.http.session import SESSION_LIFE, HttpSession, SharedSession
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.channels import CHANNEL_LIFE, ResumableChannel
+from dragoman.server.http.session import SESSION_LIFE, LiveSession, SessionData
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.http.streams import STREAM_LIFE, Retention
 from dragoman.server.http.workers import Workers
 from dragoman.transports.contract import FunctionSink
+from dragoman.transports.http import http1_parser
+from dragoman.transports.http.http1_parser import PARSER_LIFE
 from scenarios.client_peer import scenario
 from scenarios.http_peer import SECRET
 from unit.client.connect.test_reconnect import Connection as ScriptedConnection
@@ -39,6 +41,7 @@ TABLES = {
     http_session: SESSION_LIFE,
     streams: STREAM_LIFE,
     channels: CHANNEL_LIFE,
+    http1_parser: PARSER_LIFE,
     client_connection: CONNECTION_LIFE,
     reconnect: RECONNECTION,
 }
@@ -86,8 +89,8 @@ async def test_a_connection_of_a_server_ends_its_input_and_is_closed(happens, st
 @pytest.mark.parametrize("uses", [0, 1, 2])
 async def test_a_session_is_new_used_and_ended(uses):
     server = Server(secret=SECRET)
-    sessions = Sessions(server)
-    id = sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)))
+    sessions = SessionRegistry(server)
+    id = sessions.begin(SessionData(Caller(LATEST_HANDSHAKE)))
     session = sessions._local[id]
     assert session.state == "new"
     for _ in range(uses):
@@ -102,8 +105,8 @@ async def test_a_session_is_new_used_and_ended(uses):
 @scenario
 async def test_who_waits_for_a_client_is_told_that_the_session_ended():
     server = Server(secret=SECRET)
-    data = SharedSession(Caller(LATEST_HANDSHAKE), "s")
-    session = HttpSession(server, data, workers=Workers(server), retention=Retention())
+    data = SessionData(Caller(LATEST_HANDSHAKE), "s")
+    session = LiveSession(server, data, workers=Workers(server), retention=Retention())
     asking = asyncio.create_task(session.ask(stream_alone(), "roots/list", {}, 5))
     await asyncio.sleep(0)
     session.end()
@@ -131,7 +134,7 @@ async def test_a_stream_is_read_let_go_finished_and_read_again():
     read, finishing = ("read", False, True), ("finishing", True, True)
     idle, finished = ("idle", False, False), ("finished", True, False)
     assert seen == [read, idle, idle, read, read, read, finishing, finished, finishing, finishing]
-    reader = stream.reader
+    reader = stream.reader.exchange
     await stream.flush()
     assert (stream.state, reader.ended, reader.numbers) == ("finished", True, [1, 2])
     await stream.close()
@@ -144,9 +147,9 @@ async def test_a_stream_is_read_let_go_finished_and_read_again():
 @pytest.mark.parametrize("steps", [["open", "end"], ["end", "open", "end"]])
 async def test_a_channel_of_a_session_opens_its_stream_at_most_once_and_is_over_when_it_has_answered(steps):
     server = Server(secret=SECRET)
-    data = SharedSession(Caller(LATEST_HANDSHAKE), "s")
-    session = HttpSession(server, data, workers=Workers(server), retention=Retention())
-    channel = SessionChannel(session, Reader(), 1, can_stream=True)
+    data = SessionData(Caller(LATEST_HANDSHAKE), "s")
+    session = LiveSession(server, data, workers=Workers(server), retention=Retention())
+    channel = ResumableChannel(session, Reader(), 1, can_stream=True)
     assert channel._state == "unopened"
     for step in steps:
         channel.stream if step == "open" else channel.close()

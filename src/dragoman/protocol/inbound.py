@@ -17,28 +17,24 @@ from dragoman.errors import (
     HeaderMismatch,
     InvalidParams,
     InvalidRequest,
-    MethodNotFound,
-    MissingCapability,
     RpcError,
-    StoreUnavailable,
     UnsupportedVersion,
 )
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.headers import McpHeaders
+from dragoman.protocol.statuses import NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE, rejection_status
 from dragoman.protocol.versions import ASSUMED_OVER_HTTP, VERSIONS, Version, version_names
 from dragoman.types import RequestId
 
 JSON = "application/json"
 SSE = "text/event-stream"
 
-OK, ACCEPTED, BAD_REQUEST, NOT_FOUND, NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE = 200, 202, 400, 404, 406, 415
-SERVICE_UNAVAILABLE = 503
-
 
 class Rejection(Struct, frozen=True):
     """The response to a POST that is not served: an HTTP status and a JSON-RPC error."""
 
     status: int
+    """A status of `protocol.statuses`."""
     error: RpcError
     id: RequestId | None = None
     null_id: bool = False
@@ -183,22 +179,3 @@ def _reject(
 ) -> Rejection:
     version = _BY_HEADER.get(headers.protocol_version)
     return Rejection(status, error, id, version is not None and not version.omits_unknown_id, request)
-
-
-def rejection_status(error: RpcError) -> int:
-    """Return the HTTP status of an error that occurs before a handler runs."""
-    return NOT_FOUND if isinstance(error, MethodNotFound) else BAD_REQUEST
-
-
-def handler_status(error: RpcError, *, is_stateless: bool = False) -> int:
-    """Return the HTTP status of an error that a handler raises: 200, with few exceptions.
-
-    A missing capability has the status 400. An error because of the store has the status 503, so that the client may
-    send the request again. A proxy learns only from its target that a stateless request has an unknown method (404) or
-    wrong headers (400).
-    """
-    if is_stateless and isinstance(error, MethodNotFound | HeaderMismatch):
-        return rejection_status(error)
-    if error.label == StoreUnavailable.label:
-        return SERVICE_UNAVAILABLE
-    return BAD_REQUEST if isinstance(error, MissingCapability) else OK

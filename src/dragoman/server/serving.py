@@ -313,14 +313,14 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
     server.require_shared_secret()
     from dragoman.server.http.head import Guard
     from dragoman.server.http.service import HttpService
-    from dragoman.server.http.sessions import Sessions
+    from dragoman.server.http.sessions import SessionRegistry
     from dragoman.server.http.workers import Workers
     from dragoman.server.request.http_request import documents_of, single_auth
     from dragoman.transports.http.asgi import AsgiApp
 
     path, auth = options["path"], single_auth(options["auth"])
     workers = Workers(server, path=path, joins=True)
-    sessions = Sessions(
+    sessions = SessionRegistry(
         server,
         workers=workers,
         path=path,

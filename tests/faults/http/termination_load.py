@@ -267,7 +267,7 @@ class Terminated:
     async def end(self) -> None:
         """End the server by a signal, and expect it to end well: uvicorn itself passes the signal on at its end."""
         self.child.send_signal(signal.SIGTERM)
-        assert await self.ended() == (0 if self._how in ("run", "h11") else -signal.SIGTERM), self.stderr
+        assert await self.ended() == (0 if self._how == "run" else -signal.SIGTERM), self.stderr
         assert self.stderr == "", self.stderr
 
     async def replace(self, *workers: int) -> None:

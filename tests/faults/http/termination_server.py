@@ -2,7 +2,7 @@
 
 python termination_server.py HOW PORT WORKERS [DESCRIPTOR]
 
-HOW is `run`, `h11` (`run` where httptools is absent), `uvicorn` or `starlette`. With a DESCRIPTOR the server accepts
+HOW is `run`, `uvicorn` or `starlette`. With a DESCRIPTOR the server accepts
 connections from that listening socket, which a supervisor keeps, instead of binding PORT.
 """
 
@@ -112,8 +112,6 @@ def main(how: str, port: int, workers: int, descriptor: int | None = None) -> No
         serve_mounted(mounted(), port, listening)
     else:
         serve_http.GRACE_SECONDS = float(os.environ.get("GRACE_SECONDS", serve_http.GRACE_SECONDS))
-        if how == "h11":
-            sys.modules["httptools"] = None  # type: ignore[assignment]
         if listening is not None:
             serve = uvicorn.Server.serve
             uvicorn.Server.serve = lambda self, sockets=None: serve(self, sockets or [listening])  # type: ignore[method-assign]

@@ -13,7 +13,8 @@ import uvicorn
 
 from dragoman import Server
 from dragoman.transports.http.exchange import Pace
-from dragoman.transports.http.http1 import MAX_DROPPED_BYTES, MAX_HEAD_BYTES, Http1Connection
+from dragoman.transports.http.http1 import MAX_DROPPED_BYTES, Http1Connection
+from dragoman.transports.http.http1_parser import MAX_HEAD_BYTES
 from scenarios.http.test_uvicorn import running, stateless
 from scenarios.http_crew import RUN, SERVER, crew
 from scenarios.http_peer import BRISK, DEADLINE, SECRET, serve
@@ -159,12 +160,15 @@ async def test_a_client_that_never_stops_sending_is_read_for_so_long_and_no_long
 @pytest.mark.parametrize("http", [Http1Connection, "httptools", "h11"])
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("large", [True, False], ids=["one large answer", "many small answers"])
-def test_a_client_that_never_reads_is_given_up_and_its_connection_is_closed(large, http, loop, caplog):
+def test_a_client_that_never_reads_is_given_up_and_run_closes_its_connection(large, http, loop, caplog):
     size = 8 * MEBIBYTE if large else 10_000
     server = Server("generous", secret=SECRET)
+    calls = 0
 
     @server.tool
     async def give() -> str:
+        nonlocal calls
+        calls += 1
         return "x" * size
 
     body, headers = stateless("tools/call", {"name": "give", "arguments": {}})
@@ -181,14 +185,16 @@ def test_a_client_that_never_reads_is_given_up_and_its_connection_is_closed(larg
             loop = asyncio.get_running_loop()
             await loop.sock_connect(client, listening.getsockname())
             sending = asyncio.create_task(loop.sock_sendall(client, request * (1 if large else 1000)))
-            connections = uvicorn_server.server_state.connections
+            # ASGI cannot close a connection, so other servers keep it. But no exchange of ours is left.
+            connections = uvicorn_server.server_state.connections if http is Http1Connection else set()
             async with asyncio.timeout(DEADLINE):
-                while not connections:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-                while connections:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+                served = 0
+                while calls > served or not calls or connections or app.served._open:
+                    served = calls
+                    await asyncio.sleep(0.5)
             sending.cancel()
             await asyncio.wait([sending])
+            client.close()
             uvicorn_server.should_exit = True
             await asyncio.wait_for(serving, DEADLINE)
 
@@ -198,4 +204,6 @@ def test_a_client_that_never_reads_is_given_up_and_its_connection_is_closed(larg
             runner.run(attack())
     else:
         asyncio.run(attack())
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.name.startswith("dragoman")]
+    if http is Http1Connection:
+        assert not caplog.records

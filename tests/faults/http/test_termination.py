@@ -18,7 +18,7 @@ from scenarios.http_crew import until
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes by /proc")
 AT_ONCE = 4.0
 """Seconds in which a server ends that has nothing to wait for: fewer than the five that requests have."""
-OWN, MOUNTED = ("run", "h11"), ("uvicorn", "starlette")
+MOUNTED = ("uvicorn", "starlette")
 
 
 async def last_answer(reader: asyncio.StreamReader) -> int:
@@ -29,9 +29,8 @@ async def last_answer(reader: asyncio.StreamReader) -> int:
 
 
 @pytest.mark.covers("WRK-12")
-@pytest.mark.parametrize("how", OWN)
-async def test_workers_that_are_ended_while_they_serve_lose_no_call_and_run_none_twice(how):
-    async with terminated(how, 3) as server:
+async def test_workers_that_are_ended_while_they_serve_lose_no_call_and_run_none_twice():
+    async with terminated("run", 3) as server:
         async with load(server) as more:
             await more(100)
             for worker in server.workers():
@@ -44,7 +43,7 @@ async def test_workers_that_are_ended_while_they_serve_lose_no_call_and_run_none
 
 
 @pytest.mark.covers("WRK-12")
-@pytest.mark.parametrize("how", OWN + MOUNTED)
+@pytest.mark.parametrize("how", ["run", *MOUNTED])
 async def test_a_process_that_is_started_again_on_a_socket_that_stays_loses_no_call_and_runs_none_twice(how):
     async with terminated(how, keeps_socket=True) as server:
         async with load(server) as more:
@@ -71,9 +70,8 @@ async def test_a_server_that_is_ended_and_started_again_answers_every_call_that_
 
 
 @pytest.mark.covers("WRK-12")
-@pytest.mark.parametrize("how", OWN)
-async def test_what_was_sent_by_half_and_what_is_sent_on_a_connection_that_was_idle_is_answered_as_the_last(how):
-    async with terminated(how) as server:
+async def test_what_was_sent_by_half_and_what_is_sent_on_a_connection_that_was_idle_is_answered_as_the_last():
+    async with terminated("run") as server:
         idle, half, fresh = RawClient(server.port), RawClient(server.port), RawClient(server.port)
         assert await idle.call("before") == "before"
         connections = [await client.connection() for client in (idle, half, fresh)]
@@ -129,7 +127,7 @@ async def test_connections_that_were_not_accepted_when_the_signal_came_are_serve
 
 
 @pytest.mark.covers("WRK-12")
-@pytest.mark.parametrize("how", OWN + MOUNTED)
+@pytest.mark.parametrize("how", ["run", *MOUNTED])
 async def test_streams_end_at_once_and_in_good_order(how):
     async with terminated(how) as server:
         subscriber, session = RawClient(server.port), await RawClient(server.port).begin()

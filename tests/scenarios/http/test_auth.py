@@ -8,12 +8,12 @@ import pytest
 from dragoman import Context, Server
 from dragoman.server import HttpRequest
 from dragoman.server.http.service import HttpService
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.http.workers import Workers
 from dragoman.stores import Local, Store
 from dragoman.transports.http.asgi import AsgiApp
 from scenarios.http_peer import BATCHING, BRISK, NEWEST, SECRET, STATELESS, Exchange, HttpPeer, live, serve
-from scenarios.http_travels import City, text
+from scenarios.http_travels import text
 
 INTERNAL = {"jsonrpc": "2.0", "error": {"code": -32603, "message": "Internal error"}}
 
@@ -45,11 +45,6 @@ def office(store: Store | None = None) -> Server:
     @server.tool
     async def whoami(ctx: Context) -> str:
         return str(ctx.principal)
-
-    @server.tool
-    async def where(ctx: Context) -> str:
-        answer = await ctx.elicit("Where?", City)
-        return f"{ctx.principal} in {answer.content.city}"
 
     return server
 
@@ -166,7 +161,7 @@ async def test_the_session_of_another_is_404_on_every_worker(tmp_path: Path, thi
     for _ in range(2):
         server = office(Local(tmp_path))
         workers = Workers(server, joins=True)
-        sessions = Sessions(server, workers=workers)
+        sessions = SessionRegistry(server, workers=workers)
         service = HttpService(server, workers=workers, sessions=sessions, auth=by_header)
         apps.append(AsgiApp(service, pace=BRISK))
     ann = User(apps[0], "ann")
@@ -181,20 +176,3 @@ async def test_the_session_of_another_is_404_on_every_worker(tmp_path: Path, thi
     await refused_everywhere(bob)
     for app in apps:
         await live(app)
-
-
-@pytest.mark.covers("SHT-46")
-async def test_the_request_state_of_another_is_refused():
-    app = serve(office(), auth=by_header)
-    ann, bob = User(app, "ann", STATELESS), User(app, "bob", STATELESS)
-    asked = (await ann.call("where").end()).json["result"]
-    (key,) = asked["inputRequests"]
-    again = {
-        "name": "where",
-        "arguments": {},
-        "inputResponses": {key: {"action": "accept", "content": {"city": "Rome"}}},
-        "requestState": asked["requestState"],
-    }
-    stolen = await bob.request("tools/call", again)
-    assert stolen.json["error"]["code"] == -32602
-    assert text(await ann.request("tools/call", again)) == "ann in Rome"

@@ -9,7 +9,7 @@ from dragoman import Server
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.server.http.head import MAX_HEADER_BYTES, Guard
 from dragoman.server.http.post import PostService
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.transports.http.exchange import Pace
 from scenarios.http_peer import BATCHING, NEWEST, STATELESS, Exchange, HttpPeer, live, serve
 from scenarios.http_travels import session, text, travels
@@ -143,7 +143,7 @@ async def test_a_repeated_header_is_400_in_a_session(method, header):
 @pytest.mark.covers("SHT-28", "SHT-47")
 async def test_a_thousand_sessions_of_one_client_are_bounded():
     server = travels()
-    app = serve(server, sessions=Sessions(server, max_sessions=100))
+    app = serve(server, sessions=SessionRegistry(server, max_sessions=100))
     statuses = [(await HttpPeer(app).initialize()).status for _ in range(1000)]
     assert statuses == [200] * 1000
     modern = HttpPeer(app, STATELESS)

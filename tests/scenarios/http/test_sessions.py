@@ -6,7 +6,7 @@ import pytest
 
 from dragoman import Server
 from dragoman.server.http import service as http
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.stores import Memory
 from scenarios.http_peer import BATCHING, NEWEST, OLDER, SECRET, STATELESS, HttpPeer, live, serve
 from scenarios.http_travels import Gate, session, text, travels
@@ -69,7 +69,9 @@ async def test_an_id_that_is_not_of_this_server_is_404(kind):
         name="cooking" if kind == "other server" else "travels",
         secret="another secret, also long enough" if kind == "other key" else SECRET,
     )
-    foreign = HttpPeer(serve(server, sessions=Sessions(server, path="/other" if kind == "other path" else "/mcp")))
+    foreign = HttpPeer(
+        serve(server, sessions=SessionRegistry(server, path="/other" if kind == "other path" else "/mcp"))
+    )
     flipped = ("A" if peer.session[50] != "A" else "B").join([peer.session[:50], peer.session[51:]])
     foreign.session = {"unknown": "unknown", "changed": flipped, "é": "é"}.get(kind, peer.session)
     assert (await foreign.request("tools/list")).status == 404
@@ -157,7 +159,7 @@ async def test_a_session_that_is_idle_too_long_ends_and_one_that_works_does_not(
     now = 0.0
     gate = Gate()
     server = travels(gate)
-    sessions = Sessions(server, idle_timeout=100, clock=lambda: now)
+    sessions = SessionRegistry(server, idle_timeout=100, clock=lambda: now)
     busy = await session(server, sessions=sessions)
     idle, used, reading = (HttpPeer(busy.app) for _ in range(3))
     for peer in (idle, used, reading):
@@ -184,7 +186,7 @@ async def test_a_session_that_is_a_day_old_is_404_where_it_is_known_too():
     today = 1_000_000.0
     gate = Gate()
     server = travels(gate)
-    peer = await session(server, sessions=Sessions(server, wall_clock=lambda: today))
+    peer = await session(server, sessions=SessionRegistry(server, wall_clock=lambda: today))
     today += 86_400
     working = peer.call("silent")
     await gate.was_reached()
@@ -207,7 +209,7 @@ async def test_a_stream_by_get_ends_when_its_session_is_too_old(idle_timeout):
     now = today = 0.0
     server = travels()
     clocks = {"clock": lambda: now, "wall_clock": lambda: today}
-    peer = await session(server, sessions=Sessions(server, idle_timeout=idle_timeout, **clocks))
+    peer = await session(server, sessions=SessionRegistry(server, idle_timeout=idle_timeout, **clocks))
     stream, other = await peer.listen(), HttpPeer(peer.app)
     now = today = 86_400.0
     await other.initialize()
@@ -223,7 +225,7 @@ async def test_too_many_sessions_are_503_while_all_are_in_use():
     now = 0.0
     gate = Gate()
     server = travels(gate)
-    sessions = Sessions(server, max_sessions=2, clock=lambda: now)
+    sessions = SessionRegistry(server, max_sessions=2, clock=lambda: now)
     working = await session(server, sessions=sessions)
     reading, third = HttpPeer(working.app), HttpPeer(working.app)
     await reading.initialize()
@@ -248,7 +250,7 @@ async def test_too_many_sessions_are_503_while_all_are_in_use():
 @pytest.mark.covers("SHT-28")
 async def test_a_session_that_gave_way_goes_on_with_its_level_and_its_subscriptions():
     server = travels()
-    first = await session(server, sessions=Sessions(server, max_sessions=1))
+    first = await session(server, sessions=SessionRegistry(server, max_sessions=1))
     await first.request("logging/setLevel", {"level": "error"})
     await first.request("resources/subscribe", {"uri": "file:///a"})
     second = HttpPeer(first.app)

@@ -357,16 +357,6 @@ async def test_a_client_that_leaves_while_it_sends_is_nobody():
     assert not exchange.messages
 
 
-@pytest.mark.covers("SHT-35")
-async def test_a_client_that_does_not_read_is_given_up_after_a_while():
-    server = Server()
-    waiting = Waiting(server)
-    client = peer(server, pace=Pace(tick=0.001, stream_after=0, send=0.01))
-    exchange = client.call("wait", reads=False)
-    await exchange.end()
-    assert waiting.cancelled.is_set()
-
-
 @pytest.mark.covers("LSN-01", "LSN-02", "LSN-03", "LSN-06", "SHT-36", "BEY-19")
 async def test_a_subscription_is_a_stream_that_ends_with_its_result_when_the_application_ends():
     server = sums()

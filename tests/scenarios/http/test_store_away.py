@@ -9,7 +9,7 @@ from dragoman import Context
 from dragoman.errors import StoreUnavailable
 from dragoman.server.http import resumption
 from dragoman.server.http.service import HttpService
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.http.workers import Workers
 from dragoman.stores import Memory
 from dragoman.transports.http.asgi import AsgiApp
@@ -97,7 +97,9 @@ class Harbour:
             return await ctx.session_state.update("n", lambda n: (n or 0) + 1)
 
         workers = Workers(server, joins=True)
-        return AsgiApp(HttpService(server, workers=workers, sessions=Sessions(server, workers=workers)), pace=BRISK)
+        return AsgiApp(
+            HttpService(server, workers=workers, sessions=SessionRegistry(server, workers=workers)), pace=BRISK
+        )
 
     async def begin(self) -> HttpPeer:
         peer = HttpPeer(self.apps[0])

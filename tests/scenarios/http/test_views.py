@@ -204,8 +204,6 @@ BAD_REQUESTS = {
     ),
 }
 
-BY_CALL_ALONE = ("a header that no line can have", "lone surrogate")
-
 
 @pytest.mark.covers("SHV-01", "SHT-02")
 @pytest.mark.parametrize("case", BAD_REQUESTS)
@@ -398,15 +396,6 @@ def test_a_wsgi_application_answers_many_threads_at_once(server):
             timeout=2 * DEADLINE,
         )
         assert list(asked) == [str(number) for number in range(8)]
-
-
-@pytest.mark.covers("SHV-01", "SHV-03")
-@pytest.mark.parametrize("case", [case for case in BAD_REQUESTS if case not in BY_CALL_ALONE])
-def test_what_a_wsgi_application_does_not_serve_is_as_in_a_view(server, case):
-    method, headers, body, status, answer = BAD_REQUESTS[case]
-    with serving(server.wsgi()) as port:
-        reply = ask(port, headers, body, method=method)
-    assert (reply.status, json.loads(reply.body)) == (status, answer)
 
 
 @pytest.mark.covers("SHV-04")

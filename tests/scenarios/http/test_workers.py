@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import Context, Server
 from dragoman.server.http.service import HttpService
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.http.workers import Workers
 from dragoman.stores import Local, Memory
 from dragoman.stores.memory import MemoryBus
@@ -29,7 +29,7 @@ class Workshop:
     def _app(self, number: int, idle_timeout: float) -> AsgiApp:
         server = self.servers[number]
         workers = Workers(server, joins=True)
-        sessions = Sessions(server, workers=workers, idle_timeout=idle_timeout, clock=lambda: self.now[number])
+        sessions = SessionRegistry(server, workers=workers, idle_timeout=idle_timeout, clock=lambda: self.now[number])
         return AsgiApp(HttpService(server, workers=workers, sessions=sessions), pace=BRISK)
 
     def peer(self) -> HttpPeer:

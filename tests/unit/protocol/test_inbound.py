@@ -10,16 +10,7 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.errors import (
-    HeaderMismatch,
-    InternalError,
-    InvalidParams,
     InvalidRequest,
-    MethodNotFound,
-    MissingCapability,
-    ResourceNotFound,
-    RpcError,
-    StoreUnavailable,
-    UnsupportedVersion,
 )
 from dragoman.protocol import eras, headers, inbound, jsonrpc
 from dragoman.protocol.extensions import ProtocolTable
@@ -713,43 +704,6 @@ def test_several_accept_lines_are_one() -> None:
     whole = call()
     whole.lines["accept"] = ["text/html", "text/event-stream"]
     assert isinstance(whole.receive(), eras.McpRequest)
-
-
-@pytest.mark.parametrize(
-    ("error", "before", "after"),
-    [
-        (MethodNotFound("No"), 404, 200),
-        (InvalidParams("No"), 400, 200),
-        (InvalidRequest("No"), 400, 200),
-        (HeaderMismatch("No"), 400, 200),
-        (UnsupportedVersion("1999-01-01", []), 400, 200),
-        (MissingCapability({"roots": {}}), 400, 400),
-        (ResourceNotFound("note://1"), 400, 200),
-        (InternalError("No"), 400, 200),
-        (RpcError(-31999, "No"), 400, 200),
-    ],
-)
-def test_the_status_of_an_error_depends_on_whether_a_handler_raised_it(
-    error: RpcError, before: int, after: int
-) -> None:
-    assert (inbound.OK, inbound.ACCEPTED) == (200, 202)
-    assert inbound.rejection_status(error) == before
-    assert inbound.handler_status(error) == after
-
-
-@pytest.mark.parametrize(
-    ("error", "status"), [(MethodNotFound("No"), 404), (HeaderMismatch("No"), 400), (InvalidParams("No"), 200)]
-)
-def test_what_only_the_target_of_a_proxy_knows_has_the_status_of_a_refused_request(
-    error: RpcError, status: int
-) -> None:
-    assert inbound.handler_status(error, is_stateless=True) == status
-
-
-def test_an_error_because_of_the_store_has_the_status_of_something_that_passes() -> None:
-    error = InternalError("The store is away")
-    error.label = StoreUnavailable.label
-    assert inbound.handler_status(error) == 503
 
 
 def test_a_malformed_meta_that_claims_nothing_is_left_to_the_session() -> None:

@@ -1,14 +1,14 @@
 """The channels of requests and notifications over HTTP: how the server sends messages to the client.
 
-`PostChannel` is the channel of a request without a session. Its messages are written to the response of the POST, which
-becomes an event stream. Messages that come quickly one after another are written together, because most of what a
+`ResponseChannel` is the channel of a request without a session. Its messages are written to the response of the POST,
+which becomes an event stream. Messages that come quickly one after another are written together, because most of what a
 message costs is the write: the first is written at once, the others at the end of the turn or with the response.
-`SubscriptionStream` carries a subscription on such a response. `SessionChannel` is the channel of a request in a
+`SubscribedClient` carries a subscription on such a response. `ResumableChannel` is the channel of a request in a
 session. Its messages go to an event stream of the session, which outlives the connection. The stream is opened only if
-the request sends a message before its response. `StandaloneChannel` is the channel of a notification in a session.
+the request sends a message before its response. `NotificationChannel` is the channel of a notification in a session.
 `CallsInFlight` are the calls that have such channels.
 
-A `SessionChannel` has three states:
+A `ResumableChannel` has three states:
 
     unopened   no stream: the exchange of the POST waits for the response
     opened     the request has a stream, and messages go to this stream
@@ -31,18 +31,17 @@ from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import DragomanError, InternalError, RpcError
-from dragoman.protocol import jsonrpc, sse
-from dragoman.protocol.inbound import ACCEPTED, OK
+from dragoman.protocol import jsonrpc, sse, statuses
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop, is_running_here
 from dragoman.server.dispatch import runner
-from dragoman.server.http.streams import EventStream, end_without_response
+from dragoman.server.http.streams import ResumableStream
 from dragoman.server.request.call import Call, ConnectedClient, NoChannel
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
-    from dragoman.server.http.session import HttpSession
+    from dragoman.server.http.session import LiveSession
     from dragoman.server.server import Server
 
 T = TypeVar("T")
@@ -61,7 +60,7 @@ STOP_SECONDS = 1.0
 STOPPED = InternalError("The server was stopped before the request was done; it may have run in part")
 
 
-class PostChannel(NoChannel):
+class ResponseChannel(NoChannel):
     """The channel of a request without a session: the event stream in the response of its POST."""
 
     _waiting: deque[bytes] | None = None
@@ -69,9 +68,9 @@ class PostChannel(NoChannel):
     _is_flush_due = False
     """Whether the end of this turn of the loop sends what waits."""
     _sent_at = -inf
-    _subscription: SubscriptionStream | None = None
+    _subscription: SubscribedClient | None = None
 
-    def __init__(self, server: Server, subscriptions: set[SubscriptionStream], exchange: Exchange) -> None:
+    def __init__(self, server: Server, subscriptions: set[SubscribedClient], exchange: Exchange) -> None:
         self._server = server
         self._subscriptions = subscriptions
         self._exchange = exchange
@@ -131,7 +130,7 @@ class PostChannel(NoChannel):
 
     async def stop(self, data: bytes) -> None:
         """Send a response while the handler still runs, because the server ends."""
-        await self._exchange.answer(OK, data, json=True)
+        await self._exchange.answer(statuses.OK, data, json=True)
 
     async def close(self) -> None:
         """Stop sending notifications and changes."""
@@ -148,7 +147,7 @@ class PostChannel(NoChannel):
 
     def listen(self, subscription: Subscription) -> Coroutine[Any, Any, None]:
         """Serve a subscription until the application ends; `close` ends it too."""
-        self._subscription = stream = SubscriptionStream(subscription, self._exchange)
+        self._subscription = stream = SubscribedClient(subscription, self._exchange)
         self.was_used = True
         self._subscriptions.add(stream)
         self._server.audience.add(stream)
@@ -160,7 +159,7 @@ class PostChannel(NoChannel):
         return self._server.notify_resource_updated(uri)
 
 
-class SubscriptionStream:
+class SubscribedClient:
     """A subscription (`subscriptions/listen`) and the event stream that carries its notifications."""
 
     __slots__ = ("__weakref__", "_ended", "_exchange", "_subscription", "_woken")
@@ -210,10 +209,10 @@ class SubscriptionStream:
                 await self._woken
 
 
-class StandaloneChannel(NoChannel):
+class NotificationChannel(NoChannel):
     """The channel of a notification in a session: the standalone stream."""
 
-    def __init__(self, session: HttpSession) -> None:
+    def __init__(self, session: LiveSession) -> None:
         self._session = session
 
     @property
@@ -238,15 +237,15 @@ class StandaloneChannel(NoChannel):
         return self._session.notify(RESOURCE_UPDATED, types.ResourceUpdatedNotificationParams(uri))
 
 
-class SessionChannel(StandaloneChannel):
+class ResumableChannel(NotificationChannel):
     """The channel of a request in a session: the stream of the request, which opens on first use."""
 
-    opened: EventStream | None = None
+    opened: ResumableStream | None = None
     """The stream; None if it is not open yet."""
     _state: ChannelLife = "unopened"
 
     def __init__(
-        self, session: HttpSession, exchange: Exchange, request_id: types.RequestId, *, can_stream: bool
+        self, session: LiveSession, exchange: Exchange, request_id: types.RequestId, *, can_stream: bool
     ) -> None:
         self._session = session
         self._request_id = request_id
@@ -256,23 +255,25 @@ class SessionChannel(StandaloneChannel):
             exchange.opening = lambda: self.stream.priming_event()
 
     @property
-    def stream(self) -> EventStream:
+    def stream(self) -> ResumableStream:
         """The stream of the request; the first access opens it."""
         return self.open() if self.opened is None else self.opened
 
-    def open(self, released: asyncio.Future[None] | None = None) -> EventStream:
-        """Open the stream; the stream resolves `released` when it no longer needs the exchange."""
+    def open(self) -> ResumableStream:
+        """Open the stream."""
         self._state = CHANNEL_LIFE[self._state, "open"]
         stream = self.opened = self._session.new_stream(self._request_id)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            stream.attach(exchange, released=released)
+            stream.attach(exchange)
         return stream
 
     @property
     def reader(self) -> Exchange | None:
         """The exchange that waits for the response."""
-        return self._exchange if self.opened is None else self.opened.reader
+        if self.opened is None:
+            return self._exchange
+        return None if self.opened.reader is None else self.opened.reader.exchange
 
     @property
     def was_used(self) -> bool:
@@ -286,9 +287,9 @@ class SessionChannel(StandaloneChannel):
         """
         self._state = CHANNEL_LIFE[self._state, "end"]
         stream = self.opened
-        reader = self._exchange if stream is None else None if stream.sequence else stream.reader
+        reader = None if stream is not None and stream.sequence else self.reader
         if reader is not None and not reader.streaming and (json or not data):
-            return reader.reply(status, data, JSON_HEADERS) if data else reader.reply(ACCEPTED)
+            return reader.reply(status, data, JSON_HEADERS) if data else reader.reply(statuses.ACCEPTED)
         return self._finish(data)
 
     async def _finish(self, data: bytes) -> None:
@@ -301,11 +302,11 @@ class SessionChannel(StandaloneChannel):
         else:  # the request was cancelled, or no client can resume the stream
             stream.streams.forget(stream)
             if reader is not None:
-                await end_without_response(reader)
+                await reader.end()
 
     async def stop(self, data: bytes) -> None:
         """Send a response while the handler still runs, because the server ends."""
-        await self.answer(OK, data, json=True)
+        await self.answer(statuses.OK, data, json=True)
         self.close()
 
     def close(self) -> None:
@@ -392,7 +393,7 @@ class CallsInFlight(set[Call]):
             call.stop(STOPPED)
         await self._wait(STOP_SECONDS)
         for call in list(self):  # the handlers of these calls ignore the cancellation
-            if not call.ended and isinstance(call.channel, PostChannel | SessionChannel):
+            if not call.ended and isinstance(call.channel, ResponseChannel | ResumableChannel):
                 await call.channel.stop(runner.stopped(call, STOPPED))
 
     async def _wait(self, seconds: float) -> None:

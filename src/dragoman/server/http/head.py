@@ -14,13 +14,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from http import HTTPStatus
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.errors import DefinitionError, InsecureUrl, InvalidRequest
 from dragoman.protocol import headers as mcp_headers
+from dragoman.protocol import statuses
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.inbound import AcceptedTypes, Rejection, accepted_types, reject_media_types
 from dragoman.protocol.tokens import digest
@@ -66,23 +66,20 @@ class HeadReader:
 
     def read(self, exchange: Exchange) -> RequestHead:
         """Return the head of an exchange."""
-        given = exchange.given_headers = tuple(exchange.given_headers)
-        key = (exchange.bound_to, exchange.http_version, given)
-        try:
-            known = self._cache.get(key)
-        except TypeError:  # some ASGI servers give headers as lists, which are not hashable
-            return self._read(given, exchange)
-        if known is None:
-            known = given, self._read(given, exchange)
-            if _size(given) <= MAX_CACHED_BYTES:
+        lines = exchange.headers
+        key = (exchange.bound_to, exchange.http_version, lines)
+        cached = self._cache.get(key)
+        if cached is None:
+            cached = lines, self._read(exchange)
+            if _size(lines) <= MAX_CACHED_BYTES:
                 if len(self._cache) >= MAX_CACHED_HEADS:
                     self._cache.clear()
-                self._cache[key] = known
-        exchange.given_headers, head = known  # exchanges with the same headers share one copy
+                self._cache[key] = cached
+        exchange.headers, head = cached  # exchanges with the same headers share one copy
         return head
 
-    def _read(self, given: tuple[Header, ...], exchange: Exchange) -> RequestHead:
-        lines = [(name.lower(), value) for name, value in given]
+    def _read(self, exchange: Exchange) -> RequestHead:
+        lines = exchange.headers
         headers = mcp_headers.read(lines)
         refused = self._guard.refuse(lines, exchange.bound_to, exchange.http_version)
         cors = self._guard.cors_headers(lines) if refused is None else ()
@@ -122,9 +119,9 @@ class Guard:
         lines = list(headers)
         size, hosts, origins = _size(lines), _values(lines, b"host"), _values(lines, b"origin")
         host = hosts[0] if hosts else None
-        status = HTTPStatus.BAD_REQUEST  # the status that RFC 9112, 3.2 requires for an invalid Host
+        status = statuses.HOST_MALFORMED
         if size > MAX_HEADER_BYTES:
-            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            status = statuses.HEADERS_TOO_LARGE
             problem = f"The headers have {size} bytes; at most {MAX_HEADER_BYTES} are accepted"
         elif len(hosts) > 1:
             problem = "The header Host is repeated; send it once"
@@ -133,7 +130,7 @@ class Guard:
         elif host is not None and _HOST.fullmatch(host) is None:
             problem = f"The header Host is {host!r}, which is not a host with or without a port"
         elif host is not None and not self._serves_host(host, bound_to):
-            status = HTTPStatus.MISDIRECTED_REQUEST
+            status = statuses.HOST_NOT_SERVED
             problem = f"The host {host!r} is not served; add it to allowed_hosts or DRAGOMAN_ALLOWED_HOSTS"
         else:
             return self._refuse_page(origins, host)
@@ -147,7 +144,7 @@ class Guard:
             problem = f"Pages of {origins[0]!r} are not served; {remedy}"
         else:
             return None
-        return Rejection(HTTPStatus.FORBIDDEN, InvalidRequest(problem))
+        return Rejection(statuses.ORIGIN_REFUSED, InvalidRequest(problem))
 
     def cors_headers(self, headers: Iterable[Header]) -> tuple[Header, ...]:
         """Return the CORS headers of a response to a page of an allowed origin; none for other requests."""

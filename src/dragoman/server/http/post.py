@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from http import HTTPStatus
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,17 +24,14 @@ from msgspec import UNSET
 
 from dragoman import types
 from dragoman.errors import HeaderMismatch, InsufficientScope, InternalError, MethodNotFound, ParseError, TooLarge
-from dragoman.protocol import jsonrpc
+from dragoman.protocol import jsonrpc, statuses
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.headers import McpHeaders
 from dragoman.protocol.inbound import (
-    ACCEPTED,
     JSON,
-    OK,
     AcceptedTypes,
     Rejection,
     SessionMessages,
-    handler_status,
     receive_post,
 )
 from dragoman.protocol.peer import Event, PeerReply
@@ -45,24 +41,18 @@ from dragoman.server.dispatch.opening import open_call, open_notification, refus
 from dragoman.server.http.channels import (
     STOPPED,
     CallsInFlight,
-    PostChannel,
-    SessionChannel,
-    StandaloneChannel,
-    SubscriptionStream,
+    NotificationChannel,
+    ResponseChannel,
+    ResumableChannel,
+    SubscribedClient,
 )
 from dragoman.server.http.head import RequestHead
 from dragoman.server.http.refusal import HttpRefusal, challenge
-from dragoman.server.http.session import HttpSession, SharedSession
-from dragoman.server.http.sessions import Sessions
-from dragoman.server.http.streams import end_without_response
+from dragoman.server.http.session import LiveSession, SessionData
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.request.call import NO_CHANNEL, Call, Channel, Session
 from dragoman.server.request.http_request import SingleAuth, insufficient
-from dragoman.transports.http.exchange import (
-    CLIENT_CLOSED,
-    Exchange,
-    Header,
-    TooSlow,
-)
+from dragoman.transports.http.exchange import Exchange, Header, TooSlow
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -84,7 +74,7 @@ class PostService:
         self,
         server: Server,
         *,
-        sessions: Sessions | None,
+        sessions: SessionRegistry | None,
         auth: SingleAuth | None,
         path: str,
         json_response: bool,
@@ -92,7 +82,7 @@ class PostService:
         can_stream: bool,
     ) -> None:
         self.in_flight = CallsInFlight()
-        self.subscriptions: set[SubscriptionStream] = set()
+        self.subscriptions: set[SubscribedClient] = set()
         self._server = server
         self._limits = server.limits
         self.sessions = sessions
@@ -115,9 +105,9 @@ class PostService:
             body = await exchange.read(limit)
         except TooLarge:
             error = ParseError(f"A message must not have more than {limit} bytes")
-            raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error) from None
+            raise HttpRefusal(statuses.BODY_TOO_LARGE, error) from None
         except TooSlow as slow:
-            raise HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, ParseError(str(slow)), headers=(_CLOSE,)) from None
+            raise HttpRefusal(statuses.BODY_TOO_SLOW, ParseError(str(slow)), headers=(_CLOSE,)) from None
         await self._serve_body(exchange, head, body)
 
     def _serve_body(self, exchange: Exchange, head: RequestHead, body: bytes) -> Coroutine[Any, Any, None]:
@@ -142,7 +132,7 @@ class PostService:
         if status == refused.status:
             exchange.extra_headers += refused.headers
         # With status 200 the error is sent like any other response. With an HTTP error status it is a JSON body.
-        await exchange.answer(status, data, json=acceptable.json or status != OK)
+        await exchange.answer(status, data, json=acceptable.json or status != statuses.OK)
 
     async def _refusal(self, refused: HttpRefusal) -> tuple[int, bytes]:
         """Return the status and the body of a refusal; middleware may change them."""
@@ -153,7 +143,9 @@ class PostService:
         call.rejection = runner.rpc_error(self._server, refused.error)
         data = await self.in_flight.run(call, runner.whole_answer(call))
         is_same = call.refusal is not None and call.refusal is call.rejection
-        return refused.status if is_same else OK if call.refusal is None else handler_status(call.refusal), data
+        return refused.status if is_same else statuses.OK if call.refusal is None else statuses.handler_status(
+            call.refusal
+        ), data
 
     def _call(
         self,
@@ -168,7 +160,7 @@ class PostService:
         context = server.server_context if exchange.server_context is None else exchange.server_context
         call = make(message, session, channel, server, context, exchange.loop)
         if call is not None:
-            call.headers, call.remote = exchange.given_headers, exchange
+            call.headers, call.remote = exchange.headers, exchange
             if exchange.record is not None:
                 exchange.record.requests.append(call.request)
             if identity is None:
@@ -186,7 +178,7 @@ class PostService:
         """
         request = call.request
         if call.rejection is not None:
-            raise HttpRefusal(OK, call.rejection, call)
+            raise HttpRefusal(statuses.OK, call.rejection, call)
         tool = self._server.registry.tools.get(request.params.name) if request.method.name == "tools/call" else None
         if tool is None and self._server.mounts is not None and request.method.name == "tools/call":
             tool = self._server.mounts.find("tools", request.params.name)
@@ -194,7 +186,7 @@ class PostService:
             return
         if call.scopes is not None and not call.scopes.issuperset(tool.scopes):
             challenged = (self._challenge(exchange, tool.scopes),)
-            raise HttpRefusal(HTTPStatus.FORBIDDEN, InsufficientScope(tool.scopes), call, headers=challenged)
+            raise HttpRefusal(statuses.SCOPE_MISSING, InsufficientScope(tool.scopes), call, headers=challenged)
         if headers is None or not tool.mirrored.params:
             return
         raw = request.params.arguments
@@ -203,7 +195,7 @@ class PostService:
         except msgspec.DecodeError:
             return  # the tool refuses arguments that are not an object
         except HeaderMismatch as error:
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, error, call) from None
+            raise HttpRefusal(statuses.MALFORMED, error, call) from None
 
     def _challenge(self, exchange: Exchange, scopes: Iterable[str]) -> Header:
         return challenge(insufficient(self._auth, exchange.identity, scopes, exchange.scope, self._path))
@@ -213,10 +205,10 @@ class PostService:
         if isinstance(call.refusal, InsufficientScope):
             if exchange is not None:
                 exchange.extra_headers += (self._challenge(exchange, call.refusal.scopes),)
-            return HTTPStatus.FORBIDDEN
+            return statuses.SCOPE_MISSING
         if call.refusal is None:
-            return CLIENT_CLOSED
-        return handler_status(call.refusal, is_stateless=call.request.caller.version.stateless)
+            return statuses.CLIENT_CLOSED
+        return statuses.handler_status(call.refusal, is_stateless=call.request.caller.version.stateless)
 
     # Requests without a session
 
@@ -228,7 +220,7 @@ class PostService:
         exchange.may_stream = can_stream = acceptable.sse and (version.stateless or not self.json_response)
         if call.request.method.name == "subscriptions/listen":
             self._require_listening(call, can_stream=can_stream)
-        call.channel = channel = PostChannel(self._server, self.subscriptions, exchange)
+        call.channel = channel = ResponseChannel(self._server, self.subscriptions, exchange)
         channel.lacks_standalone_stream = not (self._can_stream and version.listens)
         call.task = exchange.task
         if version.cancels_by_closing:
@@ -238,7 +230,7 @@ class PostService:
             data: Any = runner.run(call)
             if type(data) is CoroutineType:
                 data = await data
-            status = OK if data and call.refusal is None else self._status(call, exchange)
+            status = statuses.OK if data and call.refusal is None else self._status(call, exchange)
             waiting = channel.take() if channel.was_used else b""
             await exchange.answer(status, data, json=acceptable.json, after=waiting)
         finally:
@@ -254,16 +246,16 @@ class PostService:
 
     def _require_listening(self, call: Call, *, can_stream: bool) -> None:
         if not can_stream:
-            raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream", call)
+            raise HttpRefusal(statuses.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream", call)
         if self._max_subscriptions is not None and len(self.subscriptions) >= self._max_subscriptions:
             error = InternalError("There are too many subscriptions; try again later")
-            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, error, call)
+            raise HttpRefusal(statuses.UNAVAILABLE, error, call)
 
     async def _serve_without_session(self, exchange: Exchange, head: RequestHead, received: SessionMessages) -> None:
         """Serve a message of the handshake era on a server that keeps no sessions."""
         message = received.messages[0]
         if received.batch:
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "Batches need a session, and this server keeps none")
+            raise HttpRefusal(statuses.MALFORMED, "Batches need a session, and this server keeps none")
         # `initialize` negotiates the version of its result. The header of that request, if any, says nothing about it.
         session = Session(principal=exchange.principal) if received.is_initialize else head.session(exchange.principal)
         if isinstance(message, jsonrpc.Request):
@@ -281,10 +273,10 @@ class PostService:
         """Accept a notification or a response with status 202, and run the handler of a notification, if any."""
         call = self._notification_call(exchange, message, session, channel)
         if call is None or len(self.in_flight) < MAX_ACCEPTED_AHEAD:
-            await exchange.reply(ACCEPTED)
+            await exchange.reply(statuses.ACCEPTED)
         if call is not None:
             await self.in_flight.run(call, runner.run_notification(call))
-            await exchange.reply(ACCEPTED)
+            await exchange.reply(statuses.ACCEPTED)
 
     def _notification_call(
         self, exchange: Exchange, message: jsonrpc.Message, session: Session, channel: Channel
@@ -295,7 +287,7 @@ class PostService:
     # Messages in sessions
 
     async def _serve_in_session(
-        self, exchange: Exchange, sessions: Sessions, head: RequestHead, received: SessionMessages
+        self, exchange: Exchange, sessions: SessionRegistry, head: RequestHead, received: SessionMessages
     ) -> None:
         headers, message, principal = head.headers, received.messages[0], exchange.principal
         try:
@@ -321,31 +313,35 @@ class PostService:
             await self._serve_session_request(exchange, session, message, head.acceptable)
         else:
             session.receive(session.peer.accept(message))
-            await self._serve_notification(exchange, message, session.data, StandaloneChannel(session))
+            await self._serve_notification(exchange, message, session.data, NotificationChannel(session))
 
     async def _begin_session(
-        self, exchange: Exchange, sessions: Sessions, message: jsonrpc.Request, head: RequestHead
+        self, exchange: Exchange, sessions: SessionRegistry, message: jsonrpc.Request, head: RequestHead
     ) -> None:
-        data = SharedSession(principal=exchange.principal)
+        data = SessionData(principal=exchange.principal)
         data.origin = head.origin
         response = await self._response_without_stream(exchange, message, data, {})
         if data.caller is not None:
             exchange.extra_headers += ((b"mcp-session-id", sessions.begin(data, exchange.address).encode()),)
-        await exchange.answer(OK, response, json=head.acceptable.json)
+        await exchange.answer(statuses.OK, response, json=head.acceptable.json)
 
     async def _serve_batch(
-        self, exchange: Exchange, session: HttpSession, messages: list[jsonrpc.Message], acceptable: AcceptedTypes
+        self, exchange: Exchange, session: LiveSession, messages: list[jsonrpc.Message], acceptable: AcceptedTypes
     ) -> None:
         """Serve a batch (2025-03-26): its requests run concurrently, and the response is one JSON array."""
         if session.data.caller is None or not session.data.caller.version.batches:
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "This protocol version has no batches")
+            raise HttpRefusal(statuses.MALFORMED, "This protocol version has no batches")
         events = session.peer.accept_batch(messages)
         answers = await asyncio.gather(*(self._serve_in_batch(exchange, session, event) for event in events))
         await session.share_changes()
         whole = next(filter(None, answers), None)
-        await (exchange.reply(ACCEPTED) if whole is None else exchange.answer(OK, whole, json=acceptable.json))
+        await (
+            exchange.reply(statuses.ACCEPTED)
+            if whole is None
+            else exchange.answer(statuses.OK, whole, json=acceptable.json)
+        )
 
-    async def _serve_in_batch(self, exchange: Exchange, session: HttpSession, event: Event) -> bytes | None:
+    async def _serve_in_batch(self, exchange: Exchange, session: LiveSession, event: Event) -> bytes | None:
         """Serve a message of a batch; return the response of the whole batch if this message completes it."""
         if isinstance(event, jsonrpc.Request):
             data = None
@@ -356,7 +352,7 @@ class PostService:
             return whole
         session.receive(event)  # the earlier requests of the batch have started, and this message may cancel them
         if isinstance(event, jsonrpc.Notification):
-            call = self._notification_call(exchange, event, session.data, StandaloneChannel(session))
+            call = self._notification_call(exchange, event, session.data, NotificationChannel(session))
             if call is not None:
                 await self.in_flight.run(call, runner.run_notification(call))
         return event.data if isinstance(event, PeerReply) else None
@@ -372,14 +368,14 @@ class PostService:
             del running[message.id]
 
     async def _serve_session_request(
-        self, exchange: Exchange, session: HttpSession, message: jsonrpc.Request, acceptable: AcceptedTypes
+        self, exchange: Exchange, session: LiveSession, message: jsonrpc.Request, acceptable: AcceptedTypes
     ) -> None:
         if (in_use := session.peer.refuse_id(message.id)) is not None:
-            raise HttpRefusal(HTTPStatus.CONFLICT, in_use, id=message.id)
+            raise HttpRefusal(statuses.ID_IN_USE, in_use, id=message.id)
         call = self._call(open_call, message, session.data, exchange)
         self._require_callable(call, exchange)
         exchange.may_stream = acceptable.sse and not self.json_response
-        call.channel = channel = SessionChannel(session, exchange, message.id, can_stream=exchange.may_stream)
+        call.channel = channel = ResumableChannel(session, exchange, message.id, can_stream=exchange.may_stream)
         session.peer.accept(message)
         session.running[message.id] = call
         self.in_flight.add(call)
@@ -388,26 +384,26 @@ class PostService:
             call.task = exchange.task
             await serving
             return
-        released = exchange.loop.create_future()
-        channel.open(released)
+        reader = channel.open().reader
         call.task = SelfCancelTask(serving, loop=exchange.loop)
         try:
-            await released
+            if reader is not None:
+                await reader.wait_released()
         except asyncio.CancelledError:
             if not exchange.is_ending or not uncancelled():
                 raise
             # The HTTP server shuts down and cancels the exchange.
             call.stop(STOPPED)
             await channel.stop(runner.stopped(call, STOPPED))
-        if not exchange.ended:
-            await end_without_response(exchange)
+        if reader is not None:
+            await reader.end()
 
     async def run_in_session(
-        self, session: HttpSession, call: Call, channel: SessionChannel, answer: Awaitable[bytes], *, json: bool
+        self, session: LiveSession, call: Call, channel: ResumableChannel, answer: Awaitable[bytes], *, json: bool
     ) -> None:
         """Wait for the answer to a call in a session, and send it."""
         assert self.sessions is not None
-        status, data = OK, b""
+        status, data = statuses.OK, b""
         try:
             try:
                 data = await answer
@@ -417,7 +413,7 @@ class PostService:
                 del session.running[call.request.id]
                 data = session.peer.finish(call.request.id, data) or b""
                 self.sessions.touch(session)
-            status = OK if data and call.refusal is None else self._status(call, channel.reader)
+            status = statuses.OK if data and call.refusal is None else self._status(call, channel.reader)
             await channel.answer(status, data, json=json)
         finally:
             channel.close()
@@ -431,8 +427,8 @@ def _require_no_stream(call: Call, acceptable: AcceptedTypes) -> AcceptedTypes:
     """Refuse a request that needs a stream, on a service that cannot stream; return the types of the response."""
     if call.request.method.name == "subscriptions/listen":
         error = MethodNotFound(f"subscriptions/listen is not served here: there are no streams; {NO_STREAMS_REMEDY}")
-        raise HttpRefusal(HTTPStatus.NOT_FOUND, error, call)
+        raise HttpRefusal(statuses.NOT_FOUND, error, call)
     if not acceptable.json:
         reason = f"The Accept header must admit {JSON} here: there are no streams; {NO_STREAMS_REMEDY}"
-        raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, reason, call)
+        raise HttpRefusal(statuses.NOT_ACCEPTABLE, reason, call)
     return _JSON_ONLY

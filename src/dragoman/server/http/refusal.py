@@ -5,11 +5,10 @@ Every check of `server/http` raises it. `HttpService.serve` catches it, and `Pos
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
 from dragoman import types
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import DragomanError, InvalidRequest
+from dragoman.protocol import statuses
 from dragoman.protocol.inbound import Rejection
 from dragoman.server.request.call import Call
 from dragoman.transports.http.exchange import Header
@@ -33,7 +32,7 @@ class HttpRefusal(DragomanError):
         place: str | None = None,
     ) -> None:
         super().__init__(str(reason))
-        self.status = int(status)
+        self.status = status
         self.error = InvalidRequest(reason) if isinstance(reason, str) else reason
         self.id = id
         self.call = call
@@ -51,7 +50,7 @@ class HttpRefusal(DragomanError):
     @classmethod
     def repeated(cls, header: str) -> HttpRefusal:
         """Return the refusal for a repeated header that may occur only once."""
-        return cls(HTTPStatus.BAD_REQUEST, f"The header {header} is repeated; send it once")
+        return cls(statuses.MALFORMED, f"The header {header} is repeated; send it once")
 
 
 def challenge(denial: Denial) -> Header:

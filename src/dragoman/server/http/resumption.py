@@ -3,11 +3,11 @@
 The process that serves a request owns the stream of the request. The name of a stream begins with the name of its
 owner and ends with the id of the request, so that any process can answer the request with an error if all else is lost.
 
-`StreamLog` is the owner's part. It writes the events to the store: at once if no client reads the stream, and otherwise
-after `WRITE_SECONDS`. A stream that is complete and delivered by then is never written. Most streams are so short, and
-the owner still has their events in memory if a client resumes them elsewhere.
+`StreamLogWriter` is the owner's part. It writes the events to the store: at once if no client reads the stream, and
+otherwise after `WRITE_SECONDS`. A stream that is complete and delivered by then is never written. Most streams are so
+short, and the owner still has their events in memory if a client resumes them elsewhere.
 
-`FollowedStream` is the part of a process in which a client resumes the stream of another process:
+`RemoteStream` is the part of a process in which a client resumes the stream of another process:
 
     asking      it asks the owner for the stream; the owner detaches its own reader and writes what the log lacks
     following   it sends what the log has; the owner tells it after each write that there is more
@@ -30,20 +30,21 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from dragoman import types
-from dragoman.errors import StoreUnavailable
+from dragoman.errors import InternalError, StoreUnavailable
 from dragoman.protocol import jsonrpc, sse
-from dragoman.server.http.workers import StreamState
+from dragoman.server.dispatch.runner import refusal
+from dragoman.server.http.workers import StreamFollowed, StreamGrew, StreamState, Workers
 from dragoman.stores.contract import EventLog
-from dragoman.transports.http.exchange import Exchange
 
 if TYPE_CHECKING:
-    from dragoman.server.http.streams import EventStream
+    from dragoman.server.http.streams import ResumableStream, StreamReader
+    from dragoman.server.server import Server
 
 T = TypeVar("T")
 WRITE_SECONDS = 0.1
@@ -113,25 +114,41 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(LogRecord)
 
 
-class StreamLog:
+class SharedLogs:
+    """The logs of the streams of one session in the store, and the processes that write and read them."""
+
+    def __init__(self, workers: Workers, session: str | None) -> None:
+        self._workers = workers
+        self._session = session or ""
+
+    def open(self, stream: str) -> EventLog:
+        """Return the log of a stream."""
+        return self._workers.store.log(f"{self._session} {stream}")
+
+    def announce_growth(self, stream: str, worker: str) -> None:
+        """Tell the process that reads a stream that its log has more events."""
+        self._workers.send(StreamGrew(self._session, stream), worker)
+
+    async def ask_owner(self, stream: str, owner: str, reader: int, *, is_check: bool) -> StreamState | None:
+        """Ask the owner for a stream, or check that a reader still has it; return None if the owner is gone."""
+        message = StreamFollowed(self._session, stream, self._workers.name, reader, is_check)
+        return await self._workers.ask(message, owner)
+
+    def warn(self, error: Exception) -> None:
+        """Log that the store is away."""
+        self._workers.warn(error)
+
+
+class StreamLogWriter:
     """Writes the events of a stream of this process to the log of the store."""
 
     follower: tuple[str, int] | None = None
     """The process in which a client reads the stream, and the number of the reader there."""
 
-    def __init__(
-        self,
-        stream: EventStream,
-        open_log: Callable[[str], EventLog],
-        *,
-        on_written: Callable[[str, str], None],
-        on_failure: Callable[[Exception], None],
-    ) -> None:
+    def __init__(self, stream: ResumableStream, logs: SharedLogs) -> None:
         self._stream = stream
-        self._open_log = open_log
+        self._logs = logs
         self._log: EventLog | None = None
-        self._on_written = on_written
-        self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._appended = 0
         self._written = 0
@@ -165,7 +182,7 @@ class StreamLog:
             events = stream.kept_after(self._appended)
             record = LogRecord(stream.sequence - len(events) + 1, events, stream.is_finished)
             if self._log is None:
-                self._log = self._open_log(stream.name)
+                self._log = self._logs.open(stream.name)
             self._log.append(stream.sequence, _encoder.encode(record))
             self._appended = stream.sequence
 
@@ -177,11 +194,11 @@ class StreamLog:
                 await self._log.flush()
                 self._written = appended
                 if self.follower is not None:
-                    self._on_written(self._stream.name, self.follower[0])
+                    self._logs.announce_growth(self._stream.name, self.follower[0])
                 self._append()
         except Exception as error:
             self._appended = self._written  # the next event, or the next reader, has these events written again
-            self._on_failure(error)
+            self._logs.warn(error)
         finally:
             self._flushing = None
 
@@ -194,112 +211,96 @@ class StreamLog:
             flushing.cancel()
 
 
-class AskOwner(Protocol):
-    """Asks the owner of a stream for its state; None if the owner is gone."""
-
-    def __call__(self, *, is_check: bool) -> Awaitable[StreamState | None]:
-        """Ask for the stream, or check that this process still has it and that the owner is alive."""
-        ...
-
-
-class FollowedStream:
+class RemoteStream:
     """A stream of another process, or one that this process has forgotten, which a client resumes here."""
 
     def __init__(
         self,
-        log: EventLog,
-        sequence: int,
-        *,
-        ask: AskOwner,
-        refuse: Callable[[str], bytes],
-        on_failure: Callable[[Exception], None],
+        server: Server,
+        logs: SharedLogs,
+        name: StreamName,
+        after: sse.EventId,
+        reader: StreamReader,
+        number: int = 0,
     ) -> None:
-        self._refuse = refuse
-        self._on_failure = on_failure
-        self._log = log
-        self._sequence = sequence
-        self._ask = ask
+        self.reader = reader
+        self._server = server
+        self._logs = logs
+        self._name = name
+        self._stream = after.stream
+        self._sequence = after.sequence
+        self._number = number
+        """The number of the reader in this process."""
+        self._log = logs.open(after.stream)
         self._grew = asyncio.Event()
         self._is_complete = False
-        self._over = asyncio.Event()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the client is gone, reads the stream elsewhere, or this process or the session ends."""
-        return self._over.is_set()
 
     def grow(self) -> None:
-        """Hear that the log has more events."""
+        """Note that the log has more events."""
         self._grew.set()
 
-    def release(self) -> None:
-        """End the following."""
-        self._over.set()
-        self._grew.set()
-
-    async def serve(self, exchange: Exchange) -> None:
-        """Send the events of the stream of a request to a client, to the last one or to an error."""
+    async def serve(self) -> None:
+        """Send the events of the stream of a request to the client, to the last one or to an error."""
+        reader = self.reader
         try:
-            await self._follow(exchange)
+            await self._follow()
         except StoreUnavailable:
-            if not self.is_over:
-                await exchange.stream(sse.encode(self._refuse(STORE_AWAY)), last=True)
-        finally:
-            exchange.on_gone = exchange.on_ending = None
-        await exchange.stream(b"", last=True)
+            if not reader.is_released:
+                await reader.send(sse.encode(self._refuse(STORE_AWAY)), last=True)
+        reader.release()
+        await reader.end()
 
-    async def _follow(self, exchange: Exchange) -> None:
-        owner = await self._asked(exchange)
-        await exchange.stream(await self._read(), last=self._is_complete)
-        while not (self._is_complete or self.is_over):
+    async def _follow(self) -> None:
+        reader = self.reader
+        owner = await self._ask_first()
+        await reader.send(await self._read(), last=self._is_complete)
+        while not (self._is_complete or reader.is_released):
             if owner is None or not owner.is_known:
-                await self._send_error(exchange, OWNER_LOST if owner is None else NOT_KEPT)
+                await self._send_error(OWNER_LOST if owner is None else NOT_KEPT)
             elif owner.is_taken or (owner.is_finished and self._sequence >= owner.sequence):
-                self.release()
+                reader.release()
             elif await self._has_grown(CHECK_SECONDS):
-                await exchange.stream(await self._read(), last=self._is_complete)
+                await reader.send(await self._read(), last=self._is_complete)
             else:
                 due, owner = owner.sequence, await self._patiently(lambda: self._ask(is_check=True))
-                await exchange.stream(await self._read(), last=self._is_complete)
+                await reader.send(await self._read(), last=self._is_complete)
                 has_stream = owner is not None and owner.is_known and not owner.is_taken
                 if has_stream and self._sequence < due:
-                    await self._send_error(exchange, NOT_PASSED_ON)
+                    await self._send_error(NOT_PASSED_ON)
 
-    async def replay(self, exchange: Exchange) -> None:
+    async def replay(self) -> None:
         """Send the events of a standalone stream that the client missed; more of them do not follow.
 
-        If the store stays away, the following ends: the client comes back later.
+        If the store stays away, the reader is released: the client comes back later.
         """
         try:
-            owner = await self._asked(exchange)
+            owner = await self._ask_first()
             events = await self._read()
             newest = 0 if owner is None else owner.sequence
             if self._sequence < newest and await self._has_grown(REPLAY_SECONDS):
                 events += await self._read()
         except StoreUnavailable:
-            self.release()
+            self.reader.release()
         else:
-            await exchange.stream(events)
+            await self.reader.send(events)
 
-    async def _asked(self, exchange: Exchange) -> StreamState | None:
-        """Ask the owner for the stream; stop asking when the client is gone, or this process or the session ends."""
-        exchange.on_gone = exchange.on_ending = self.release
-        if exchange.gone:  # `on_gone` is called only once, and that was before this call
-            self.release()
+    async def _ask_first(self) -> StreamState | None:
+        """Ask the owner for the stream, until the reader is released."""
         asking = asyncio.ensure_future(self._patiently(lambda: self._ask(is_check=False)))
-        over = asyncio.ensure_future(self._over.wait())
-        try:
-            await asyncio.wait([asking, over], return_when=asyncio.FIRST_COMPLETED)
-            return asking.result() if asking.done() else None
-        finally:
-            asking.cancel()
-            over.cancel()
+        await self._wait(asking, None)
+        return asking.result() if asking.done() and not asking.cancelled() else None
+
+    async def _ask(self, *, is_check: bool) -> StreamState | None:
+        return await self._logs.ask_owner(self._stream, self._name.owner, self._number, is_check=is_check)
+
+    def _refuse(self, reason: str) -> bytes:
+        return refusal(self._server, InternalError(reason), self._name.request_id)
 
     async def _patiently(self, use: Callable[[], Awaitable[T]]) -> T:
         """Use the store, and try again for a while if it is away.
 
         Raises:
-            StoreUnavailable: the store stays away, or the following has ended.
+            StoreUnavailable: the store stays away, or the reader was released.
         """
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + STORE_SECONDS
@@ -307,34 +308,38 @@ class FollowedStream:
             try:
                 return await use()
             except StoreUnavailable as error:
-                self._on_failure(error)
-                if self.is_over or loop.time() >= ends_at:
+                self._logs.warn(error)
+                if self.reader.is_released or loop.time() >= ends_at:
                     raise
             await asyncio.sleep(STORE_PAUSE)
 
-    async def _send_error(self, exchange: Exchange, reason: str) -> None:
+    async def _send_error(self, reason: str) -> None:
         """Answer the request with an error, because no more events come, unless the client has the last event."""
         newest = await self._patiently(lambda: self._log.after(max(0, self._sequence - 1)))
         self._is_complete = True
         if not any(_decoder.decode(data).is_complete for _, data in newest):
-            await exchange.stream(sse.encode(self._refuse(reason)), last=True)
+            await self.reader.send(sse.encode(self._refuse(reason)), last=True)
 
     async def _has_grown(self, seconds: float) -> bool:
-        """Wait until the log has more events, or the following ends; return false if the time is up."""
+        """Wait until the log has more events, or the reader is released; return False if the time is up."""
+        return await self._wait(asyncio.ensure_future(self._grew.wait()), seconds)
+
+    async def _wait(self, task: asyncio.Future[Any], seconds: float | None) -> bool:
+        """Wait for a task or the release of the reader, and cancel the task; return False if the time is up."""
+        waiting = [task, self.reader.released]
         try:
-            async with asyncio.timeout(seconds):
-                await self._grew.wait()
-        except TimeoutError:
-            return False
-        return True
+            done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            task.cancel()
+        return bool(done)
 
     async def _read(self) -> bytes:
         """Return the events that the client has not received."""
         self._grew.clear()
-        found: list[bytes] = []
+        events: list[bytes] = []
         for _, data in await self._patiently(lambda: self._log.after(self._sequence)):
             record = _decoder.decode(data)
-            found += record.events[max(0, self._sequence + 1 - record.first) :]
+            events += record.events[max(0, self._sequence + 1 - record.first) :]
             self._sequence = record.first + len(record.events) - 1
             self._is_complete = record.is_complete
-        return b"".join(found)
+        return b"".join(events)

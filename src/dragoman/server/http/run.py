@@ -18,9 +18,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import uvicorn
 
@@ -28,10 +27,8 @@ from dragoman.errors import DefinitionError, DragomanError
 from dragoman.runtime.program import end_tasks
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.http.asgi import AsgiApp
+from dragoman.transports.http.http1 import Http1Connection
 from dragoman.transports.http.shared_listener import ConnectionCounts, SharedListener
-
-if TYPE_CHECKING:
-    from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
 
 GRACE_SECONDS = 5.0
 """The seconds that running requests have when the server ends."""
@@ -106,8 +103,6 @@ class _Uvicorn(uvicorn.Server):
         super().__init__(config)
         self._app = app
         self._announce = announce
-        self.drains_while_listening = False
-        """Whether the shutdown has begun and the server still listens; event streams end then too."""
         self._is_ending = False
         self._place = place
         """The place of this process, if it is one of several workers."""
@@ -137,7 +132,6 @@ class _Uvicorn(uvicorn.Server):
         deadline = loop.time() + GRACE_SECONDS
         self._app.served.is_draining = True
         if self._app.served.listens_while_draining:
-            self.drains_while_listening = True
             if self._listener is not None:
                 self._listener.retire()
             await self._wait_for_connections(GRACE_SECONDS, set(self._connections()))
@@ -156,8 +150,8 @@ class _Uvicorn(uvicorn.Server):
             connection.abort()
         await asyncio.sleep(0)
 
-    def _connections(self) -> list[GracefulHttp1Connection]:
-        return cast("list[GracefulHttp1Connection]", list(self.server_state.connections))
+    def _connections(self) -> list[Http1Connection]:
+        return cast("list[Http1Connection]", list(self.server_state.connections))
 
     def _new_connection(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -185,7 +179,7 @@ class _Uvicorn(uvicorn.Server):
                     accepted.append(one.accept()[0])  # noqa: PERF401
         return accepted
 
-    async def _wait_for_connections(self, seconds: float, awaited: set[GracefulHttp1Connection] | None = None) -> None:
+    async def _wait_for_connections(self, seconds: float, awaited: set[Http1Connection] | None = None) -> None:
         """Wait at most this long until the awaited connections are closed, by default all; they serve their last."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -305,23 +299,13 @@ def _config(app: AsgiApp, host: str, port: int) -> uvicorn.Config:
         app,
         host=host,
         port=port,
-        http=_http_protocol(),
+        http=Http1Connection,
         ws="none",
         log_level="warning",
         lifespan="off",
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
-
-
-def _http_protocol() -> Any:
-    if find_spec("httptools") is None:  # httptools is not available on every platform
-        from dragoman.transports.http.graceful_h11 import GracefulH11Connection
-
-        return GracefulH11Connection
-    from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
-
-    return GracefulHttp1Connection
 
 
 class _WorkerProcesses:

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import DefinitionError, UnsupportedVersion
-from dragoman.protocol.inbound import OK
+from dragoman.protocol import statuses
 from dragoman.protocol.versions import find_version, version_names
 from dragoman.server.dispatch.tags import TaggedServer
 from dragoman.server.http.head import Guard, HeadReader, RequestHead
 from dragoman.server.http.post import NO_STREAMS_REMEDY, PostService
 from dragoman.server.http.refusal import HttpRefusal, challenge
-from dragoman.server.http.session import HttpSession
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.session import LiveSession
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.http.workers import Workers
 from dragoman.server.request.http_request import SingleAuth, verify
 from dragoman.transports.http.exchange import Exchange, Gone
@@ -71,7 +70,7 @@ class HttpService:
         *,
         guard: Guard | None = None,
         workers: Workers | None = None,
-        sessions: Sessions | None = None,
+        sessions: SessionRegistry | None = None,
         json_response: bool = False,
         auth: SingleAuth | None = None,
         path: str = "/mcp",
@@ -108,7 +107,7 @@ class HttpService:
             if head.refused is not None:
                 raise HttpRefusal.of(head.refused)  # noqa: TRY301
             if head.cors and exchange.method == "OPTIONS":
-                await exchange.reply(HTTPStatus.NO_CONTENT)
+                await exchange.reply(statuses.NO_CONTENT)
                 return
             if self._ready_in is not exchange.loop:
                 await self._get_ready(exchange.loop)
@@ -123,7 +122,7 @@ class HttpService:
         except Gone:
             raise
         except Exception as error:
-            failed = HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, error, place="a service of HTTP")
+            failed = HttpRefusal(statuses.FAILED, error, place="a service of HTTP")
             await self._posts.refuse(exchange, failed, head.acceptable)
 
     async def start(self) -> None:
@@ -154,26 +153,26 @@ class HttpService:
         try:
             found = await verify(auth, exchange.scope, self._path)
         except Exception as error:
-            raise HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, error, place="auth") from None
+            raise HttpRefusal(statuses.FAILED, error, place="auth") from None
         if isinstance(found, Denial):
             raise HttpRefusal(found.status, found.reason, headers=(challenge(found),))
         exchange.principal, exchange.identity = found.principal, found
 
     async def _serve_without_body(self, exchange: Exchange, head: RequestHead) -> None:
         match exchange.method, self._sessions:
-            case "GET", Sessions() as sessions:
+            case "GET", SessionRegistry() as sessions:
                 await self._serve_stream(exchange, await self._session_of(exchange, sessions, head), head)
-            case "DELETE", Sessions() as sessions:
+            case "DELETE", SessionRegistry() as sessions:
                 await self._session_of(exchange, sessions, head)
                 await sessions.end(head.headers.session_id, exchange.principal, exchange.address)
-                await exchange.reply(OK)
+                await exchange.reply(statuses.OK)
             case _:
                 remedy = "" if self._can_stream else f": there are no streams and no sessions; {NO_STREAMS_REMEDY}"
                 allowed = ((b"allow", b"POST" if self._sessions is None else b"GET, POST, DELETE"),)
                 reason = f"{exchange.method} is not served here{remedy}"
-                raise HttpRefusal(HTTPStatus.METHOD_NOT_ALLOWED, reason, headers=allowed)
+                raise HttpRefusal(statuses.METHOD_NOT_SERVED, reason, headers=allowed)
 
-    async def _session_of(self, exchange: Exchange, sessions: Sessions, head: RequestHead) -> HttpSession:
+    async def _session_of(self, exchange: Exchange, sessions: SessionRegistry, head: RequestHead) -> LiveSession:
         """Return the session of a GET or a DELETE.
 
         Raises:
@@ -184,17 +183,17 @@ class HttpService:
             raise HttpRefusal.repeated(headers.repeated)
         if headers.protocol_version is not None and find_version(headers.protocol_version) not in versions:
             error = UnsupportedVersion(headers.protocol_version, version_names(versions))
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, error)
+            raise HttpRefusal(statuses.MALFORMED, error)
         if headers.session_id is None and "text/html" in (headers.accept or ""):
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, _NO_PAGE)
+            raise HttpRefusal(statuses.MALFORMED, _NO_PAGE)
         session = await sessions.find(headers.session_id, exchange.principal, exchange.address)
         session.require_origin(head.origin)
         return session
 
-    async def _serve_stream(self, exchange: Exchange, session: HttpSession, head: RequestHead) -> None:
+    async def _serve_stream(self, exchange: Exchange, session: LiveSession, head: RequestHead) -> None:
         """Serve a GET: the standalone stream, or the stream that the client resumes with `Last-Event-ID`."""
         if not head.acceptable.sse:
-            raise HttpRefusal(HTTPStatus.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream")
+            raise HttpRefusal(statuses.NOT_ACCEPTABLE, "The Accept header must admit text/event-stream")
         await session.serve_stream(exchange, head.headers.last_event_id)
 
     async def close(self, seconds: float | None = None) -> None:

@@ -1,12 +1,12 @@
-"""`HttpSession`: one session of the handshake era over HTTP, with its data and its streams in this process.
+"""`LiveSession`: one session of the handshake era over HTTP, with its data and its streams in this process.
 
 `protocol.peer.Peer` keeps the requests of both directions, as for a duplex connection. If the Peer cannot match a
 response or a cancellation, it belongs to a request in another process, and the session forwards it.
 
-A request that sends messages before its response has an event stream of its own (`channels.SessionChannel`). The client
-opens the standalone stream with a GET; it carries the messages that belong to no request. If the client opens it again,
-the new reader replaces the earlier one, also in another process. A client may resume a stream of another process here
-(`resumption`).
+A request that sends messages before its response has an event stream of its own (`channels.ResumableChannel`). The
+client opens the standalone stream with a GET; it carries the messages that belong to no request. If the client opens it
+again, the new reader replaces the earlier one, also in another process. A client may resume a stream of another process
+here (`resumption`).
 
 A session has three states:
 
@@ -24,7 +24,6 @@ import asyncio
 import secrets
 import time
 from functools import partial
-from http import HTTPStatus
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,23 +31,21 @@ from msgspec import Raw, field
 
 from dragoman import types
 from dragoman.errors import InternalError, TransportError
-from dragoman.protocol import jsonrpc, sse
+from dragoman.protocol import jsonrpc, sse, statuses
 from dragoman.protocol.peer import Answered, Event, Peer, RequestCancelled, Unmatched
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.audience import change_params, wants_change
-from dragoman.server.dispatch.runner import refusal
-from dragoman.server.http.channels import SessionChannel
+from dragoman.server.http.channels import ResumableChannel
 from dragoman.server.http.refusal import HttpRefusal
-from dragoman.server.http.resumption import FollowedStream, StreamLog, StreamName
-from dragoman.server.http.streams import RETRY_MILLISECONDS, EventStream, Retention, SessionStreams
+from dragoman.server.http.resumption import RemoteStream, SharedLogs, StreamName
+from dragoman.server.http.streams import RETRY_MILLISECONDS, ResumableStream, Retention, StreamReader, StreamTable
 from dragoman.server.http.workers import (
     ClientMessageReceived,
     SessionStateChanged,
     StandaloneMessageSent,
     StandaloneStreamOpened,
     StreamFollowed,
-    StreamGrew,
     StreamState,
     Workers,
 )
@@ -63,7 +60,6 @@ from dragoman.server.request.call import (
     wants_log,
 )
 from dragoman.server.request.recording import record_session
-from dragoman.stores.contract import EventLog
 from dragoman.stores.limits import Share
 from dragoman.transports.http.exchange import Exchange
 
@@ -82,7 +78,7 @@ SESSION_LIFE: Transitions[SessionLife, Literal["use", "end"]] = Transitions(
 )
 
 
-class SharedSession(Session):
+class SessionData(Session):
     """The data of a session, and the changes that the other processes have not received yet."""
 
     origin: bytes = b""
@@ -127,12 +123,12 @@ class SharedSession(Session):
             super().unsubscribe(change.unsubscribed)
 
 
-class HttpSession:
+class LiveSession:
     """A session in this process."""
 
     holder: Holder
 
-    def __init__(self, server: Server, data: SharedSession, *, workers: Workers, retention: Retention) -> None:
+    def __init__(self, server: Server, data: SessionData, *, workers: Workers, retention: Retention) -> None:
         self.state: SessionLife = "new"
         self.data = data
         self.peer = Peer(server.limits, make_id=partial(_unguessable_id, workers.name))
@@ -144,9 +140,10 @@ class HttpSession:
         self.loop = asyncio.get_running_loop()
         self._server = server
         self._workers = workers
-        self._streams = SessionStreams(self.peer.next_id, retention, self._log_of if workers.shares_streams else None)
-        self._standalone: EventStream | None = None
-        self._followed: dict[str, FollowedStream] = {}
+        self._logs = SharedLogs(workers, data.id)
+        self._streams = StreamTable(self.peer.next_id, retention, self._logs if workers.shares_streams else None)
+        self._standalone: ResumableStream | None = None
+        self._followed: dict[str, RemoteStream] = {}
         """The streams of other processes that the client reads here, by name."""
         self._readers = count(1)
         server.audience.add(self)
@@ -166,22 +163,12 @@ class HttpSession:
             HttpRefusal: the origins differ.
         """
         if origin and self.data.origin and origin != self.data.origin:
-            raise HttpRefusal(HTTPStatus.FORBIDDEN, "The session belongs to a page of another origin")
+            raise HttpRefusal(statuses.ORIGIN_REFUSED, "The session belongs to a page of another origin")
 
-    def new_stream(self, request_id: types.RequestId | None = None) -> EventStream:
+    def new_stream(self, request_id: types.RequestId | None = None) -> ResumableStream:
         """Return a new stream of a request, or a standalone stream; the session keeps it as soon as it has a name."""
         primes = self.peer.version.primes_streams
-        return EventStream(self._streams, sends_priming_event=primes, request_id=request_id)
-
-    def _log_of(self, stream: EventStream) -> StreamLog:
-        return StreamLog(stream, self._log, on_written=self._tell_follower, on_failure=self._workers.warn)
-
-    def _tell_follower(self, stream: str, worker: str) -> None:
-        assert self.data.id is not None
-        self._workers.send(StreamGrew(self.data.id, stream), worker)
-
-    def _log(self, stream: str) -> EventLog:
-        return self._workers.store.log(f"{self.data.id} {stream}")
+        return ResumableStream(self._streams, sends_priming_event=primes, request_id=request_id)
 
     async def serve_stream(self, exchange: Exchange, last_event_id: str | None) -> None:
         """Serve the standalone stream, or the stream that a client resumes after an event.
@@ -198,57 +185,42 @@ class HttpSession:
         if event is not None and stream is not None:
             await self._serve_own(exchange, stream, event.sequence)
         elif event is None or name is None or not (name.is_standalone or name.request_id is not None):
-            # The status is not 404, because the client would conclude that its session has ended.
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The stream of this Last-Event-ID is not kept here")
+            raise HttpRefusal(statuses.STREAM_UNKNOWN, "The stream of this Last-Event-ID is not kept here")
         else:
-            if self.peer.version.primes_streams:
-                exchange.opening = lambda: sse.priming_event(last_event_id, RETRY_MILLISECONDS)
             await self._serve_followed(exchange, name, event)
 
     async def _serve_own(
-        self, exchange: Exchange, stream: EventStream, after: int | None, opening: bytes = b""
+        self, exchange: Exchange, stream: ResumableStream, after: int | None, opening: bytes = b""
     ) -> None:
-        released = exchange.loop.create_future()
-        stream.attach(exchange, after, released=released)
-        exchange.on_ending = self.detach_standalone
-        await exchange.stream(opening)
+        reader = stream.attach(exchange, after)
+        await reader.send(opening)
         await stream.flush()
-        await released
-        await exchange.stream(b"", last=True)
+        await reader.wait_released()
+        await reader.end()
 
     async def _serve_followed(self, exchange: Exchange, name: StreamName, event: sse.EventId) -> None:
-        reader, stream = next(self._readers), event.stream
-
-        async def ask(*, is_check: bool) -> StreamState | None:
-            assert self.data.id is not None
-            message = StreamFollowed(self.data.id, stream, self._workers.name, reader, is_check)
-            return await self._workers.ask(message, name.owner)
-
+        primes, stream = self.peer.version.primes_streams, event.stream
+        opening = partial(sse.priming_event, event.encode(), RETRY_MILLISECONDS) if primes else None
+        reader = StreamReader(exchange, opening=opening)
         if stream in self._followed:
-            self._followed[stream].release()
-        self._followed[stream] = followed = FollowedStream(
-            self._log(stream),
-            event.sequence,
-            ask=ask,
-            refuse=lambda reason: refusal(self._server, InternalError(reason), name.request_id),
-            on_failure=self._workers.warn,
-        )
+            self._followed[stream].reader.release()
+        followed = RemoteStream(self._server, self._logs, name, event, reader, next(self._readers))
+        self._followed[stream] = followed
         try:
             if not name.is_standalone:
-                await followed.serve(exchange)
+                await followed.serve()
                 return
             # This process keeps messages from now on, so that none is lost when the other process stops to keep them.
             own = self._own_standalone()
-            await followed.replay(exchange)
+            await followed.replay()
         finally:
             if self._followed.get(stream) is followed:
                 del self._followed[stream]
-        if followed.is_over:
-            await exchange.stream(b"", last=True)
+        if reader.is_released:
+            await reader.end()
             return
         self.open_standalone()
-        cursor = own.priming_event() if own.sends_priming_event else b""
-        await self._serve_own(exchange, own, own.delivered, cursor)
+        await self._serve_own(exchange, own, own.delivered, own.priming_event() if own.sends_priming_event else b"")
 
     def hand_over(self, message: StreamFollowed) -> StreamState:
         """Let a client read a stream of this process in another process.
@@ -268,18 +240,18 @@ class HttpSession:
         if name in self._followed:
             self._followed[name].grow()
 
-    def _own_standalone(self) -> EventStream:
+    def _own_standalone(self) -> ResumableStream:
         if self._standalone is None:
             self._standalone = self.new_stream()
         return self._standalone
 
-    def open_standalone(self) -> EventStream:
+    def open_standalone(self) -> ResumableStream:
         """Return the standalone stream; the other processes detach their readers of it."""
         assert self.data.id is not None
         self._workers.send(StandaloneStreamOpened(self.data.id))
         return self._own_standalone()
 
-    async def ask(self, stream: EventStream, method: str, params: Any, timeout: float) -> Raw:
+    async def ask(self, stream: ResumableStream, method: str, params: Any, timeout: float) -> Raw:
         """Send a request to the client on a stream, and return the result; the client sends it in another POST.
 
         Raises:
@@ -338,7 +310,7 @@ class HttpSession:
         if self._standalone is not None:
             self._standalone.detach()
         for followed in self._followed.values():
-            followed.release()
+            followed.reader.release()
 
     def forget_standalone(self) -> None:
         """Forget the standalone stream, because the client opened it in another process.
@@ -362,14 +334,14 @@ class HttpSession:
         for stream in self._open_streams():
             stream.detach()
         for followed in self._followed.values():
-            followed.release()
+            followed.reader.release()
         self._streams.close()
 
-    def _open_streams(self) -> set[EventStream]:
+    def _open_streams(self) -> set[ResumableStream]:
         """Return all streams except those of running requests, which end with their responses."""
         open = set(self._streams) if self._standalone is None else {*self._streams, self._standalone}
         channels = [call.channel for call in self.running.values()]
-        return open.difference(channel.opened for channel in channels if isinstance(channel, SessionChannel))
+        return open.difference(channel.opened for channel in channels if isinstance(channel, ResumableChannel))
 
     async def share_changes(self) -> None:
         """Send the changes of the session to every process; the caller awaits this before it sends the response."""

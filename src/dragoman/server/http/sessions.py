@@ -1,11 +1,11 @@
-"""`Sessions`: begins, finds, evicts and ends the sessions of the handshake era over HTTP, in one process.
+"""`SessionRegistry`: begins, finds, evicts and ends the sessions of the handshake era over HTTP, in one process.
 
 A session id is a sealed token with the client's identity, its capabilities and the agreed version. A process with the
 key can therefore adopt a session that it does not have: from the id, and from the state that the other processes know.
 
 This process sees a session in one of these states:
 
-    local      an `HttpSession` exists here and serves requests
+    local      an `LiveSession` exists here and serves requests
     evicted    there were too many sessions: only the state is kept, and the next request adopts the session again
     over       the client ended the session, or the session expired: requests get status 404
     unknown    the session is none of these here: a request with its id adopts it
@@ -28,17 +28,17 @@ import asyncio
 import math
 import os
 import time
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
-from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
 from dragoman.errors import InternalError, StoreError, StoreUnavailable, StoreUnreadable
+from dragoman.protocol import statuses
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.tokens import SessionTokens
 from dragoman.server.http.refusal import HttpRefusal
-from dragoman.server.http.session import SESSION_LIFE, HttpSession, SharedSession
+from dragoman.server.http.session import SESSION_LIFE, LiveSession, SessionData
 from dragoman.server.http.streams import MAX_BYTES, Retention
 from dragoman.server.http.workers import (
     ClientMessageReceived,
@@ -79,7 +79,7 @@ BUSY_SECONDS = 1.0
 """If all sessions of a holder are busy, the next search for an idle one starts after this many seconds."""
 
 
-class Sessions:
+class SessionRegistry:
     """The sessions of one application in this process, by id."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Sessions:
         self._wall_clock = wall_clock
         self._holders = Holders(1 if max_sessions is None else max(1, max_sessions // HOLDER_SHARE))
         self._local = self._holders.everyone.sessions
-        self._evicted: OrderedDict[str, SharedSession] = OrderedDict()
+        self._evicted: OrderedDict[str, SessionData] = OrderedDict()
         self._next_expiry = -math.inf
         """No session expires before this time; a session that was used since then expires later."""
         self._over: OrderedDict[str, bool] = OrderedDict()
@@ -132,9 +132,9 @@ class Sessions:
         """
         if id is not None:
             await self.find(id, principal, address)
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The session is initialized already")
+            raise HttpRefusal(statuses.MALFORMED, "The session is initialized already")
 
-    def begin(self, data: SharedSession, address: str | None = None) -> str:
+    def begin(self, data: SessionData, address: str | None = None) -> str:
         """Begin a session and return its id; `address` is the network address of the client.
 
         Raises:
@@ -156,7 +156,7 @@ class Sessions:
         self._add(id, data, address, int(now) + MAX_AGE)
         return id
 
-    async def find(self, id: str | None, principal: str | None = None, address: str | None = None) -> HttpSession:
+    async def find(self, id: str | None, principal: str | None = None, address: str | None = None) -> LiveSession:
         """Return the session of an id and a principal; adopt the session if this process does not have it.
 
         Raises:
@@ -164,16 +164,16 @@ class Sessions:
                 over; or there are too many sessions, and all are busy.
         """
         if id is None:
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "The header Mcp-Session-Id is missing; initialize first")
+            raise HttpRefusal(statuses.MALFORMED, "The header Mcp-Session-Id is missing; initialize first")
         session = self.find_local(id, principal)
         if session is None and id not in self._local:
             await self._adopt(id, principal, address)
             session = self.find_local(id, principal)
         if session is None:
-            raise HttpRefusal(HTTPStatus.NOT_FOUND, "The session is not known here, or has ended")
+            raise HttpRefusal(statuses.NOT_FOUND, "The session is not known here, or has ended")
         return session
 
-    def find_local(self, id: str | None, principal: str | None = None) -> HttpSession | None:
+    def find_local(self, id: str | None, principal: str | None = None) -> LiveSession | None:
         """Return the session of an id and a principal; None if this process does not have it."""
         now = self._clock()
         if now >= self._next_expiry:
@@ -210,7 +210,7 @@ class Sessions:
         if any(state.was_ended for state in states) or (not is_alive and (states or id in self._over)):
             return
         self._over.pop(id, None)
-        data = self._evicted.get(id) or SharedSession(opened.caller, principal=principal)
+        data = self._evicted.get(id) or SessionData(opened.caller, principal=principal)
         data.origin = opened.origin
         for state in living:
             data.log_level = state.log_level or data.log_level
@@ -229,7 +229,7 @@ class Sessions:
             self.workers.warn(error)
             return False
 
-    def _data_of(self, id: str) -> SharedSession | None:
+    def _data_of(self, id: str) -> SessionData | None:
         session = self._local.get(id)
         return self._evicted.get(id) if session is None else session.data
 
@@ -271,7 +271,7 @@ class Sessions:
         if data is not None:
             data.apply(change)
 
-    def touch(self, session: HttpSession) -> None:
+    def touch(self, session: LiveSession) -> None:
         """Record that a session is used now."""
         session.last_used = self._clock()
         id = session.data.id
@@ -279,13 +279,13 @@ class Sessions:
             self._local.move_to_end(id)
             session.holder.sessions.move_to_end(id)
 
-    def _add(self, id: str, data: SharedSession, address: str | None, expires_at: int) -> None:
+    def _add(self, id: str, data: SessionData, address: str | None, expires_at: int) -> None:
         now = self._clock()
         self._expire(now)
         if len(self._local) >= self._max_sessions:
             self._evict_one(now)
         data.id, data.expires_at = id, expires_at
-        session = HttpSession(self._server, data, workers=self.workers, retention=self._retention)
+        session = LiveSession(self._server, data, workers=self.workers, retention=self._retention)
         session.last_used = now
         self._holders.add(id, session, holder_name(data.principal, address))
         self._set_timer(now)
@@ -299,7 +299,7 @@ class Sessions:
         session = self._holders.first_idle(self.touch, now)
         if session is None:
             error = InternalError("There are too many sessions; try again later")
-            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, error)
+            raise HttpRefusal(statuses.UNAVAILABLE, error)
         data = session.data
         assert data.id is not None
         self._end(data.id)
@@ -319,7 +319,7 @@ class Sessions:
         A running request keeps a session alive. A client that reads a stream keeps it alive until `expires_at`.
         """
         long_ago = now - self._idle_timeout
-        unused: list[tuple[str, HttpSession]] = []
+        unused: list[tuple[str, LiveSession]] = []
         for id, session in self._local.items():
             if session.last_used > long_ago:
                 break
@@ -364,7 +364,7 @@ class Sessions:
             self._remove(id, was_ended=True)
         if failure is not None:
             reason = "The session has ended here, but the store could not record it: another process may still serve it"
-            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, InternalError(reason))
+            raise HttpRefusal(statuses.UNAVAILABLE, InternalError(reason))
 
     def _remove(self, id: str, *, was_ended: bool) -> None:
         data = self._data_of(id)
@@ -401,12 +401,12 @@ class Holder:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
-        self.sessions: OrderedDict[str, HttpSession] = OrderedDict()
-        self._unused: OrderedDict[str, HttpSession] = OrderedDict()
+        self.sessions: OrderedDict[str, LiveSession] = OrderedDict()
+        self._unused: OrderedDict[str, LiveSession] = OrderedDict()
         """The sessions that may still be in the state `new`; `first_idle` removes the others."""
         self._all_busy_until = -math.inf
 
-    def add(self, id: str, session: HttpSession) -> None:
+    def add(self, id: str, session: LiveSession) -> None:
         """Add a new session."""
         self.sessions[id] = self._unused[id] = session
 
@@ -415,7 +415,7 @@ class Holder:
         self.sessions.pop(id, None)
         self._unused.pop(id, None)
 
-    def first_idle(self, touch: Callable[[HttpSession], None], now: float) -> HttpSession | None:
+    def first_idle(self, touch: Callable[[LiveSession], None], now: float) -> LiveSession | None:
         """Return the session to evict; None if all are busy. `touch` is called for each busy session on the way."""
         while self._unused:
             id, session = next(iter(self._unused.items()))
@@ -434,48 +434,37 @@ class Holder:
 
 
 class Holders:
-    """The holders of sessions, ordered by the number of their sessions."""
+    """The holders of sessions; `share` is the number of sessions that none of them should exceed."""
 
     def __init__(self, share: int) -> None:
         self.everyone = Holder()
         self._share = share
         self._named: dict[str, Holder] = {}
-        self._by_count: defaultdict[int, OrderedDict[Holder, None]] = defaultdict(OrderedDict)
-        self._largest = 0
+        self._large: dict[Holder, None] = {}
+        """The holders that have more than their share, which are few."""
 
-    def add(self, id: str, session: HttpSession, name: str) -> None:
+    def add(self, id: str, session: LiveSession, name: str) -> None:
         """Add a session to the holder of a name."""
         session.holder = holder = self._named.setdefault(name, Holder(name))
         self.everyone.add(id, session)
         holder.add(id, session)
-        self._recount(holder, len(holder.sessions) - 1)
+        if len(holder.sessions) > self._share:
+            self._large[holder] = None
 
-    def discard(self, id: str, session: HttpSession) -> None:
+    def discard(self, id: str, session: LiveSession) -> None:
         """Remove a session."""
         holder = session.holder
         self.everyone.discard(id)
         holder.discard(id)
-        self._recount(holder, len(holder.sessions) + 1)
+        if len(holder.sessions) <= self._share:
+            self._large.pop(holder, None)
         if not holder.sessions:
             del self._named[holder.name]
 
-    def _recount(self, holder: Holder, before: int) -> None:
-        count = len(holder.sessions)
-        self._by_count[before].pop(holder, None)
-        if not self._by_count[before]:
-            del self._by_count[before]
-        if count:
-            self._by_count[count][holder] = None
-        self._largest = max(self._largest, count)
-        while self._largest and self._largest not in self._by_count:
-            self._largest -= 1
-
-    def first_idle(self, touch: Callable[[HttpSession], None], now: float) -> HttpSession | None:
+    def first_idle(self, touch: Callable[[LiveSession], None], now: float) -> LiveSession | None:
         """Return the session to evict; None if all are busy.
 
         The session is one of the largest holder if this holder has more than its share and an idle session.
         """
-        found = None
-        if self._largest > self._share:
-            found = next(iter(self._by_count[self._largest])).first_idle(touch, now)
-        return found or self.everyone.first_idle(touch, now)
+        largest = max(self._large, key=lambda holder: len(holder.sessions), default=self.everyone)
+        return largest.first_idle(touch, now) or self.everyone.first_idle(touch, now)

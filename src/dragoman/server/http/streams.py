@@ -1,7 +1,7 @@
-"""`EventStream`: an event stream of a session that a client can resume, and the bounds on the events that are kept.
+"""`ResumableStream`: an event stream of a session that a client can resume, and the bounds on the events that are kept.
 
-An `EventStream` has a log of numbered events and at most one reader, which is an HTTP exchange. If the connection of
-the reader breaks, the log is kept. A client that resumes the stream with `Last-Event-ID` receives the events after that
+A `ResumableStream` has a log of numbered events and at most one reader (`StreamReader`). If the connection of the
+reader breaks, the log is kept. A client that resumes the stream with `Last-Event-ID` receives the events after that
 one.
 
 A stream has four states:
@@ -18,10 +18,10 @@ A stream has four states:
     finishing --detach-->  finished
     finished  --attach-->  finishing
 
-If the store reaches other processes, a stream also has a `StreamLog`, by which a client can resume the stream in
+If the store reaches other processes, a stream also has a `StreamLogWriter`, by which a client can resume the stream in
 another process (`resumption`).
 
-`SessionStreams` holds the streams of one session, and `Retention` those of all sessions of an application. Both bound
+`StreamTable` holds the streams of one session, and `Retention` those of all sessions of an application. Both bound
 the bytes of the kept events. Beyond the bound, delivered streams are dropped first, then undelivered streams, the
 oldest first. The stream that just grew is not dropped, and neither is a stream that is being written to its reader.
 
@@ -39,7 +39,8 @@ from typing import Literal
 from dragoman import types
 from dragoman.protocol import sse
 from dragoman.protocol.states import Transitions
-from dragoman.server.http.resumption import StreamLog, StreamName
+from dragoman.runtime.tasks import keep_until_done
+from dragoman.server.http.resumption import SharedLogs, StreamLogWriter, StreamName
 from dragoman.server.http.workers import StreamFollowed, StreamState
 from dragoman.stores.contract import MAX_LOG_BYTES, MAX_LOG_EVENTS
 from dragoman.transports.http.exchange import Exchange
@@ -65,6 +66,67 @@ STREAM_LIFE: Transitions[StreamLife, Literal["attach", "detach", "finish"]] = Tr
 )
 
 
+class StreamReader:
+    """The client that reads an event stream by one HTTP exchange.
+
+    A reader is reading until it is released, once: the client is gone, the server ends, a newer reader has the stream,
+    or the last event was sent.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        stream: ResumableStream | None = None,
+        *,
+        opening: Callable[[], bytes] | None = None,
+        ends_with_server: bool = True,
+        start: int = 0,
+    ) -> None:
+        self.exchange = exchange
+        self._stream = stream
+        """The stream, if it is one of this process; it is told of the release."""
+        self.start = start
+        """The number of the event after which the client reads."""
+        self.written = start
+        """The number of the newest event that was passed to the exchange."""
+        self.released: asyncio.Future[None] = exchange.loop.create_future()
+        """Is done when the exchange carries no more events of the stream."""
+        exchange.opening = opening
+        exchange.on_gone = self.release
+        exchange.on_ending = self.release if ends_with_server else None
+        if exchange.gone:  # `on_gone` is called only once, and that was before this call
+            self.release()
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the exchange carries no more events of the stream."""
+        return self.released.done()
+
+    async def send(self, data: bytes, *, last: bool = False) -> None:
+        """Send encoded events."""
+        await self.exchange.stream(data, last=last)
+
+    def release(self) -> None:
+        """End the reading; the exchange stays open until `end` is called."""
+        if not self.released.done():
+            self.released.set_result(None)
+            self.exchange.on_gone = self.exchange.on_ending = self.exchange.opening = None
+            if self._stream is not None:
+                self._stream.reader_released(self)
+
+    async def wait_released(self) -> None:
+        """Wait until the exchange carries no more events; a cancellation of the caller releases nothing."""
+        await asyncio.shield(self.released)
+
+    async def end(self) -> None:
+        """End an exchange that does not carry the response of its request.
+
+        The status is not an error: a client that receives 404 would conclude that its request did not run, and repeat
+        it.
+        """
+        await self.exchange.stream(b"", last=True)
+
+
 class RecentEvents:
     """The newest events of a stream in the memory of this process; the newest one is always kept."""
 
@@ -84,16 +146,16 @@ class RecentEvents:
         return [self._events[index] for index in range(-min(count, len(self._events)), 0)]
 
 
-class EventStream:
+class ResumableStream:
     """The event stream of one request, or the standalone stream of a session.
 
     `add` numbers an event and appends it to the log. `flush` writes the events that the reader has not received. Adding
     an event is therefore the same with a fast reader, a slow reader and no reader. A stream gets a name with its first
-    event; `SessionStreams` finds a stream by its name. Most streams never have an event.
+    event; `StreamTable` finds a stream by its name. Most streams never have an event.
     """
 
     state: StreamLife = "idle"
-    reader: Exchange | None = None
+    reader: StreamReader | None = None
     sequence = 0
     """The number of the last event; 0 if the stream never had an event."""
     assigned_name = ""
@@ -105,19 +167,16 @@ class EventStream:
 
     delivered = 0
     """The number of the newest event that was written to a client."""
-    shared: StreamLog | None = None
+    shared: StreamLogWriter | None = None
     """The log of the stream in the store; None if no other process can read it, or the stream has no events."""
 
-    _written = 0
-    _sequence_at_start = 0
     _events: RecentEvents | None = None
-    _released: asyncio.Future[None] | None = None
     _writing: asyncio.Lock | None = None
     _flushing: asyncio.Task[None] | None = None
     _ending: set[asyncio.Task[None]] | None = None
 
     def __init__(
-        self, streams: SessionStreams, *, sends_priming_event: bool, request_id: types.RequestId | None = None
+        self, streams: StreamTable, *, sends_priming_event: bool, request_id: types.RequestId | None = None
     ) -> None:
         self.streams = streams
         self.request_id = request_id
@@ -145,56 +204,53 @@ class EventStream:
     def can_be_dropped(self) -> bool:
         """Whether no event is being written, or waits to be written, to a reader."""
         is_writing = self._writing is not None and self._writing.locked()
-        return self.reader is None or (self._written == self.sequence and not is_writing)
+        return self.reader is None or (self.reader.written == self.sequence and not is_writing)
 
-    def attach(
-        self, exchange: Exchange, after: int | None = None, *, released: asyncio.Future[None] | None = None
-    ) -> None:
+    def attach(self, exchange: Exchange, after: int | None = None) -> StreamReader:
         """Make an exchange the reader of the events after the number `after`, or of new events; detach an earlier one.
 
-        `detach` resolves `released`, and the caller then ends the exchange. Without `released`, `detach` ends the
-        exchange.
+        When the reader is released, its exchange is ended.
         """
-        if self.reader is not None:
-            self.detach()
-        self._written = self.sequence if after is None else min(after, self.sequence)
-        self._sequence_at_start = self._written
-        if self.sends_priming_event:
-            exchange.opening = self.priming_event
+        self.detach()
+        reader = StreamReader(
+            exchange,
+            self,
+            opening=self.priming_event if self.sends_priming_event else None,
+            ends_with_server=self.request_id is None,
+            start=self.sequence if after is None else min(after, self.sequence),
+        )
         if self.shared is not None:
             self.shared.follower = None
-        exchange.on_gone = self.detach
-        self.state = STREAM_LIFE[self.state, "attach"]
-        self.reader = exchange
-        self._released = released
-        if exchange.gone:  # `on_gone` is called only once, and that was before this call
-            self.detach()
+        if not reader.is_released:
+            self.state = STREAM_LIFE[self.state, "attach"]
+            self.reader = reader
+        return reader
 
     def priming_event(self) -> bytes:
         """Return the first event of a response; its id lets a client resume the stream before the first message.
 
         A client that resumes a stream receives its own cursor: some clients forget it when they open a stream.
         """
-        return sse.priming_event(f"{self.name}-{self._sequence_at_start}", RETRY_MILLISECONDS)
+        start = self.sequence if self.reader is None else self.reader.start
+        return sse.priming_event(f"{self.name}-{start}", RETRY_MILLISECONDS)
 
     def detach(self) -> None:
-        """Detach the reader, if there is one; the stream stays."""
-        reader = self.reader
-        if reader is None:
+        """Release the reader, if there is one; the stream stays."""
+        if self.reader is not None:
+            self.reader.release()
+
+    def reader_released(self, reader: StreamReader) -> None:
+        """Go on without a reader, and end its exchange."""
+        if self.reader is not reader:
             return
         self.state = STREAM_LIFE[self.state, "detach"]
-        self.reader = reader.on_gone = reader.opening = None
+        self.reader = None
         if self.shared is not None:
             self.shared.schedule()
-        if self._released is not None:
-            if not self._released.done():
-                self._released.set_result(None)
-        elif not reader.ended and not reader.gone:
+        if not reader.exchange.ended and not reader.exchange.gone:
             if self._ending is None:
                 self._ending = set()
-            ending = reader.loop.create_task(end_without_response(reader))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+            keep_until_done(reader.exchange.loop.create_task(reader.end()), self._ending)
 
     def add(self, message: bytes, *, last: bool = False) -> None:
         """Add a message as an event, and schedule its writing; a finished stream ignores further messages."""
@@ -210,14 +266,14 @@ class EventStream:
         before, self.size = self.size, events.size + STREAM_BYTES
         self.streams.grow(self, self.size - before)
         if self.reader is not None and (self._flushing is None or self._flushing.done()):
-            self._flushing = self.reader.loop.create_task(self.flush())
-        shared = self.shared or self._open_shared()
+            self._flushing = self.reader.exchange.loop.create_task(self.flush())
+        shared = self._open_shared()
         if shared is not None:
             shared.schedule()
 
-    def _open_shared(self) -> StreamLog | None:
-        if self.streams.open_log is not None:
-            self.shared = self.streams.open_log(self)
+    def _open_shared(self) -> StreamLogWriter | None:
+        if self.shared is None and self.streams.logs is not None:
+            self.shared = StreamLogWriter(self, self.streams.logs)
         return self.shared
 
     def kept_after(self, sequence: int) -> list[bytes]:
@@ -234,7 +290,7 @@ class EventStream:
 
     def hand_over(self, message: StreamFollowed) -> StreamState:
         """Let a client read the stream in another process, or reply to the check of a process where it does."""
-        shared = self.shared or self._open_shared()
+        shared = self._open_shared()
         follower = message.worker, message.reader
         if shared is None or (message.is_check and shared.follower != follower):
             return StreamState(is_taken=True)
@@ -250,15 +306,17 @@ class EventStream:
         if self._writing is None:
             self._writing = asyncio.Lock()
         async with self._writing:
-            while self.reader is not None and (self._written < self.sequence or self.state == "finishing"):
-                reader, last = self.reader, self.state == "finishing"
-                missed = self.kept_after(self._written)
-                self._written = self.sequence
-                await reader.stream(b"".join(missed), last=last)
-                if not reader.gone:
-                    self.delivered = self._written
-                if last and self.reader is reader:
-                    self.detach()
+            while (reader := self.reader) is not None:
+                last = self.state == "finishing"
+                if reader.written == self.sequence and not last:
+                    break
+                missed = self.kept_after(reader.written)
+                reader.written = self.sequence
+                await reader.send(b"".join(missed), last=last)
+                if not reader.exchange.gone:
+                    self.delivered = reader.written
+                if last:
+                    reader.release()
             if self.is_listed_undelivered and self.is_delivered:
                 self.streams.mark_delivered(self)
 
@@ -266,10 +324,9 @@ class EventStream:
         """Detach the reader before the last event, if the client got a priming event and so can resume the stream."""
         reader = self.reader
         if self.sends_priming_event and reader is not None:
-            await reader.stream(b"")
+            await reader.send(b"")
             await self.flush()
-            if self.reader is reader:
-                self.detach()
+            reader.release()
 
     async def close(self) -> None:
         """Detach the reader, and wait until all writing has ended."""
@@ -285,26 +342,18 @@ class EventStream:
             await self.shared.close()
 
 
-async def end_without_response(exchange: Exchange) -> None:
-    """End an exchange that does not carry the response of its request.
-
-    The status is not an error: a client that receives 404 would conclude that its request did not run, and repeat it.
-    """
-    await exchange.stream(b"", last=True)
-
-
 class Retention:
     """The streams with kept events of all sessions, and the sum of their bytes."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.size = 0
         self.max_bytes = max_bytes
-        self.streams: OrderedDict[EventStream, None] = OrderedDict()
+        self.streams: OrderedDict[ResumableStream, None] = OrderedDict()
         """The streams in the order of their first events, without those in `undelivered`."""
-        self.undelivered: OrderedDict[EventStream, None] = OrderedDict()
+        self.undelivered: OrderedDict[ResumableStream, None] = OrderedDict()
         """The streams that `make_room` found undelivered; `mark_delivered` moves a stream back."""
 
-    def make_room(self, newest: EventStream) -> None:
+    def make_room(self, newest: ResumableStream) -> None:
         """Drop streams other than `newest` until the rest fits."""
         while self.size > self.max_bytes:
             victim = self._first_delivered(newest) or _first(self.undelivered, newest)
@@ -312,7 +361,7 @@ class Retention:
                 break
             victim.streams.drop(victim)
 
-    def _first_delivered(self, newest: EventStream) -> EventStream | None:
+    def _first_delivered(self, newest: ResumableStream) -> ResumableStream | None:
         # Undelivered streams are moved to `undelivered`, so that the next search skips them.
         while (stream := _first(self.streams, newest)) is not None and not stream.is_delivered:
             del self.streams[stream]
@@ -321,37 +370,37 @@ class Retention:
         return stream
 
 
-def _first(streams: Iterable[EventStream], newest: EventStream) -> EventStream | None:
+def _first(streams: Iterable[ResumableStream], newest: ResumableStream) -> ResumableStream | None:
     return next((stream for stream in streams if stream is not newest and stream.can_be_dropped), None)
 
 
-class SessionStreams:
+class StreamTable:
     """The named streams of one session."""
 
     def __init__(
         self,
         next_id: Callable[[], object],
         retention: Retention,
-        open_log: Callable[[EventStream], StreamLog] | None = None,
+        logs: SharedLogs | None = None,
     ) -> None:
         self.size = 0
-        self.open_log = open_log
-        """Opens the log of a stream in the store; None if no other process could read it."""
+        self.logs = logs
+        """The logs of the streams in the store; None if no other process could read them."""
         self._next_id = next_id
         self._retention = retention
-        self._named: dict[str, EventStream] = {}
+        self._named: dict[str, ResumableStream] = {}
 
-    def __iter__(self) -> Iterator[EventStream]:
+    def __iter__(self) -> Iterator[ResumableStream]:
         return iter(self._named.values())
 
     def __len__(self) -> int:
         return len(self._named)
 
-    def get(self, name: str) -> EventStream | None:
+    def get(self, name: str) -> ResumableStream | None:
         """Return the stream of a name; None if it is not kept."""
         return self._named.get(name)
 
-    def keep(self, stream: EventStream) -> str:
+    def keep(self, stream: ResumableStream) -> str:
         """Keep a stream under a new name, and return the name; forget a finished stream if there are too many."""
         name = StreamName.encode(str(self._next_id()), stream.request_id)
         self._named[name] = stream
@@ -362,27 +411,27 @@ class SessionStreams:
                 self.forget(oldest)
         return name
 
-    def forget(self, stream: EventStream) -> None:
+    def forget(self, stream: ResumableStream) -> None:
         """Forget a stream; no client can resume it."""
         if stream.assigned_name:
             self._named.pop(stream.assigned_name, None)
             self._drop_events(stream)
 
-    def drop(self, stream: EventStream) -> None:
+    def drop(self, stream: ResumableStream) -> None:
         """Drop the events of a stream, and forget the stream if it is finished."""
         if stream.is_finished:
             self.forget(stream)
         else:
             self._drop_events(stream)
 
-    def _drop_events(self, stream: EventStream) -> None:
+    def _drop_events(self, stream: ResumableStream) -> None:
         self._retention.streams.pop(stream, None)
         self._retention.undelivered.pop(stream, None)
         self.size -= stream.size
         self._retention.size -= stream.size
         stream.drop_events()
 
-    def grow(self, stream: EventStream, size: int) -> None:
+    def grow(self, stream: ResumableStream, size: int) -> None:
         """Count the bytes of an event that was added to a stream, and drop other streams beyond the bounds."""
         retention = self._retention
         self.size += size
@@ -394,13 +443,13 @@ class SessionStreams:
         if retention.size > retention.max_bytes:
             retention.make_room(stream)
 
-    def mark_delivered(self, stream: EventStream) -> None:
+    def mark_delivered(self, stream: ResumableStream) -> None:
         """Move a stream from `undelivered` back to the streams of `Retention`."""
         stream.is_listed_undelivered = False
         del self._retention.undelivered[stream]
         self._retention.streams[stream] = None
 
-    def _make_room(self, newest: EventStream) -> None:
+    def _make_room(self, newest: ResumableStream) -> None:
         for is_delivered in (True, False):
             for stream in list(self):
                 if self.size <= MAX_SESSION_BYTES:

@@ -7,12 +7,12 @@ same. A view has no streams and no sessions. A request that needs either is refu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from dragoman.errors import InvalidRequest
+from dragoman.protocol import statuses
 from dragoman.protocol.inbound import JSON
 from dragoman.runtime.portal import require_threads, run_blocking
 from dragoman.server.dispatch.runner import refusal
@@ -88,31 +88,6 @@ class ViewService:
         return HttpReply(start["status"], named, b"".join(part.get("body", b"") for part in parts))
 
 
-class _WsgiService:
-    """Serves the requests of a WSGI application."""
-
-    def __init__(self, server: Server, guard: Guard, server_context: Any) -> None:
-        self._server = server
-        self._views = ViewService(server, guard)
-        self._context = server_context
-
-    def answer(self, request: WsgiRequest) -> WsgiReply:
-        """Return the response to a request, blocking."""
-        try:
-            # One byte more than the limit is enough for the service to refuse the body.
-            body = request.read(self._server.limits.message_bytes + 1)
-        except UnreadableBody as error:
-            return _failure(error.status, refusal(self._server, InvalidRequest(str(error))))
-        try:
-            context = self._context(request.environ) if callable(self._context) else self._context
-        except Exception as error:
-            place = "the server_context of a WSGI application"
-            return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, refusal(self._server, error, place=place))
-        ends = request.bound_to, request.address
-        reply = run_blocking(self._views.answer(request.method, request.headers, body, context, *ends))
-        return WsgiReply(reply.status, reply.headers, reply.body)
-
-
 def _failure(status: int, body: bytes) -> WsgiReply:
     return WsgiReply(status, [("content-type", JSON), ("content-length", str(len(body)))], body)
 
@@ -131,4 +106,21 @@ def wsgi_app(
     """
     require_threads()
     guard = Guard(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
-    return WsgiApp(_WsgiService(server, guard, server_context), path=path)
+    views = ViewService(server, guard)
+
+    def answer(request: WsgiRequest) -> WsgiReply:
+        try:
+            # One byte more than the limit is enough for the service to refuse the body.
+            body = request.read(server.limits.message_bytes + 1)
+        except UnreadableBody as error:
+            return _failure(error.status, refusal(server, InvalidRequest(str(error))))
+        try:
+            context = server_context(request.environ) if callable(server_context) else server_context
+        except Exception as error:
+            place = "the server_context of a WSGI application"
+            return _failure(statuses.FAILED, refusal(server, error, place=place))
+        ends = request.bound_to, request.address
+        reply = run_blocking(views.answer(request.method, request.headers, body, context, *ends))
+        return WsgiReply(reply.status, reply.headers, reply.body)
+
+    return WsgiApp(answer, path=path)

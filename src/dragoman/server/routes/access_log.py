@@ -11,13 +11,13 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+from dragoman.protocol import statuses
 from dragoman.protocol.tokens import digest
 from dragoman.runtime.terminal import printable_line
 from dragoman.server.routes.log_lines import log_to_stderr
-from dragoman.transports.http.exchange import CLIENT_CLOSED, Exchange, ExchangeRecord
+from dragoman.transports.http.exchange import Exchange, ExchangeRecord
 
 MAX_TEXT = 200
-_FAILED = 500
 _SESSION = b"mcp-session-id"
 _logger = logging.getLogger("dragoman.access")
 
@@ -47,7 +47,7 @@ def access_fields(exchange: Exchange, record: ExchangeRecord, path: str) -> dict
     fields: dict[str, Any] = {
         "method": _short(exchange.method),
         "path": _short(path),
-        "status": record.status or (CLIENT_CLOSED if exchange.gone else _FAILED),
+        "status": record.status or (statuses.CLIENT_CLOSED if exchange.gone else statuses.FAILED),
         "ms": round((perf_counter() - record.began) * 1000, 1),
         "bytes": 0 if exchange.method == "HEAD" else record.sent_bytes,
         "session": _session(exchange),
@@ -64,8 +64,8 @@ def access_fields(exchange: Exchange, record: ExchangeRecord, path: str) -> dict
 
 def _session(exchange: Exchange) -> str | None:
     """Return a digest of the session of a request, or of the session that `initialize` began."""
-    for name, value in (*exchange.given_headers, *exchange.extra_headers):
-        if name.lower() == _SESSION:
+    for name, value in (*exchange.headers, *exchange.extra_headers):
+        if name == _SESSION:
             return digest(value.decode("latin-1")).hex()[:8]
     return None
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from dragoman.protocol import statuses
 from dragoman.protocol.jsonrpc import encode
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
@@ -44,10 +44,10 @@ class Health:
         if asked not in (LIVE_PATH, READY_PATH):
             return False
         if exchange.method not in ("GET", "HEAD"):
-            await exchange.reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=((b"allow", b"GET, HEAD"),))
+            await exchange.reply(statuses.METHOD_NOT_SERVED, headers=((b"allow", b"GET, HEAD"),))
             return True
         problem = None if asked == LIVE_PATH else await self._why_not_ready(exchange)
-        status = HTTPStatus.OK if problem is None else HTTPStatus.SERVICE_UNAVAILABLE
+        status = statuses.OK if problem is None else statuses.UNAVAILABLE
         body = {"status": "ok"} if problem is None else {"status": "unavailable", "reason": problem}
         await exchange.reply(status, encode(body), _HEADERS)
         return True

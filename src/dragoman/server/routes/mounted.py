@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import Any
 
+from dragoman.protocol import statuses
 from dragoman.server.routes.table import AsgiApplication
-from dragoman.transports.http.exchange import HTTP_OK, Exchange, Header
+from dragoman.transports.http.exchange import Exchange, Header
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection"})
 
@@ -25,7 +25,7 @@ async def serve_mounted(app: AsgiApplication, exchange: Exchange, prefix: str, b
         await app(scope, connection.receive, connection.send)
     finally:
         exchange.on_gone = None
-    await exchange.reply(HTTPStatus.INTERNAL_SERVER_ERROR)
+    await exchange.reply(statuses.FAILED)
 
 
 class _Connection:
@@ -34,7 +34,7 @@ class _Connection:
     def __init__(self, exchange: Exchange, body: bytes) -> None:
         self._exchange = exchange
         self._body: bytes | None = body
-        self._status = HTTP_OK
+        self._status = statuses.OK
         self._head: Sequence[Header] | None = None
         self._gone = asyncio.Event()
         exchange.on_gone = self._gone.set

@@ -9,11 +9,11 @@ it is served for every host.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from dragoman.auth.server.identity import Denial
 from dragoman.errors import ParseError, TooLarge
+from dragoman.protocol import statuses
 from dragoman.runtime.callables import invoke
 from dragoman.server.dispatch.reporting import described
 from dragoman.server.http.head import Guard
@@ -76,17 +76,17 @@ class RouteService:
         except Gone:
             raise
         except ParseError as error:
-            response = Response(error.message, HTTPStatus.BAD_REQUEST)
+            response = Response(error.message, statuses.MALFORMED)
         except TooLarge:
             limit = self._server.limits.message_bytes
-            response = Response(f"The body has more than {limit} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            response = Response(f"The body has more than {limit} bytes", statuses.BODY_TOO_LARGE)
         except TooSlow as error:
             exchange.extra_headers += ((b"connection", b"close"),)
-            response = Response(str(error), HTTPStatus.REQUEST_TIMEOUT)
+            response = Response(str(error), statuses.BODY_TOO_SLOW)
         except Exception as error:
             self._server.report(error, None, {"place": place})
             text = described(error) if self._server.debug else "Internal Server Error"
-            response = Response(text, HTTPStatus.INTERNAL_SERVER_ERROR)
+            response = Response(text, statuses.FAILED)
         if response is not None:
             await exchange.reply(response.status, response.body, response.headers)
 
@@ -100,8 +100,8 @@ class RouteService:
         matching = [match for match in found if exchange.method in match[0].methods]
         if not matching:
             if exchange.extra_headers and exchange.method == "OPTIONS":
-                return Response(status=HTTPStatus.NO_CONTENT)
-            return Response("Method Not Allowed", HTTPStatus.METHOD_NOT_ALLOWED, {"allow": ", ".join(allowed)})
+                return Response(status=statuses.NO_CONTENT)
+            return Response("Method Not Allowed", statuses.METHOD_NOT_SERVED, {"allow": ", ".join(allowed)})
         route, params = matching[0]
         if route.needs_auth and (denied := await self._authenticate(exchange)) is not None:
             return denied
@@ -116,7 +116,7 @@ class RouteService:
 
     async def _authenticate(self, exchange: Exchange) -> Response | None:
         if self._auth is None:
-            return Response("This route needs an auth that the server does not have", HTTPStatus.FORBIDDEN)
+            return Response("This route needs an auth that the server does not have", statuses.SCOPE_MISSING)
         found = await verify(self._auth, exchange.scope, self._path)
         if isinstance(found, Denial):
             exchange.extra_headers += (challenge(found),)

@@ -1,22 +1,24 @@
 """HTTP exchanges over ASGI, for any ASGI server.
 
 ASGI reports a disconnect only to a task that waits for it. So an exchange that lasts longer than a tick of `Pace` has a
-task that waits for the disconnect. An exchange of uvicorn needs no such task, which takes two kilobytes: its `receive`
-and `send` are methods of an object for the request, which says whether the client has disconnected.
+task that waits for the disconnect.
+
+ASGI has no message that closes a connection. If a client does not read, the exchange gives up the `send` that blocks,
+ends, and sends nothing more. When the connection is closed is up to the server.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from logging import getLogger
 from typing import Any
 
 from dragoman.errors import TooLarge
+from dragoman.protocol.statuses import CLIENT_CLOSED
 from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.transports.http.exchange import (
-    CLIENT_CLOSED,
     DEFAULT_PACE,
     UNTIMED_BYTES,
     Exchange,
@@ -25,8 +27,9 @@ from dragoman.transports.http.exchange import (
     Header,
     Pace,
     ServedPath,
+    TooSlow,
 )
-from dragoman.transports.http.termination import is_terminating, uvicorn_server
+from dragoman.transports.http.termination import is_shut_down, is_told_to_end, watch_termination
 
 _logger = getLogger("dragoman.server")
 _CLOSE = (b"connection", b"close")
@@ -41,18 +44,12 @@ Send = Callable[[Message], Awaitable[None]]
 class AsgiExchange(Exchange):
     """An exchange over the callables of ASGI."""
 
-    _is_late = False
-    _reply_until: float | None = None
-    _is_stuck = False
-    """Whether the exchange was given up because the client does not read the response."""
-    _request: Any = None
-    """The request object of uvicorn, once it was looked for."""
-
     def __init__(self, scope: Scope, receive: Receive, send: Send, pace: Pace = DEFAULT_PACE) -> None:
         method = scope["method"]
         bound_to = (scope.get("server") or (None,))[0]
         version = scope.get("http_version")
-        Exchange.__init__(self, asyncio.get_running_loop(), pace, method, scope["headers"], bound_to, version)
+        headers = tuple((name.lower(), value) for name, value in scope["headers"])
+        super().__init__(asyncio.get_running_loop(), pace, method, headers, bound_to, version)
         self.scope = scope
         self._receive = receive
         self._send = send
@@ -60,13 +57,6 @@ class AsgiExchange(Exchange):
         """The task that waits for the disconnect, if there is one; `close` ends it."""
         self._is_read = method in _WITHOUT_BODY
         """Whether the body is read. Before that, a watching task could receive a part of the body."""
-        self._reading: asyncio.Task[Any] | None = None
-        self._replying: asyncio.Task[Any] | None = None
-
-    @property
-    def headers(self) -> Iterable[Header]:  # type: ignore[override]
-        """The headers, with lower-case names."""
-        return self.scope["headers"]  # type: ignore[no-any-return]
 
     async def read(self, limit: int) -> bytes:
         """Return the body.
@@ -76,49 +66,30 @@ class AsgiExchange(Exchange):
             TooSlow: the body did not arrive in time.
             Gone: the client closed the connection.
         """
-        task = self.task = self._reading = asyncio.current_task(self.loop)
+        self.task = asyncio.current_task(self.loop)
+        body = bytearray()
         try:
-            message = await self._receive()
-            if message["type"] == "http.request" and not message.get("more_body"):
-                body: bytes = message.get("body", b"")
-                if len(body) <= limit:
-                    return body
-            return await self._read(message, limit)
-        except asyncio.CancelledError:
-            if not self._is_late or task is None or task.uncancel():
-                raise
-            raise self._too_slow() from None
+            async with asyncio.timeout(self._pace.read):
+                while True:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        self.gone = True
+                        raise Gone
+                    body += message.get("body", b"")
+                    if len(body) > limit:
+                        raise TooLarge
+                    if not message.get("more_body"):
+                        return bytes(body)
+        except TimeoutError:
+            raise TooSlow(self._pace.read) from None
         finally:
-            self._reading = None
             self._is_read = True
 
-    async def _read(self, message: Message, limit: int) -> bytes:
-        body = bytearray()
-        while True:
-            if message["type"] == "http.disconnect":
-                self.gone = True
-                raise Gone
-            body += message.get("body", b"")
-            if len(body) > limit:
-                raise TooLarge
-            if not message.get("more_body"):
-                return bytes(body)
-            message = await self._receive()
-
-    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
-        """Answer with one body, unless a response has begun."""
-        # No lock is needed: `stream` sets `streaming`, and this method sets `ended`, before the first await of a send.
-        if self.ended or self.streaming or self.gone:
-            return
-        self.ended = True
-        if self.record is not None:
-            self.record.add(status, len(body))
-        task = asyncio.current_task(self.loop)
-        try:
-            self._replying = task
-            head = [*headers, *self.extra_headers, *self._close_header(), (b"content-length", b"%d" % len(body))]
-            if self.method == "HEAD":
-                body = b""
+    async def _send_whole(self, status: int, body: bytes, headers: Sequence[Header]) -> None:
+        head = [*headers, *self._close_header(), (b"content-length", b"%d" % len(body))]
+        if self.method == "HEAD":
+            body = b""
+        async with asyncio.timeout(self._pace.send):
             await self._send({"type": "http.response.start", "status": status, "headers": head})
             if len(body) > UNTIMED_BYTES:
                 # ASGI servers wait for room before they accept a message, not after it. So only the return of the last
@@ -126,69 +97,17 @@ class AsgiExchange(Exchange):
                 await self._send({"type": "http.response.body", "body": body, "more_body": True})
                 body = b""
             await self._send({"type": "http.response.body", "body": body})
-        except asyncio.CancelledError:
-            if not self._is_stuck or task is None or task.uncancel():
-                raise
-            self._abort_stuck()
-        except (OSError, RuntimeError):
-            self.lose()
-        finally:
-            self._replying = None
 
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
-        try:
-            async with asyncio.timeout(self._pace.send):
-                if head is not None:
-                    await self._send(
-                        {"type": "http.response.start", "status": status, "headers": [*head, *self._close_header()]}
-                    )
-                await self._send({"type": "http.response.body", "body": data, "more_body": not last})
-        except TimeoutError:
-            self._abort_stuck()
-
-    def _abort_stuck(self) -> None:
-        """Give up a client that does not read, and abort its connection where the server allows it.
-
-        ASGI has no message that aborts, and uvicorn would keep the connection until the client has read the output. The
-        request object of uvicorn refers to the connection. This method marks the request object as disconnected,
-        because uvicorn marks only its newest request.
-        """
-        self._is_stuck = True
-        self.lose()
-        request = _uvicorn_request(self._send)
-        if request is not None:
-            request.disconnected = True
-            request.transport.abort()
-
-    def check(self, now: float) -> Coroutine[Any, Any, None] | None:
-        """Check the time limits; return the coroutine that sends a stream head or a keep-alive, if one is due."""
-        if self._replying is None:
-            return super().check(now)
-        if self._reply_until is None:
-            self._reply_until = now + self._pace.send
-        elif now >= self._reply_until and not self._is_stuck:
-            self._is_stuck = True
-            self._replying.cancel()
-        return None
-
-    def is_reading(self) -> bool:
-        """Tell whether the service waits for the body."""
-        return self._reading is not None
-
-    def _stop_reading(self) -> None:
-        if self._reading is not None and not self._is_late:
-            self._is_late = True
-            self._reading.cancel()
+        async with asyncio.timeout(self._pace.send):
+            if head is not None:
+                headers = [*head, *self._close_header()]
+                await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
     def _watch_disconnect(self) -> None:
-        if self.disconnect_watcher is not None or not (self._is_read or self.streaming):
-            return
-        if self._request is None:
-            self._request = _uvicorn_request(self._receive)
-        if self._request is None:
+        if self.disconnect_watcher is None and not self.ended and (self._is_read or self.streaming):
             self.disconnect_watcher = asyncio.ensure_future(self._wait_for_disconnect())
-        elif self._request.disconnected and not self.ended:
-            self.lose()
 
     async def _wait_for_disconnect(self) -> None:
         while not self.ended:
@@ -199,26 +118,13 @@ class AsgiExchange(Exchange):
 
     @property
     def is_ending(self) -> bool:  # type: ignore[override]
-        """Whether the server shuts down and has stopped listening.
-
-        Before that, the server does not yet close a connection after its response: a client would use the connection of
-        an ended stream for its next request, and find it closed.
-        """
-        server = uvicorn_server()
-        if server is None:
-            return is_terminating()
-        if server.should_exit is not True:
-            return False
-        if getattr(server, "drains_while_listening", False):  # of `run_http`: every response closes its connection
-            return True
-        return not any(listening.is_serving() for listening in getattr(server, "servers", ()))
+        """Whether the server shuts down and has stopped listening."""
+        return is_shut_down()
 
     def _close_header(self) -> tuple[Header, ...]:
         """Return the header `Connection: close`, if the server shuts down."""
-        server = uvicorn_server()
-        if server is None or server.should_exit is not True:
-            return ()
-        return (_CLOSE,) if (self.http_version or "").startswith("1.") else ()
+        is_last = is_told_to_end() and (self.http_version or "").startswith("1.")
+        return (_CLOSE,) if is_last else ()
 
     async def close(self) -> None:
         """Stop watching, and send an empty response if the client is gone and no response has begun.
@@ -232,12 +138,6 @@ class AsgiExchange(Exchange):
             with suppress(OSError, RuntimeError):
                 await self._send({"type": "http.response.start", "status": CLIENT_CLOSED, "headers": []})
                 await self._send({"type": "http.response.body", "body": b""})
-
-
-def _uvicorn_request(method: Callable[..., Any]) -> Any:
-    """Return the request object of uvicorn that `receive` or `send` is a method of; None for any other function."""
-    request: Any = getattr(method, "__self__", None)
-    return request if hasattr(request, "disconnected") and hasattr(request, "transport") else None
 
 
 class AsgiApp:
@@ -278,8 +178,7 @@ class AsgiApp:
         """Serve one ASGI connection."""
         if not self._notes_termination:
             self._notes_termination = True
-            if uvicorn_server() is None:
-                is_terminating()
+            watch_termination()
         if scope["type"] != "http":
             await self._serve_other(scope, receive, send)
             return

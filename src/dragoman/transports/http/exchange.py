@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -21,14 +22,11 @@ from msgspec import Struct, field
 
 from dragoman.errors import TransportError
 from dragoman.protocol import sse
+from dragoman.protocol.statuses import METHOD_NOT_SERVED, NO_CONTENT, NOT_FOUND, OK
 from dragoman.runtime.tasks import keep_until_done
 
 Header = tuple[bytes, bytes]
 
-LINGER_SECONDS = 0.5
-"""How long an idle connection stays open when the server shuts down."""
-HTTP_OK = 200
-CLIENT_CLOSED = 499
 UNTIMED_BYTES = 16_384
 """A body of at most this size fits into the buffer of a connection, so writing it needs no time limit."""
 JSON_HEADERS: tuple[Header, ...] = ((b"content-type", b"application/json"),)
@@ -68,8 +66,19 @@ class Pace(Struct, frozen=True):
 DEFAULT_PACE = Pace()
 
 
+def reason_phrase(status: int) -> str:
+    """Return the text that follows a status in a status line; empty for an unknown status."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
 class TooSlow(TransportError):
     """The body did not arrive in time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The body did not come within {seconds:g} seconds")
 
 
 class Gone(TransportError):
@@ -108,8 +117,8 @@ class Exchange(ABC):
         "bound_to",
         "ended",
         "extra_headers",
-        "given_headers",
         "gone",
+        "headers",
         "http_version",
         "identity",
         "loop",
@@ -135,21 +144,18 @@ class Exchange(ABC):
     lasts = False
     """Whether the serving task continues when the client is gone."""
 
-    headers: Iterable[Header]
-    """The headers, with lower-case names."""
     scope: Mapping[str, Any]
     """The request as an ASGI scope."""
 
     _last_sent = 0.0
     _writing: asyncio.Lock | None = None
-    _read_until: float | None = None
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         pace: Pace,
         method: str,
-        given_headers: Iterable[Header],
+        headers: tuple[Header, ...],
         bound_to: str | None,
         http_version: str | None,
     ) -> None:
@@ -157,8 +163,8 @@ class Exchange(ABC):
         self.started = loop.time()
         self._pace = pace
         self.method = method
-        self.given_headers = given_headers
-        """The headers as received: names in any case; may be iterable only once."""
+        self.headers = headers
+        """The headers, with lower-case names."""
         self.bound_to = bound_to
         """The address that the server listens on."""
         self.http_version = http_version
@@ -195,9 +201,22 @@ class Exchange(ABC):
             Gone: the client closed the connection.
         """
 
-    @abstractmethod
-    def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> Coroutine[Any, Any, None]:
+    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
         """Answer with one body, unless a response has begun."""
+        # No lock is needed: `stream` sets `streaming`, and this method sets `ended`, before the first await of a send.
+        if self.ended or self.streaming or self.gone:
+            return
+        self.ended = True
+        if self.record is not None:
+            self.record.add(status, len(body))
+        try:
+            await self._send_whole(status, body, (*headers, *self.extra_headers))
+        except (OSError, RuntimeError):  # a TimeoutError is an OSError
+            self.lose()
+
+    @abstractmethod
+    async def _send_whole(self, status: int, body: bytes, headers: Sequence[Header]) -> None:
+        """Send a response with one body, within the time limit."""
 
     def answer(self, status: int, data: bytes, *, json: bool, after: bytes = b"") -> Coroutine[Any, Any, None]:
         """Send a message as one body, or as the last event if a stream has begun or the client accepts no `json`.
@@ -211,14 +230,6 @@ class Exchange(ABC):
     @abstractmethod
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         """Send the head of a stream, if given, and a part of its body, within the time limit."""
-
-    @abstractmethod
-    def is_reading(self) -> bool:
-        """Tell whether the service waits for the body."""
-
-    @abstractmethod
-    def _stop_reading(self) -> None:
-        """Make `read` raise TooSlow."""
 
     @abstractmethod
     def _watch_disconnect(self) -> None:
@@ -238,10 +249,10 @@ class Exchange(ABC):
                 head = (*_STREAM_HEADERS, *self.extra_headers)
             if last:
                 self.ended = True
-            await self._send_within_time(HTTP_OK, head, data, last=last)
+            await self._send_within_time(OK, head, data, last=last)
 
     async def send_part(
-        self, data: bytes, *, status: int = HTTP_OK, head: Sequence[Header] | None = None, last: bool = False
+        self, data: bytes, *, status: int = OK, head: Sequence[Header] | None = None, last: bool = False
     ) -> None:
         """Send a part of a response that is no event stream; the first part needs a head."""
         if not self.ended:
@@ -258,7 +269,7 @@ class Exchange(ABC):
         try:
             await self._send_part(head, data, last=last, status=status)
             self._last_sent = self.loop.time()
-        except (OSError, RuntimeError, TimeoutError):
+        except (OSError, RuntimeError):  # a TimeoutError is an OSError
             self.lose()
 
     def lose(self) -> None:
@@ -269,14 +280,7 @@ class Exchange(ABC):
                 self.on_gone()
 
     def check(self, now: float) -> Coroutine[Any, Any, None] | None:
-        """Check the time limits; return the coroutine that sends a stream head or a keep-alive, if one is due."""
-        if self.is_reading():
-            # The time limit begins when the service reads the body, and not at the start of the exchange.
-            if self._read_until is None:
-                self._read_until = now + self._pace.read
-            if now >= self._read_until:
-                self._stop_reading()
-            return None
+        """Return the coroutine that sends a stream head or a keep-alive, if one is due."""
         self._watch_disconnect()
         if self.on_ending is not None and self.is_ending:
             self.on_ending()
@@ -285,9 +289,6 @@ class Exchange(ABC):
         if self.streaming:
             return self.stream(sse.KEEP_ALIVE) if now - self._last_sent >= self._pace.keep_alive else None
         return self.stream(b"") if self.may_stream and now - self.started >= self._pace.stream_after else None
-
-    def _too_slow(self) -> TooSlow:
-        return TooSlow(f"The body did not come within {self._pace.read:g} seconds")
 
 
 class ExchangeService(Protocol):
@@ -388,13 +389,13 @@ class ServedPath:
             if self.beside is None or not await self.beside.serve(exchange, path):
                 if self.on_unserved is not None:
                     self.on_unserved(exchange)
-                await exchange.reply(404)
+                await exchange.reply(NOT_FOUND)
         elif exchange.method == "OPTIONS":
-            await exchange.reply(204, headers=_PREFLIGHT_HEADERS)
+            await exchange.reply(NO_CONTENT, headers=_PREFLIGHT_HEADERS)
         elif exchange.method not in ("GET", "HEAD"):
-            await exchange.reply(405, headers=((b"allow", b"GET, HEAD, OPTIONS"),))
+            await exchange.reply(METHOD_NOT_SERVED, headers=((b"allow", b"GET, HEAD, OPTIONS"),))
         else:
-            await exchange.reply(200, document, _DOCUMENT_HEADERS)
+            await exchange.reply(OK, document, _DOCUMENT_HEADERS)
 
     async def start(self) -> None:
         """Get the service ready before its first exchange."""

@@ -1,6 +1,6 @@
 """HTTP/1.1 connections of uvicorn without ASGI: `server.run("http")` serves with these.
 
-Uvicorn listens, handles signals and ends connections. httptools parses. This file connects a socket to exchanges.
+Uvicorn listens, handles signals and ends connections. `Http1Parser` parses. This file connects a socket to exchanges.
 
 - Requests that arrive during another request wait in a queue, and the connection stops reading. The next request
   begins when the previous response is written and the client has read it.
@@ -9,11 +9,11 @@ Uvicorn listens, handles signals and ends connections. httptools parses. This fi
   body is dropped.
 - One timer ends connections on which no request arrives, or whose client does not read. To save work, a later deadline
   does not move the timer: the timer is set again when it goes off.
-- The parser accepts more than HTTP allows, so `http1_head` checks each head before the parser gets it. For this check
-  the bytes are cut into whole heads and parts of bodies. The usual chunk, one whole POST to the served path, is not
-  cut.
 - After its last response the connection does not close at once, because a client that is still sending would lose the
   response.
+- When the server shuts down, an idle connection stays open for LINGER_SECONDS. A client may send a request at the
+  moment in which the server would close the connection, and could not tell whether the request was served. The response
+  to a request that arrives in this time is the last one (`Connection: close`).
 
 A connection refers to its requests by these attributes. `_incoming` may be the same request as one of the others.
 
@@ -30,42 +30,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
+import select
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
-import httptools
-
+from dragoman.protocol.statuses import FAILED, NO_CONTENT, OK, UNAVAILABLE
 from dragoman.runtime.tasks import SelfCancelTask
-from dragoman.transports.http.exchange import HTTP_OK, UNTIMED_BYTES, Header, ServedPath
-from dragoman.transports.http.http1_chunks import ChunkedBody
+from dragoman.transports.http.exchange import UNTIMED_BYTES, Header, ServedPath, reason_phrase
 from dragoman.transports.http.http1_exchange import Http1Exchange
-from dragoman.transports.http.http1_head import HEAD_END, path_and_query, problem_of
+from dragoman.transports.http.http1_head import Http1Request
+from dragoman.transports.http.http1_parser import BodyEnd, Http1Event, Http1Parser, ParseFailure
 
 if TYPE_CHECKING:
     from uvicorn import Config
     from uvicorn.server import ServerState
 
-MAX_HEAD_BYTES = 131_072
-"""More than the parser accepts, so that the parser refuses a head that is slightly too large, with its reason."""
-MAX_FRAMING = 16
-"""How many bytes of chunk framing a client may send for each byte of a body, beyond MAX_HEAD_BYTES."""
 MAX_QUEUED = 16
 """How many requests are parsed ahead. Later requests wait as bytes, which takes less memory and time."""
 MAX_DROPPED_BYTES = 64 * 1024 * 1024
 """How many bytes are read and dropped, so that a client that is still sending receives its response."""
-_BAD_REQUEST, _HEAD_TOO_LARGE, _FAILED = 400, 431, 500
-_NO_CONTENT = 204
+LINGER_SECONDS = 0.5
+"""How long an idle connection stays open when the server shuts down."""
+UNREAD_SECONDS = 0.01
 _CLOSE = b"connection: close\r\n"
-_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
-_METHODS = {b"POST": "POST", b"GET": "GET", b"DELETE": "DELETE"}
-_FRAMING = (b"content-length", b"transfer-encoding")
 _LINE_ENDS = b"\r\n\0"
-_BLANK_LINES = re.compile(rb"[\r\n]*")
 _logger = logging.getLogger("dragoman.transports")
 
 
@@ -87,20 +78,8 @@ class Http1Connection(asyncio.Protocol):
         self.bound_to: str | None = None
         self._state = server_state
         self._keep_alive_seconds: float = config.timeout_keep_alive
-        self.served_url = self.served.path.encode()
-        self._usual_line = b"POST %b HTTP/1.1\r\n" % self.served_url
-        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
+        self._parser = Http1Parser()
         self._transport: asyncio.Transport
-        self._url = b""
-        self._headers: list[Header] = []
-        self._unparsed = b""
-        """Bytes of an incomplete head, or bytes behind a full queue."""
-        self._is_http10 = False
-        """Whether the head that is being parsed is of HTTP/1.0."""
-        self._body_left = 0
-        """How many bytes of the incoming body are missing, if it has a length."""
-        self._chunked: ChunkedBody | None = None
-        """The incoming body, if it is chunked."""
         self._dropped_bytes = 0
         self._incoming: Http1Exchange | None = None
         self._current: Http1Exchange | None = None
@@ -113,8 +92,6 @@ class Http1Connection(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         self._idle_until = self._timer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._default_headers: list[Header] = []
-        self._default_lines = b""
 
     # Called by the transport and by uvicorn.
 
@@ -131,7 +108,6 @@ class Http1Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002
         """Give up the current request."""
         self._is_closing = True
-        self._parser = None  # breaks a reference cycle
         self._state.connections.discard(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -144,126 +120,16 @@ class Http1Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes, and begin the first request of the queue if none is served."""
-        if self._parser is None or self._is_closing:
+        if self._is_closing or self._parser.is_stopped:
             self.count_dropped(len(data))
             return
-        is_next = self._incoming is None and not self._unparsed and not self._queue
-        if is_next and data.startswith(self._usual_line) and data.endswith(b"}"):
-            # Usually one whole request. Its request line is known, and the service checks its Host.
-            try:
-                self._parser.feed_data(data)
-            except (httptools.HttpParserUpgrade, httptools.HttpParserError) as problem:
-                self._on_parser_error(problem, data)
-            if self._url or len(self._queue) != 1 or not self._queue[0].is_whole:
-                self._reparse(data)
-        else:
-            self._parse_pieces(self._unparsed + data)
+        had_unparsed = self._parser.has_unparsed
+        self._parser.receive(data)
+        self._parse()
+        if self._incoming is None and self._parser.has_unparsed and not had_unparsed:
+            self._set_idle_deadline(self.served.pace.read)
         if self._current is None and self._answered is None and self._queue and not self._is_closing:
             self._begin(self._queue.popleft())
-
-    def _reparse(self, data: bytes) -> None:
-        """Handle a chunk that looked like one whole request and is not; none of its requests has begun."""
-        if self._url or len(self._queue) > 1:
-            self._parser = httptools.HttpRequestParser(self)
-            self._url, self._headers, self._incoming = b"", [], None
-            self._queue.clear()
-            self._parse_pieces(data)
-        elif self._incoming is not None:
-            self._expect_body(self._incoming)
-            if self._chunked is not None:
-                self._chunked.end(data, data.index(HEAD_END) + len(HEAD_END))
-
-    def _parse_pieces(self, data: bytes) -> None:
-        """Pass one head or one part of a body at a time to the parser, after the check of each head."""
-        at = 0
-        while at < len(data) and self._parser is not None:
-            at = self._parse_head(data, at) if self._incoming is None else self._parse_body(self._incoming, data, at)
-
-    def _parse_head(self, data: bytes, at: int) -> int:
-        """Parse a head, and return where it ends."""
-        if len(self._queue) >= MAX_QUEUED:
-            self._unparsed = data[at:]
-            self.pause_reading()
-            return len(data)
-        blank = _BLANK_LINES.match(data, at)
-        at = at if blank is None else blank.end()
-        end = data.find(HEAD_END, at) + len(HEAD_END)
-        if end < len(HEAD_END):
-            self._wait_for_head(data[at:])
-            return len(data)
-        head, self._unparsed = data[at:end], b""
-        problem = problem_of(head)
-        if problem is not None:
-            self._stop_parsing(_BAD_REQUEST, problem)
-            return len(data)
-        self._is_http10 = head[: head.index(b"\r")].endswith(b"1.0")
-        self._feed(head)
-        if self._incoming is not None:
-            self._expect_body(self._incoming)
-        return end
-
-    def _expect_body(self, exchange: Http1Exchange) -> None:
-        """Record how the body of a request is framed; a part of the body may be parsed already."""
-        length = next((value for name, value in exchange.given_headers if name.lower() == b"content-length"), None)
-        if length is None:
-            self._chunked = ChunkedBody()
-        else:
-            self._chunked, self._body_left = None, int(length) - exchange.size
-
-    def _parse_body(self, exchange: Http1Exchange, data: bytes, at: int) -> int:
-        """Parse a part of a body, and return where it ends."""
-        if self._chunked is None:
-            part = data[at : at + self._body_left]
-            self._body_left -= len(part)
-            self._feed(part)
-            is_out_of_step = self._body_left == 0 and self._incoming is exchange
-        else:
-            part = data[at : self._chunked.end(data, at)]
-            self._feed(part)
-            exchange.framed_size += len(part)
-            is_out_of_step = self._is_out_of_step(exchange, self._chunked)
-        if is_out_of_step:
-            self._stop_parsing(_BAD_REQUEST)
-        return at + len(part)
-
-    def _is_out_of_step(self, exchange: Http1Exchange, body: ChunkedBody) -> bool:
-        """Tell whether a chunked body has too much framing, or the parser and `ChunkedBody` disagree on its end."""
-        if self._parser is None:
-            return False
-        is_too_much = exchange.framed_size > MAX_HEAD_BYTES + (MAX_FRAMING + 1) * exchange.size
-        if self._incoming is exchange:
-            return is_too_much or body.has_ended
-        return not body.has_ended or self._incoming is not None or bool(self._url)
-
-    def _feed(self, data: bytes) -> None:
-        if self._parser is not None:
-            try:
-                self._parser.feed_data(data)
-            except (httptools.HttpParserUpgrade, httptools.HttpParserError) as problem:
-                self._on_parser_error(problem, data)
-
-    def _on_parser_error(self, problem: Exception, data: bytes) -> None:
-        while isinstance(problem, httptools.HttpParserUpgrade):
-            data = data[problem.args[0] :]
-            try:
-                self._ignore_upgrade(data)
-            except (httptools.HttpParserUpgrade, httptools.HttpParserError) as another:
-                problem = another
-            else:
-                return
-        self._stop_parsing(_BAD_REQUEST)
-
-    def _ignore_upgrade(self, rest: bytes) -> None:
-        """Continue after a request to upgrade to another protocol, which a server may ignore.
-
-        The parser treats the bytes after the head as the other protocol, but they are the body: clients of HTTP/2 send
-        a body with such a first request. So a new parser, with a head of the same framing, parses them.
-        """
-        assert self._incoming is not None
-        framing = b"".join(b"%b: %b\r\n" % header for header in self._incoming.headers if header[0] in _FRAMING)
-        self._parser = httptools.HttpRequestParser(self)
-        self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
-        self._parser.feed_data(rest)
 
     def pause_writing(self) -> None:
         """Make writers wait in `drained`; called by the transport."""
@@ -277,62 +143,61 @@ class Http1Connection(asyncio.Protocol):
         if self._answered is not None:
             self._turn_to_next(self._answered)
 
-    # Called by the parser.
+    def shutdown(self) -> None:
+        """Answer requests that arrived, or arrive within LINGER_SECONDS, and then end."""
+        if not self.is_ending:
+            self.is_ending = True
+            self._keep_alive_seconds = LINGER_SECONDS
+            if self._is_idle():
+                self._set_idle_deadline(LINGER_SECONDS)
 
-    def on_url(self, url: bytes) -> None:
-        """Receive a part of the request target."""
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Receive a header."""
-        # Trailer fields of a chunked body belong neither to the headers of its request nor to those of the next one.
-        if self._incoming is None:
-            self._headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        """Put the request into the queue."""
-        parser = self._parser
-        assert parser is not None
-        if self._incoming is not None:
-            self._url = b""
+    def end(self) -> None:
+        """Accept no further request; refuse an incomplete one, and finish the current one."""
+        self.is_ending = True
+        if self._is_idle():
+            self._close()
             return
-        method = parser.get_method()
-        exchange = Http1Exchange(self, _METHODS.get(method) or method.decode("ascii"), self._url, self._headers)
-        if self._url != self.served_url:
-            exchange.path = unquote(path_and_query(self._url)[0].decode("latin-1"))
-        self._url, self._headers = b"", []
-        if self._is_http10:
-            self._is_http10 = False
-            exchange.http_version = "1.0"
-        else:
-            exchange.keeps_alive = parser.should_keep_alive()
-        self._incoming = exchange
-        self._queue.append(exchange)
-        if self._current is not None or len(self._queue) > 1:
-            self.pause_reading()
-
-    def on_body(self, chunk: bytes) -> None:
-        """Receive a part of a body."""
-        assert self._incoming is not None
-        self._incoming.receive(chunk)
-
-    def on_message_complete(self) -> None:
-        """Receive the end of a request."""
-        assert self._parser is not None
-        assert self._incoming is not None
-        if self._parser.should_upgrade():
-            return
-        exchange, self._incoming = self._incoming, None
-        exchange.complete()
-        if exchange is self._answered:
-            self._turn_to_next(exchange)
+        self._stop_parsing(UNAVAILABLE)
+        self._queue.clear()
+        if self._current is not None:
+            self._current.keeps_alive = False
 
     # One request after the other.
 
+    def _parse(self) -> None:
+        """Handle the events of the parser; requests beyond MAX_QUEUED stay unparsed."""
+        while not self._is_closing:
+            if self._incoming is None and len(self._queue) >= MAX_QUEUED:
+                self.pause_reading()
+                return
+            event = self._parser.next_event()
+            if event is None:
+                return
+            self._handle(event)
+
+    def _handle(self, event: Http1Event) -> None:
+        match event:
+            case Http1Request():
+                self._incoming = Http1Exchange(self, event)
+                self._queue.append(self._incoming)
+                if self._current is not None or len(self._queue) > 1:
+                    self.pause_reading()
+            case ParseFailure(status, reason):
+                self._stop_parsing(status, reason)
+            case BodyEnd():
+                assert self._incoming is not None
+                exchange, self._incoming = self._incoming, None
+                exchange.complete()
+                if exchange is self._answered:
+                    self._turn_to_next(exchange)
+            case part:
+                assert self._incoming is not None
+                self._incoming.receive(part)
+
     def _begin(self, exchange: Http1Exchange) -> None:
         self._current, self._answered = exchange, None
-        if self._unparsed and not self._queue:
-            self._parse_pieces(self._unparsed)
+        if self._parser.has_unparsed and not self._queue:
+            self._parse()
         # A task of the loop's factory would not know whether a handler cancelled itself.
         exchange.task = task = SelfCancelTask(self._serve(exchange), loop=self.loop, context=self._context.copy())
         self._state.tasks.add(task)
@@ -355,7 +220,7 @@ class Http1Connection(asyncio.Protocol):
         if exchange.streaming:
             self.abort()
         else:
-            self.respond(exchange, _FAILED, (), b"")
+            self.respond(exchange, FAILED, (), b"")
 
     def _turn_to_next(self, exchange: Http1Exchange) -> None:
         """Begin the next request after a response, once the client has read the response and sent its whole request.
@@ -378,13 +243,14 @@ class Http1Connection(asyncio.Protocol):
             self._begin(self._queue.popleft())
         else:
             self._answered = None
-            self._set_idle_deadline(self.served.pace.read if self._unparsed else self._keep_alive_seconds)
+            has_unparsed = self._parser.has_unparsed
+            self._set_idle_deadline(self.served.pace.read if has_unparsed else self._keep_alive_seconds)
         if self._is_reading_paused:
             self.resume_reading()
 
     def _stop_parsing(self, status: int, reason: str = "") -> None:
         """Stop parsing; give up a request whose body is incomplete."""
-        self._parser, self._url, self._unparsed = None, b"", b""
+        self._parser.stop()
         broken, self._incoming = self._incoming, None
         if broken is None:
             pass
@@ -404,6 +270,10 @@ class Http1Connection(asyncio.Protocol):
             self._refuse(status, reason)
 
     # Waiting.
+
+    def _is_idle(self) -> bool:
+        has_input = self._parser.has_unparsed or self._queue or self._incoming is not None
+        return not has_input and self._current is None and self._answered is None
 
     def _set_idle_deadline(self, seconds: float) -> None:
         """Wait `seconds` for the next request, or for progress."""
@@ -425,18 +295,21 @@ class Http1Connection(asyncio.Protocol):
             self._arm_timer()
         elif self._drained is not None:
             self.abort()
+        elif self._is_idle() and not self._is_closing and self._has_unread():
+            self._set_idle_deadline(UNREAD_SECONDS)
         else:
             self._close()
 
-    def _wait_for_head(self, unparsed: bytes) -> None:
-        """Wait for the rest of a head, within limits of time and size."""
-        if unparsed and not self._unparsed:
-            self._set_idle_deadline(self.served.pace.read)
-        self._unparsed = unparsed
-        if len(unparsed) > MAX_HEAD_BYTES:
-            self._stop_parsing(_HEAD_TOO_LARGE)
-        elif unparsed and not unparsed[:1].isupper():
-            self._stop_parsing(_BAD_REQUEST)
+    def _has_unread(self) -> bool:
+        """Tell whether the socket has unread bytes. They may be a request, which a close would lose."""
+        connection = self._transport.get_extra_info("socket")
+        if connection is None or not hasattr(select, "poll"):
+            return False
+        waiting = select.poll()
+        with suppress(OSError, ValueError):
+            waiting.register(connection.fileno(), select.POLLIN)
+            return bool(waiting.poll(0))
+        return False
 
     def count_dropped(self, count: int) -> None:
         """Count dropped bytes, and close the connection when they are too many."""
@@ -476,7 +349,7 @@ class Http1Connection(asyncio.Protocol):
     def respond(self, exchange: Http1Exchange, status: int, headers: Iterable[Header], body: bytes) -> None:
         """Write a response, and begin the next request when the client is ready."""
         parts = self._head(exchange, status, headers)
-        parts.append(b"\r\n" if status == _NO_CONTENT else b"content-length: %d\r\n\r\n" % len(body))
+        parts.append(b"\r\n" if status == NO_CONTENT else b"content-length: %d\r\n\r\n" % len(body))
         if len(body) > UNTIMED_BYTES:
             self.write(b"".join(parts))
             parts.clear()
@@ -486,13 +359,7 @@ class Http1Connection(asyncio.Protocol):
         self._turn_to_next(exchange)
 
     def stream(
-        self,
-        exchange: Http1Exchange,
-        head: Sequence[Header] | None,
-        data: bytes,
-        *,
-        last: bool,
-        status: int = HTTP_OK,
+        self, exchange: Http1Exchange, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int = OK
     ) -> None:
         """Write a part of a streamed response; a response of HTTP/1.0 ends with its connection."""
         is_chunked = exchange.http_version == "1.1"
@@ -509,25 +376,22 @@ class Http1Connection(asyncio.Protocol):
             self._turn_to_next(exchange)
 
     def _head(self, exchange: Http1Exchange, status: int, headers: Iterable[Header]) -> list[bytes]:
-        if self._state.default_headers is not self._default_headers:
-            self._default_headers = self._state.default_headers
-            self._default_lines = b"".join(b"%b: %b\r\n" % header for header in self._default_headers)
-        parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._default_lines]
-        for name, value in headers:
+        lines = [_status_line(status)]
+        for name, value in (*self._state.default_headers, *headers):
             if name == b"connection":
                 exchange.keeps_alive = False
             else:
-                parts += (name, b": ", value.translate(None, _LINE_ENDS), b"\r\n")
+                lines.append(b"%b: %b\r\n" % (name, value.translate(None, _LINE_ENDS)))
         if self.is_ending and not self._queue:
             exchange.keeps_alive = False
         if not exchange.keeps_alive:
-            parts.append(_CLOSE)
-        return parts
+            lines.append(_CLOSE)
+        return lines
 
     def _refuse(self, status: int, reason: str) -> None:
         """Respond to bytes that are not a request, and end the connection."""
         kind = b"content-type: text/plain\r\n" if reason else b""
-        head = _STATUS_LINES[status] + kind + b"content-length: %d\r\n" % len(reason) + _CLOSE
+        head = _status_line(status) + kind + b"content-length: %d\r\n" % len(reason) + _CLOSE
         self.write(head + b"\r\n" + reason.encode("ascii"))
         self._linger()
 
@@ -537,12 +401,12 @@ class Http1Connection(asyncio.Protocol):
         Closing at once would reset the connection of a client that is still sending, and could lose the response.
         """
         self._is_closing = True
-        self._parser = self._incoming = self._answered = None
+        self._incoming = self._answered = None
         self._queue.clear()
         self._dropped_bytes = 0
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._set_idle_deadline(self.served.pace.read)
+        self._set_idle_deadline(LINGER_SECONDS if self.is_ending else self.served.pace.read)
         self.resume_reading()
 
     def _close(self) -> None:
@@ -568,3 +432,7 @@ class Http1Connection(asyncio.Protocol):
     def scheme(self) -> str:
         """https for an encrypted connection, else http."""
         return "https" if self._transport.get_extra_info("sslcontext") else "http"
+
+
+def _status_line(status: int) -> bytes:
+    return b"HTTP/1.1 %d %b\r\n" % (status, reason_phrase(status).encode())

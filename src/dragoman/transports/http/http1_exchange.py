@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import TooLarge
-from dragoman.transports.http.exchange import UNTIMED_BYTES, Exchange, Gone, Header
-from dragoman.transports.http.http1_head import path_and_query
+from dragoman.transports.http.exchange import UNTIMED_BYTES, Exchange, Gone, Header, TooSlow
+from dragoman.transports.http.http1_head import Http1Request, decoded_path, path_and_query
 
 if TYPE_CHECKING:
     from dragoman.transports.http.http1 import Http1Connection
@@ -26,30 +26,24 @@ class Http1Exchange(Exchange):
     """Whether the whole body arrived."""
     is_late = False
     """Whether the body did not arrive in time."""
-    keeps_alive = False
     size = 0
     """How many bytes of the body arrived."""
-    framed_size = 0
-    """How many bytes of a chunked body arrived, with the framing of the chunks."""
 
-    _body: bytes | bytearray = b""
     _arrived: asyncio.Future[None] | None = None
 
-    def __init__(self, connection: Http1Connection, method: str, url: bytes, headers: Iterable[Header]) -> None:
-        Exchange.__init__(self, connection.loop, connection.served.pace, method, headers, connection.bound_to, "1.1")
-        self.path = connection.served.path
+    def __init__(self, connection: Http1Connection, request: Http1Request) -> None:
+        pace, version = connection.served.pace, request.http_version
+        super().__init__(connection.loop, pace, request.method, request.headers, connection.bound_to, version)
+        self.path = decoded_path(request.target)
+        self.keeps_alive = request.keeps_alive
         self._connection = connection
-        self._url = url
-
-    @cached_property
-    def headers(self) -> list[Header]:  # type: ignore[override]
-        """The headers, with lower-case names."""
-        return [(name.lower(), value) for name, value in self.given_headers]
+        self._target = request.target
+        self._body = bytearray()
 
     @cached_property
     def scope(self) -> Mapping[str, Any]:  # type: ignore[override]
         """The request as an ASGI scope."""
-        path, query = path_and_query(self._url)
+        path, query = path_and_query(self._target)
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -74,17 +68,11 @@ class Http1Exchange(Exchange):
     def receive(self, chunk: bytes) -> None:
         """Receive a part of the body; drop it if the response is complete."""
         self.size += len(chunk)
-        body = self._body
         if self.ended:
-            self._body = b""
+            self._body.clear()
             self._connection.count_dropped(len(chunk))
             return
-        if not body:
-            self._body = chunk
-        elif isinstance(body, bytearray):
-            body += chunk
-        else:
-            self._body = bytearray(body + chunk)
+        self._body += chunk
         if self._arrived is not None:
             self._wake()
         elif self.size > HIGH_WATER_BYTES:
@@ -93,17 +81,12 @@ class Http1Exchange(Exchange):
     def complete(self) -> None:
         """Record that the body is complete, and wake `read`."""
         self.is_whole = True
-        if self._arrived is not None:
-            self._wake()
+        self._wake()
 
-    def _wake(self, error: Exception | None = None) -> None:
+    def _wake(self) -> None:
         arrived, self._arrived = self._arrived, None
-        if arrived is None or arrived.done():
-            return
-        if error is None:
+        if arrived is not None and not arrived.done():
             arrived.set_result(None)
-        else:
-            arrived.set_exception(error)
 
     async def read(self, limit: int) -> bytes:
         """Return the body.
@@ -113,38 +96,38 @@ class Http1Exchange(Exchange):
             TooSlow: the body did not arrive in time.
             Gone: the client closed the connection.
         """
-        if not self.is_whole and not self.size and self.http_version == "1.1" and self._expects_continue():
-            self._connection.write(_CONTINUE)
-        while not self.is_whole and self.size <= limit and not self.gone:
-            self._connection.resume_reading()
-            self._arrived = self.loop.create_future()
-            await self._arrived
-        body, self._body = self._body, b""
+        if not self.is_whole:
+            if not self.size and self.http_version == "1.1" and self._expects_continue():
+                self._connection.write(_CONTINUE)
+            await self._wait_for_body(limit)
+        body = bytes(self._body)
+        self._body.clear()
         if self.gone:
             raise Gone
         if self.size > limit:
             raise TooLarge
         if self.size > HIGH_WATER_BYTES:
             self._connection.resume_reading()
-        return bytes(body)
+        return body
+
+    async def _wait_for_body(self, limit: int) -> None:
+        try:
+            async with asyncio.timeout(self._pace.read):
+                while not self.is_whole and self.size <= limit and not self.gone:
+                    self._connection.resume_reading()
+                    self._arrived = self.loop.create_future()
+                    await self._arrived
+        except TimeoutError:
+            self.is_late = True
+            raise TooSlow(self._pace.read) from None
 
     def _expects_continue(self) -> bool:
         return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers)
 
-    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
-        """Answer with one body, unless a response has begun."""
-        if self.ended or self.streaming or self.gone:
-            return
-        self.ended = True
-        extra = self.extra_headers
-        if self.record is not None:
-            self.record.add(status, len(body))
-        self._connection.respond(self, status, (*headers, *extra) if extra else headers, body)
+    async def _send_whole(self, status: int, body: bytes, headers: Sequence[Header]) -> None:
+        self._connection.respond(self, status, headers, body)
         if len(body) > UNTIMED_BYTES:
-            try:
-                await self._connection.drained()
-            except TimeoutError:
-                self.lose()
+            await self._connection.drained()
 
     async def _send_part(self, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int) -> None:
         await self._connection.drained()
@@ -159,15 +142,7 @@ class Http1Exchange(Exchange):
     def give_up(self) -> None:
         """Record that the client is gone, and leave the connection as it is."""
         super().lose()
-        self._wake(Gone())
-
-    def is_reading(self) -> bool:
-        """Tell whether the service waits for the body."""
-        return self._arrived is not None
+        self._wake()
 
     def _watch_disconnect(self) -> None:
         """Do nothing, because the connection itself reports its loss."""
-
-    def _stop_reading(self) -> None:
-        self.is_late = True
-        self._wake(self._too_slow())

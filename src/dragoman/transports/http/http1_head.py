@@ -1,41 +1,113 @@
-"""Checks of an HTTP/1.1 request head that the parser does not make (RFC 9112)."""
+"""Strict parsing of an HTTP/1.1 request head (RFC 9112).
+
+A proxy may read a malformed or ambiguous head in another way than a server, and so pass requests that it should stop.
+So every head that could be read in two ways is refused.
+"""
 
 from __future__ import annotations
 
 import re
+import string
+from typing import NamedTuple
+from urllib.parse import unquote
 
-import httptools
+from dragoman.protocol.statuses import MALFORMED
+from dragoman.transports.http.exchange import Header
 
 HEAD_END = b"\r\n\r\n"
-_REQUEST_LINE = re.compile(rb"[A-Z-]+ (\S+) HTTP/1\.([01])\r\n")
-_HOST = re.compile(rb"\r\nhost:[ \t]*([^\r\n]*)", re.IGNORECASE)
+_LINE_END = b"\r\n"
+_TOKEN = b"!#$%&'*+.^_`|~-" + string.digits.encode() + string.ascii_letters.encode()
+_CONTROLS = bytes({*range(0x20), 0x7F} - {ord("\t")})
+_READ_HERE = frozenset({b"host", b"connection", b"content-length", b"transfer-encoding"})
+_REQUEST_LINE = re.compile(rb"([A-Z-]+) ([!-~]+) HTTP/1\.([01])")
 _AUTHORITY = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)", re.IGNORECASE)
+_TARGET = re.compile(rb"(?:[a-z][a-z0-9+.-]*://[^/?#]*|(?=/))(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE)
+_LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
-def problem_of(head: bytes) -> str | None:
-    """Return the reason to refuse a head, or None.
+class MalformedRequest(Exception):
+    """Bytes that are not an HTTP request; `status` and the text are those of the response."""
 
-    A proxy may read such a head in another way, and so pass requests that it should stop.
+    def __init__(self, reason: str = "", status: int = MALFORMED) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Http1Request(NamedTuple):
+    """The head of a request."""
+
+    method: str
+    target: bytes
+    headers: tuple[Header, ...]
+    """The headers, with lower-case names."""
+    http_version: str
+    keeps_alive: bool
+    """Whether the client may send another request on the connection; never with HTTP/1.0."""
+    body_size: int | None
+    """The size of the body; None if the body is chunked."""
+
+
+def parse_head(head: bytes) -> Http1Request:
+    """Parse a head without the empty line at its end.
+
+    Raises:
+        MalformedRequest: the head is malformed or ambiguous.
     """
-    line = _REQUEST_LINE.match(head)
-    if line is None:
-        return "The request line must be a method, a target and HTTP/1.1 or HTTP/1.0, with one space between them"
-    target, minor = line.groups()
-    hosts = _HOST.findall(head)
+    first, *lines = head.split(_LINE_END)
+    start = _REQUEST_LINE.fullmatch(first)
+    if start is None:
+        raise MalformedRequest(
+            "The request line must be a method, a target and HTTP/1.1 or HTTP/1.0, with one space between them"
+        )
+    if len(head) - len(head.translate(None, _CONTROLS)) > len(lines) * len(_LINE_END):
+        raise MalformedRequest
+    headers: list[Header] = []
+    values: dict[bytes, list[bytes]] = {}
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not name or not colon or name.translate(None, _TOKEN):
+            raise MalformedRequest
+        name, value = name.lower(), value.strip(b" \t")
+        headers.append((name, value))
+        if name in _READ_HERE:
+            values.setdefault(name, []).append(value)
+    method, target, minor = start.groups()
+    _check_host(target, minor, values.get(b"host", []))
+    keeps_alive = minor == b"1" and b"close" not in _list_of(values, b"connection")
+    version = f"1.{minor.decode()}"
+    return Http1Request(method.decode(), target, tuple(headers), version, keeps_alive, _body_size(values))
+
+
+def _check_host(target: bytes, minor: bytes, hosts: list[bytes]) -> None:
     if len(hosts) > 1:
-        return "The header Host is repeated; send it once"
+        raise MalformedRequest("The header Host is repeated; send it once")
     if not hosts and minor == b"1":
-        return "The header Host is missing"
+        raise MalformedRequest("The header Host is missing")
     authority = _AUTHORITY.match(target)
-    if authority is not None and [authority[1].lower()] != [host.strip().lower() for host in hosts]:
-        return "The request line names another host than the header Host"
-    return None
+    if authority is not None and [authority[1].lower()] != [host.lower() for host in hosts]:
+        raise MalformedRequest("The request line names another host than the header Host")
+
+
+def _body_size(values: dict[bytes, list[bytes]]) -> int | None:
+    lengths, codings = values.get(b"content-length", []), _list_of(values, b"transfer-encoding")
+    if codings and (lengths or codings[-1] != b"chunked" or codings.count(b"chunked") > 1):
+        raise MalformedRequest
+    if len(lengths) > 1 or any(_LENGTH.fullmatch(length) is None for length in lengths):
+        raise MalformedRequest
+    return None if codings else int(lengths[0]) if lengths else 0
+
+
+def _list_of(values: dict[bytes, list[bytes]], name: bytes) -> list[bytes]:
+    """Return the elements of a header whose value is a list separated by commas, in lower case."""
+    return [part.strip(b" \t").lower() for value in values.get(name, ()) for part in value.split(b",")]
 
 
 def path_and_query(target: bytes) -> tuple[bytes, bytes]:
     """Return the path and the query of a request target; an invalid target has a path that is not served."""
-    try:
-        parsed = httptools.parse_url(target)
-    except httptools.HttpParserInvalidURLError:
-        return b"*", b""
-    return parsed.path or b"/", parsed.query or b""
+    parsed = _TARGET.fullmatch(target)
+    return (b"*", b"") if parsed is None else (parsed[1] or b"/", parsed[2] or b"")
+
+
+def decoded_path(target: bytes) -> str:
+    """Return the path of a request target, without percent-encoding."""
+    return unquote(path_and_query(target)[0].decode("latin-1"))

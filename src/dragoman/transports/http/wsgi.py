@@ -7,12 +7,13 @@ be read only if the server sets `wsgi.input_terminated`: then the input ends wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
 from dragoman.errors import TransportError
+from dragoman.protocol import statuses
+from dragoman.transports.http.exchange import reason_phrase
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -70,9 +71,9 @@ class WsgiRequest:
         try:
             body = _read(self.environ["wsgi.input"], expected)
         except OSError as error:
-            raise UnreadableBody(400, "The body could not be read to its end") from error
+            raise UnreadableBody(statuses.MALFORMED, "The body could not be read to its end") from error
         if length is not None and len(body) < expected:
-            raise UnreadableBody(400, f"The body ended after {len(body)} of {length} bytes")
+            raise UnreadableBody(statuses.MALFORMED, f"The body ended after {len(body)} of {length} bytes")
         return body
 
     def _length(self) -> int | None:
@@ -82,11 +83,13 @@ class WsgiRequest:
         if chunked and self.environ.get("wsgi.input_terminated"):
             return None
         if chunked:
-            raise UnreadableBody(411, "This server reads no chunked bodies; send the body with a Content-Length")
+            raise UnreadableBody(
+                statuses.LENGTH_MISSING, "This server reads no chunked bodies; send the body with a Content-Length"
+            )
         if not declared:
             return 0
         if not (declared.isascii() and declared.isdigit()) or len(declared) > 18:
-            raise UnreadableBody(400, "The Content-Length is not a number of bytes")
+            raise UnreadableBody(statuses.MALFORMED, "The Content-Length is not a number of bytes")
         return int(declared)
 
 
@@ -99,27 +102,21 @@ def _read(stream: Any, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-class WsgiService(Protocol):
-    """Answers requests."""
-
-    def answer(self, request: WsgiRequest) -> WsgiReply:
-        """Return the response to a request; may block, and is called from many threads at once."""
-
-
 class WsgiApp:
     """A WSGI application that serves one path, alone or mounted."""
 
-    def __init__(self, service: WsgiService, *, path: str = "/mcp") -> None:
-        self._service = service
+    def __init__(self, answer: Callable[[WsgiRequest], WsgiReply], *, path: str = "/mcp") -> None:
+        self._answer = answer
+        """Returns the response to a request; may block, and is called from many threads at once."""
         self._path = "/" + path.strip("/")
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request."""
         if self._is_served(environ):
-            reply = self._service.answer(WsgiRequest(environ))
+            reply = self._answer(WsgiRequest(environ))
         else:
-            reply = WsgiReply(404, [("content-length", "0")], b"")
-        start_response(f"{reply.status} {_phrase(reply.status)}", reply.headers)
+            reply = WsgiReply(statuses.NOT_FOUND, [("content-length", "0")], b"")
+        start_response(f"{reply.status} {reason_phrase(reply.status) or 'Unknown'}", reply.headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [reply.body]
 
     def _is_served(self, environ: Environ) -> bool:
@@ -127,10 +124,3 @@ class WsgiApp:
         path = environ.get("PATH_INFO", "").encode("latin-1").decode(errors="replace")
         mounted_here = bool(environ.get("SCRIPT_NAME", "").strip("/")) and path in ("", "/")
         return mounted_here or path.rstrip("/") == self._path.rstrip("/")
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Unknown"

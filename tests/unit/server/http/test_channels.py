@@ -9,19 +9,19 @@ import pytest
 from dragoman import types
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.subscriptions import Subscription
-from dragoman.server.http.channels import SessionChannel, SubscriptionStream
-from dragoman.server.http.session import HttpSession
+from dragoman.server.http.channels import ResumableChannel, SubscribedClient
+from dragoman.server.http.session import LiveSession
 from scenarios.http_peer import DEADLINE, scenario
 from unit.server.http.test_session import new_session
 from unit.server.http.test_streams import Reader
 
 
-def new_channel() -> tuple[SessionChannel, HttpSession, Reader]:
+def new_channel() -> tuple[ResumableChannel, LiveSession, Reader]:
     session, reader = new_session(), Reader()
-    return SessionChannel(session, reader, "call", can_stream=True), session, reader
+    return ResumableChannel(session, reader, "call", can_stream=True), session, reader
 
 
-async def respond(channel: SessionChannel) -> None:
+async def respond(channel: ResumableChannel) -> None:
     await channel.answer(200, b"{}", json=True)
     channel.close()
 
@@ -114,7 +114,7 @@ async def test_a_response_that_became_a_stream_by_itself_tells_how_to_come_back(
 async def test_a_change_just_before_the_end_of_a_subscription_is_sent():
     reader = Reader()
     subscription = Subscription("listening", types.SubscriptionFilter(tools_list_changed=True))
-    stream = SubscriptionStream(subscription, reader)
+    stream = SubscribedClient(subscription, reader)
     running = asyncio.create_task(stream.run())
     await asyncio.sleep(0)
     stream.notify_change("notifications/tools/list_changed")

@@ -225,13 +225,6 @@ def test_the_same_headers_are_read_once_and_others_for_themselves():
     assert head_of(reader, [(b"host", b"evil.example")]).refused.status == 421
 
 
-def test_headers_of_a_server_that_gives_lists_are_read_each_time():
-    reader = HeadReader(Guard())
-    headers = [list(header) for header in HEADERS]
-    assert head_of(reader, headers).headers.name == "add"
-    assert head_of(reader, headers) is not head_of(reader, headers)
-
-
 def test_what_is_kept_is_bounded_in_number_and_length():
     reader = HeadReader(Guard())
     for number in range(MAX_CACHED_HEADS + 1):

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from dragoman import Server
 from dragoman.errors import StoreUnavailable
 from dragoman.protocol.sse import EventDecoder, EventId
 from dragoman.server.http import resumption
-from dragoman.server.http.resumption import FollowedStream, StreamLog, StreamName
-from dragoman.server.http.streams import EventStream, Retention, SessionStreams
+from dragoman.server.http.resumption import RemoteStream, SharedLogs, StreamName
+from dragoman.server.http.streams import ResumableStream, Retention, StreamReader, StreamTable
 from dragoman.server.http.workers import StreamFollowed, StreamState
 from dragoman.stores import Memory
 from dragoman.stores.memory import MemoryLog
@@ -73,22 +74,39 @@ class Log(MemoryLog):
         return await super().after(sequence)
 
 
+class Logs(SharedLogs):
+    """One log, the processes that were told that it grew, and what the owner of its stream replies."""
+
+    def __init__(self, log: Log, *owner: StreamState | None) -> None:
+        self.log = log
+        self.owner = list(owner)
+        self.told: list[str] = []
+        self.asked: list[bool] = []
+        self.failures: list[Exception] = []
+
+    def open(self, stream: str) -> Log:
+        return self.log
+
+    def announce_growth(self, stream: str, worker: str) -> None:
+        self.told.append(worker)
+
+    async def ask_owner(self, stream: str, owner: str, reader: int, *, is_check: bool) -> StreamState | None:
+        self.asked.append(is_check)
+        return self.owner.pop(0) if len(self.owner) > 1 else self.owner[0]
+
+    def warn(self, error: Exception) -> None:
+        self.failures.append(error)
+
+
 class Owner:
     """The process that has a stream, with a log that other processes read."""
 
     def __init__(self) -> None:
         self.log = Log()
-        self.told: list[str] = []
-        self.failures: list[Exception] = []
-        self.streams = SessionStreams(lambda: "4f1c-1", Retention(), self._open)
-        self.stream = EventStream(self.streams, sends_priming_event=False, request_id="call")
-
-    def _open(self, stream: EventStream) -> StreamLog:
-        def told(name: str, worker: str) -> None:
-            assert name == stream.name
-            self.told.append(worker)
-
-        return StreamLog(stream, lambda _: self.log, on_written=told, on_failure=self.failures.append)
+        self.logs = Logs(self.log)
+        self.told, self.failures = self.logs.told, self.logs.failures
+        self.streams = StreamTable(lambda: "4f1c-1", Retention(), self.logs)
+        self.stream = ResumableStream(self.streams, sends_priming_event=False, request_id="call")
 
     def followed_by(self, worker: str, reader: int = 1, *, is_check: bool = False) -> StreamState:
         return self.stream.hand_over(StreamFollowed("session", self.stream.name, worker, reader, is_check))
@@ -101,27 +119,18 @@ class Owner:
         return numbers_of(await follower.stream._read())
 
 
-def refused(reason: str) -> bytes:
-    return json.dumps({"id": "call", "error": {"code": -32603, "message": reason}}).encode()
-
-
 class Follower:
     """A process in which a client resumes a stream."""
 
-    def __init__(self, log: Log, after: int = 0, *owner: StreamState | None) -> None:
-        self.owner = list(owner)
-        self.asked: list[bool] = []
-        self.failures: list[Exception] = []
-        self.stream = FollowedStream(log, after, ask=self._ask, refuse=refused, on_failure=self.failures.append)
+    def __init__(self, log: Log, after: int = 0, *owner: StreamState | None, logs: Logs | None = None) -> None:
+        self.logs = logs or Logs(log, *owner)
+        self.asked, self.failures = self.logs.asked, self.logs.failures
         self.reader = Reader()
-        self.reader.on_ending = None
-
-    async def _ask(self, *, is_check: bool) -> StreamState | None:
-        self.asked.append(is_check)
-        return self.owner.pop(0) if len(self.owner) > 1 else self.owner[0]
+        name, event = StreamName("4f1c", is_standalone=False, request_id="call"), EventId("4f1c-1", after)
+        self.stream = RemoteStream(Server(), self.logs, name, event, StreamReader(self.reader))
 
     async def serve(self) -> list[Any]:
-        await asyncio.wait_for(self.stream.serve(self.reader), DEADLINE)
+        await asyncio.wait_for(self.stream.serve(), DEADLINE)
         return messages_of(b"".join(self.reader.parts))
 
 
@@ -320,16 +329,17 @@ async def test_an_owner_that_dies_while_it_is_followed_is_noticed(monkeypatch):
 async def test_what_the_owner_wrote_last_is_sent_though_it_is_gone(monkeypatch):
     monkeypatch.setattr(resumption, "CHECK_SECONDS", 0.01)
     owner = Owner()
+    events = owner.stream
 
-    class Dying(Follower):
-        async def _ask(self, *, is_check: bool) -> StreamState | None:
+    class Dying(Logs):
+        async def ask_owner(self, stream: str, owner: str, reader: int, *, is_check: bool) -> StreamState | None:
             if is_check:
-                owner.stream.add(b"2", last=True)
+                events.add(b"2", last=True)
             return None if is_check else ALIVE
 
     owner.stream.add(b"1")
     await owner.written()
-    assert await Dying(owner.log).serve() == [1, 2]
+    assert await Follower(owner.log, logs=Dying(owner.log)).serve() == [1, 2]
 
 
 @scenario
@@ -369,6 +379,7 @@ async def test_a_follower_ends_with_its_client_and_its_process(how):
 async def test_a_client_that_left_while_the_owner_was_asked_is_not_served():
     follower = Follower(Log(), 0, ALIVE)
     follower.reader.gone = True
+    follower.reader.on_gone()
     assert await follower.serve() == []
 
 
@@ -431,8 +442,8 @@ async def test_a_client_whose_standalone_stream_cannot_be_read_comes_back_later(
     log = Log()
     log.is_away = True
     follower = Follower(log, 0, ALIVE)
-    await asyncio.wait_for(follower.stream.replay(follower.reader), DEADLINE)
-    assert follower.stream.is_over
+    await asyncio.wait_for(follower.stream.replay(), DEADLINE)
+    assert follower.stream.reader.is_released
     assert follower.reader.parts == []
 
 
@@ -442,7 +453,7 @@ async def test_what_was_missed_of_a_standalone_stream_is_sent_when_it_has_come(m
     owner.log.may_flush.clear()
     owner.stream.add(b"1")
     follower = Follower(owner.log, 0, StreamState(sequence=2))
-    replaying = asyncio.create_task(follower.stream.replay(follower.reader))
+    replaying = asyncio.create_task(follower.stream.replay())
     await until(lambda: follower.asked)
     owner.log.may_flush.set()
     owner.stream.add(b"2")
@@ -453,8 +464,8 @@ async def test_what_was_missed_of_a_standalone_stream_is_sent_when_it_has_come(m
     assert not follower.reader.ended
     monkeypatch.setattr(resumption, "REPLAY_SECONDS", 0.01)
     late = Follower(owner.log, 0, StreamState(sequence=3))
-    await asyncio.wait_for(late.stream.replay(late.reader), DEADLINE)
+    await asyncio.wait_for(late.stream.replay(), DEADLINE)
     assert late.reader.numbers == [1, 2]
     nobody = Follower(owner.log, 1, None)
-    await nobody.stream.replay(nobody.reader)
+    await nobody.stream.replay()
     assert nobody.reader.numbers == [2]

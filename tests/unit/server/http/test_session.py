@@ -9,21 +9,21 @@ from dragoman.protocol.eras import Caller
 from dragoman.protocol.sse import EventId
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.http.refusal import HttpRefusal
-from dragoman.server.http.session import HttpSession, SharedSession
+from dragoman.server.http.session import LiveSession, SessionData
 from dragoman.server.http.streams import MAX_STREAMS, Retention
 from dragoman.server.http.workers import Workers
 from scenarios.http_peer import DEADLINE, scenario
 from unit.server.http.test_streams import Reader
 
 
-def new_session() -> HttpSession:
+def new_session() -> LiveSession:
     server = Server()
-    return HttpSession(
-        server, SharedSession(Caller(LATEST_HANDSHAKE), "session"), workers=Workers(server), retention=Retention()
+    return LiveSession(
+        server, SessionData(Caller(LATEST_HANDSHAKE), "session"), workers=Workers(server), retention=Retention()
     )
 
 
-async def resumed(session: HttpSession, last_event_id: str) -> list[bytes]:
+async def resumed(session: LiveSession, last_event_id: str) -> list[bytes]:
     """Resume a stream that is complete, and return what is sent."""
     reader = Reader()
     await asyncio.wait_for(session.serve_stream(reader, last_event_id), DEADLINE)

@@ -10,8 +10,8 @@ from dragoman.protocol.eras import Caller
 from dragoman.protocol.versions import LATEST_HANDSHAKE
 from dragoman.server.http import sessions as module
 from dragoman.server.http.refusal import HttpRefusal
-from dragoman.server.http.session import HttpSession, SharedSession
-from dragoman.server.http.sessions import BUSY_SECONDS, Sessions
+from dragoman.server.http.session import LiveSession, SessionData
+from dragoman.server.http.sessions import BUSY_SECONDS, SessionRegistry
 from dragoman.server.request.call import holder_name
 from dragoman.types import Implementation
 from scenarios.http_peer import SECRET, scenario
@@ -24,11 +24,13 @@ class House:
         self.now = 0.0
         self.looked: list[str] = []
         self.server = Server(secret=SECRET)
-        self.sessions = Sessions(self.server, max_sessions=most, idle_timeout=idle_timeout, clock=lambda: self.now)
+        self.sessions = SessionRegistry(
+            self.server, max_sessions=most, idle_timeout=idle_timeout, clock=lambda: self.now
+        )
 
     def begin(self, address: str = "1.1.1.1", principal: str | None = None) -> str:
         self.now += 1
-        return self.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE), principal=principal), address)
+        return self.sessions.begin(SessionData(Caller(LATEST_HANDSHAKE), principal=principal), address)
 
     async def use(self, *ids: str) -> None:
         for id in ids:
@@ -39,7 +41,7 @@ class House:
         """Let a session be busy from now on."""
         house = self
 
-        class Busy(HttpSession):
+        class Busy(LiveSession):
             @property
             def is_busy(self) -> bool:
                 house.looked.append(self.data.id)
@@ -53,11 +55,11 @@ class House:
 
 @scenario
 async def test_of_a_client_that_says_much_of_itself_that_is_kept_which_the_id_carries():
-    sessions = Sessions(Server(secret=SECRET))
+    sessions = SessionRegistry(Server(secret=SECRET))
     kept = []
     for size in (100, 5000):
         info = Implementation("client", "1", title="x" * size)
-        id = sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE, info=info), principal="ann"))
+        id = sessions.begin(SessionData(Caller(LATEST_HANDSHAKE, info=info), principal="ann"))
         kept.append((await sessions.find(id, "ann")).data.caller.info)
     assert kept == [Implementation("client", "1", title="x" * 100), Implementation("client", "1")]
 
@@ -154,11 +156,11 @@ async def test_when_all_are_in_use_they_are_looked_at_once_a_second():
         await house.occupy(house.begin())
     for _ in range(3):
         with pytest.raises(HttpRefusal, match="too many sessions"):
-            house.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)))
+            house.sessions.begin(SessionData(Caller(LATEST_HANDSHAKE)))
     assert len(house.looked) <= 2 * 50
     house.now += BUSY_SECONDS
     with pytest.raises(HttpRefusal):
-        house.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)))
+        house.sessions.begin(SessionData(Caller(LATEST_HANDSHAKE)))
     assert len(house.looked) <= 4 * 50
     await house.sessions.end(next(iter(house.sessions._local)))
     house.begin()
@@ -173,7 +175,7 @@ async def test_when_all_of_one_holder_are_in_use_they_are_looked_at_once_a_secon
         house.begin(f"2.2.2.{number}")
     house.looked.clear()
     for number in range(20):
-        house.sessions.begin(SharedSession(Caller(LATEST_HANDSHAKE)), f"3.3.3.{number}")
+        house.sessions.begin(SessionData(Caller(LATEST_HANDSHAKE)), f"3.3.3.{number}")
     assert len(house.looked) <= 3 * 50
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import count
 
 from dragoman.server.http import streams as streams_module
-from dragoman.server.http.streams import STREAM_BYTES, EventStream, Retention, SessionStreams
+from dragoman.server.http.streams import STREAM_BYTES, ResumableStream, Retention, StreamTable
 from dragoman.stores.contract import MAX_LOG_EVENTS
 from scenarios.http_peer import DEADLINE, scenario
 
@@ -20,7 +20,7 @@ class Reader:
         self.loop = asyncio.get_running_loop()
         self.opening = None
         self.ended = self.gone = self.streaming = False
-        self.on_gone = None
+        self.on_gone = self.on_ending = None
         self.parts: list[bytes] = []
         self.may_take = asyncio.Event()
         self.may_take.set()
@@ -40,8 +40,8 @@ class Reader:
         return [int(line.rpartition(b"-")[2]) for line in lines if line.startswith(b"id: ")]
 
 
-def stream_alone() -> EventStream:
-    return EventStream(SessionStreams(lambda: "s", Retention()), sends_priming_event=False)
+def stream_alone() -> ResumableStream:
+    return ResumableStream(StreamTable(lambda: "s", Retention()), sends_priming_event=False)
 
 
 @scenario
@@ -97,10 +97,8 @@ async def test_a_stream_keeps_the_newest_events():
 async def test_one_who_is_gone_before_it_reads_is_let_go():
     stream, reader = stream_alone(), Reader()
     reader.gone = True
-    released = asyncio.get_running_loop().create_future()
-    stream.attach(reader, released=released)
-    await asyncio.wait_for(released, DEADLINE)
-    assert stream.reader is None
+    assert stream.attach(reader).is_released
+    assert (stream.reader, stream.state) == (None, "idle")
 
 
 @scenario
@@ -116,20 +114,20 @@ async def test_one_who_is_let_go_and_does_not_read_holds_up_no_end(monkeypatch):
     assert first.parts == second.parts == []
 
 
-def session(whole: Retention) -> SessionStreams:
-    return SessionStreams(lambda: f"s{next(numbers)}", whole)
+def session(whole: Retention) -> StreamTable:
+    return StreamTable(lambda: f"s{next(numbers)}", whole)
 
 
-def waiting(streams: SessionStreams) -> EventStream:
+def waiting(streams: StreamTable) -> ResumableStream:
     """A stream that has ended, whose client has not got its event."""
-    stream = EventStream(streams, sends_priming_event=False)
+    stream = ResumableStream(streams, sends_priming_event=False)
     stream.add(EVENT, last=True)
     return stream
 
 
-async def delivered(streams: SessionStreams, *, last: bool = True) -> EventStream:
+async def delivered(streams: StreamTable, *, last: bool = True) -> ResumableStream:
     """A stream whose client has got its event."""
-    stream = EventStream(streams, sends_priming_event=False)
+    stream = ResumableStream(streams, sends_priming_event=False)
     stream.attach(Reader())
     stream.add(EVENT, last=last)
     await stream.flush()
@@ -188,7 +186,7 @@ async def test_a_stream_that_goes_on_begins_anew_without_what_was_dropped():
 async def test_what_a_client_is_reading_is_not_taken_from_it():
     whole = Retention(room_for(1))
     streams, slow = session(whole), Reader()
-    read = EventStream(streams, sends_priming_event=False)
+    read = ResumableStream(streams, sends_priming_event=False)
     read.attach(slow)
     slow.may_take.clear()
     read.add(EVENT)

@@ -13,8 +13,8 @@ from dragoman.protocol.eras import Caller
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import find_version
 from dragoman.server.http.refusal import HttpRefusal
-from dragoman.server.http.session import SharedSession
-from dragoman.server.http.sessions import Sessions
+from dragoman.server.http.session import SessionData
+from dragoman.server.http.sessions import SessionRegistry
 from dragoman.server.http.workers import (
     ChangeAnnounced,
     SessionEnded,
@@ -220,12 +220,12 @@ class Adopting:
 
     def __init__(self, folder: Path) -> None:
         servers = [sums(store=Local(folder)) for _ in range(2)]
-        self.sessions = [Sessions(server, workers=Workers(server, joins=True)) for server in servers]
+        self.sessions = [SessionRegistry(server, workers=Workers(server, joins=True)) for server in servers]
 
     async def begin(self) -> str:
         for sessions in self.sessions:
             await sessions.workers.join()
-        return self.sessions[0].begin(SharedSession(Caller(NEWEST)))
+        return self.sessions[0].begin(SessionData(Caller(NEWEST)))
 
     def interfere(self, act: Callable[[], Any]) -> None:
         """Do something in the second process after the first has replied, and before that is taken in."""

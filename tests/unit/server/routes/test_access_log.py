@@ -9,7 +9,7 @@ from dragoman.transports.http.exchange import ExchangeRecord
 
 
 def exchange(**attributes: object) -> SimpleNamespace:
-    usual = {"method": "POST", "gone": False, "principal": None, "given_headers": (), "extra_headers": ()}
+    usual = {"method": "POST", "gone": False, "principal": None, "headers": (), "extra_headers": ()}
     return SimpleNamespace(**(usual | attributes))
 
 
@@ -58,10 +58,9 @@ def test_texts_of_clients_are_cut_and_escaped():
 
 
 def test_a_session_is_named_by_a_digest_on_both_sides_of_its_begin():
-    line = (b"Mcp-Session-Id", b"a sealed token")
+    line = (b"mcp-session-id", b"a sealed token")
     named = [
-        access_fields(exchange(**{where: (line,)}), record(), "/")["session"]
-        for where in ("given_headers", "extra_headers")
+        access_fields(exchange(**{where: (line,)}), record(), "/")["session"] for where in ("headers", "extra_headers")
     ]
     assert named[0] == named[1]
     assert (len(named[0]), "sealed" in named[0]) == (8, False)

@@ -6,7 +6,7 @@ import contextvars
 import pytest
 
 from dragoman.transports.http.exchange import Exchange, TooSlow
-from dragoman.transports.http.http1 import MAX_DROPPED_BYTES, MAX_HEAD_BYTES, MAX_QUEUED
+from dragoman.transports.http.http1 import MAX_DROPPED_BYTES, MAX_QUEUED
 from scenarios.http_peer import scenario
 from unit.transports.http.http1_peer import (
     BRISK,
@@ -36,16 +36,6 @@ async def test_however_requests_are_cut_they_are_answered_alike_and_in_order(req
         peer.send(request_bytes[cut:])
         assert await peer.heard(b"pong") == answer(b"ping") + answer(b"pong"), cut
         await peer.end()
-
-
-@scenario
-async def test_a_request_that_comes_byte_by_byte_is_answered():
-    peer = Peer(echo)
-    for byte in post(b"ping"):
-        peer.send(bytes([byte]))
-        await asyncio.sleep(0)
-    assert await peer.heard(b"ping") == answer(b"ping")
-    await peer.end()
 
 
 @scenario
@@ -175,32 +165,6 @@ async def test_one_path_is_served_however_it_is_written_and_others_are_not_found
     peer.send(b"OPTIONS " + path + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
     status = b"200 OK" if b"cp" in path else b"404 Not Found"
     assert await peer.heard() == b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\n\r\n"
-    await peer.end()
-
-
-@pytest.mark.parametrize("is_busy", [False, True], ids=["alone", "behind another request"])
-@pytest.mark.parametrize("begun", [b"POST /mcp HTTP/1.1\r\nHost: a\r\nX-Long: ", b"POST /"], ids=["header", "address"])
-@scenario
-async def test_a_head_has_a_bound_in_bytes(begun, is_busy):
-    may_go = asyncio.Event()
-
-    async def serve(exchange: Exchange) -> None:
-        await may_go.wait()
-        await exchange.reply(200)
-
-    peer = Peer(serve)
-    if is_busy:
-        peer.send(post())
-        await asyncio.sleep(0)
-    peer.send(begun)
-    for _ in range(MAX_HEAD_BYTES // 1000 + 1):
-        peer.send(b"x" * 1000)
-    assert peer.transport.ended == (not is_busy)
-    peer.send(b"x" * 1000 + b"\r\n\r\n" + post())
-    may_go.set()
-    await peer.until(lambda: peer.transport.ended)
-    assert peer.transport.written.startswith(b"HTTP/1.1 200 " if is_busy else b"HTTP/1.1 431 ")
-    assert peer.transport.written.count(b"HTTP/1.1") == 1
     await peer.end()
 
 

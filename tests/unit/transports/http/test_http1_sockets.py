@@ -6,19 +6,16 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 import uvicorn
 
 from dragoman.transports.http.asgi import AsgiApp
 from dragoman.transports.http.exchange import Exchange
-from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
+from dragoman.transports.http.http1 import Http1Connection
 from scenarios.http_peer import DEADLINE, scenario
 from unit.transports.http.http1_peer import (
-    CHUNKED,
     PATIENT,
     Serve,
     Service,
-    echo,
     post,
 )
 
@@ -49,27 +46,6 @@ async def said_to(port: int, data: bytes) -> bytes:
     return b"\r\n".join(line for line in said.split(b"\r\n") if not line.lower().startswith(b"date: "))
 
 
-@pytest.mark.parametrize(
-    "request_bytes",
-    [
-        post(b"a", headers="Connection: close\r\n"),
-        post(b"a") + post(b"b", headers="Connection: close\r\n"),
-        post(b"x" * 1_000_000, headers="Connection: close\r\n"),
-        CHUNKED + b"1\r\na\r\n0\r\n\r\n" + post(b"b", headers="Connection: close\r\n"),
-        post(b"a", path="/mcp/", headers="Connection: close\r\n"),
-        post(b"a", path="/nowhere", headers="Connection: close\r\n"),
-        b"GET /mcp?q=%20 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-        b"\r\n\r\n" + post(b"a", headers="Connection: close\r\n"),
-    ],
-)
-@scenario
-async def test_what_comes_back_is_what_comes_back_by_asgi(request_bytes):
-    async with listening(echo, GracefulHttp1Connection) as ours, listening(echo, "httptools") as theirs:
-        assert sorted((await said_to(ours, request_bytes)).split(b"\r\n")) == sorted(
-            (await said_to(theirs, request_bytes)).split(b"\r\n")
-        )
-
-
 @scenario
 async def test_what_is_known_of_a_request_is_what_asgi_says():
     scopes: list[dict[str, Any]] = []
@@ -79,7 +55,7 @@ async def test_what_is_known_of_a_request_is_what_asgi_says():
         await exchange.reply(200)
 
     request = post(b"", path="/%6dcp?a=%20b", headers="X-Name: value\r\nConnection: close\r\n")
-    for http in (GracefulHttp1Connection, "httptools"):
+    for http in (Http1Connection, "httptools"):
         async with listening(serve, http) as port:
             await said_to(port, request.replace(b"Host: a", b"Host: 127.0.0.1"))
         scopes[-1].update(
@@ -96,7 +72,7 @@ async def test_a_large_body_goes_out_whole_to_a_slow_reader():
     async def serve(exchange: Exchange) -> None:
         await exchange.reply(200, b"x" * size)
 
-    async with listening(serve, GracefulHttp1Connection) as port:
+    async with listening(serve, Http1Connection) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
         writer.write(post(headers="Connection: close\r\n"))
         total = 0

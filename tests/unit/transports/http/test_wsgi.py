@@ -61,7 +61,7 @@ class Broken(io.RawIOBase):
 
 @pytest.mark.covers("SHV-03")
 def test_an_application_keeps_to_the_letter_of_pep_3333():
-    app = validator(WsgiApp(Echo()))
+    app = validator(WsgiApp(Echo().answer))
     assert call(app, environ(b"hello")) == ("200 OK", [("content-type", "text/plain")], b"hello")
 
 
@@ -86,17 +86,17 @@ def test_an_application_keeps_to_the_letter_of_pep_3333():
 def test_one_path_is_served_with_or_without_a_slash_alone_or_below_a_mount(script, path, status):
     echo = Echo()
     given = environ(b"body", path, SCRIPT_NAME=script)
-    assert call(WsgiApp(echo), given)[0] == status
+    assert call(WsgiApp(echo.answer), given)[0] == status
     assert len(echo.requests) == (status == "200 OK")
 
 
 @pytest.mark.parametrize(("path", "asked"), [("/", "/"), ("", ""), ("wörter", "/w\xc3\xb6rter"), ("/a/b/", "/a/b")])
 def test_the_path_may_be_any(path, asked):
-    assert call(WsgiApp(Echo(), path=path), environ(path=asked))[0] == "200 OK"
+    assert call(WsgiApp(Echo().answer, path=path), environ(path=asked))[0] == "200 OK"
 
 
 def test_a_path_that_is_not_served_has_an_empty_answer_of_known_length():
-    assert call(WsgiApp(Echo()), environ(path="/elsewhere")) == ("404 Not Found", [("content-length", "0")], b"")
+    assert call(WsgiApp(Echo().answer), environ(path="/elsewhere")) == ("404 Not Found", [("content-length", "0")], b"")
 
 
 def test_headers_have_their_names_back_and_the_media_type_among_them():
@@ -161,9 +161,9 @@ def test_a_body_that_cannot_be_read_says_why_and_what_to_answer(more, status, me
 
 
 def test_an_answer_to_head_has_no_body():
-    assert call(validator(WsgiApp(Echo())), environ(method="HEAD"))[2] == b""
+    assert call(validator(WsgiApp(Echo().answer)), environ(method="HEAD"))[2] == b""
 
 
 @pytest.mark.parametrize(("status", "line"), [(421, "421 Misdirected Request"), (499, "499 Unknown")])
 def test_a_status_has_its_phrase(status, line):
-    assert call(WsgiApp(Echo(status)), environ())[0] == line
+    assert call(WsgiApp(Echo(status).answer), environ())[0] == line

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.transports.http import graceful_http1
+from dragoman.transports.http import http1
 from dragoman.transports.http.exchange import Exchange
-from dragoman.transports.http.graceful_http1 import GracefulHttp1Connection
+from dragoman.transports.http.http1 import Http1Connection
 from scenarios.http_peer import scenario
 from unit.transports.http.http1_peer import Peer, answer, echo, post
 
@@ -20,13 +20,13 @@ LINGER = 0.02
 class EndingPeer(Peer):
     """A client of one connection that has no socket, and whose server can end."""
 
-    connection_class = GracefulHttp1Connection
-    connection: GracefulHttp1Connection
+    connection_class = Http1Connection
+    connection: Http1Connection
 
 
 @pytest.fixture(autouse=True)
 def brisk(monkeypatch):
-    monkeypatch.setattr(graceful_http1, "LINGER_SECONDS", LINGER)
+    monkeypatch.setattr(http1, "LINGER_SECONDS", LINGER)
 
 
 class Gate:

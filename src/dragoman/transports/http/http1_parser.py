@@ -1,0 +1,214 @@
+"""`Http1Parser`: turns the bytes of an HTTP/1.1 connection into events, without I/O.
+
+The parser is in one of these states:
+
+    head       waits for the head of a request
+    body       in a body with a length
+    size       in a chunked body, waits for the line with the size of a chunk
+    data       in the data of a chunk
+    data_end   waits for the line end behind the data of a chunk
+    trailers   waits for the fields behind the last chunk, which are dropped
+    stopped    after the last request, or after an error; further bytes are dropped
+
+`receive` takes bytes, and `next_event` returns the next event, or None if it needs more bytes. The caller decides when
+it asks for the next event: while it does not, pipelined requests wait as bytes.
+
+An offer to upgrade the connection to another protocol is ignored, as a server may do. Bytes behind such a head are the
+body of the request.
+
+Rejected: httptools. It accepts more than HTTP allows and does not tell where a message ends, so each head and the
+framing of each chunk had to be parsed a second time before it got the bytes. It also takes the body of a request that
+offers an upgrade for bytes of the other protocol.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.protocol.states import Transitions
+from dragoman.protocol.statuses import HEADERS_TOO_LARGE
+from dragoman.transports.http.http1_head import HEAD_END, Http1Request, MalformedRequest, parse_head
+
+MAX_HEAD_BYTES = 131_072
+"""More than the service accepts, so that the service refuses a head that is slightly too large, with its reason."""
+MAX_FRAMING = 16
+"""How many bytes of chunk framing a client may send for each byte of a body, beyond MAX_HEAD_BYTES."""
+_LINE_END = b"\r\n"
+_BLANK_LINES = re.compile(rb"[\r\n]*")
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?")
+_TRAILER = re.compile(rb"[^\x00-\x20\x7f:]+:[^\x00-\x08\x0a-\x1f\x7f]*")
+
+ParserState = Literal["head", "body", "size", "data", "data_end", "trailers", "stopped"]
+ParserStep = Literal["length", "chunked", "chunk", "last_chunk", "data_end", "end", "stop"]
+PARSER_LIFE: Transitions[ParserState, ParserStep] = Transitions(
+    {
+        "head": {"length": "body", "chunked": "size", "stop": "stopped"},
+        "body": {"end": "head", "stop": "stopped"},
+        "size": {"chunk": "data", "last_chunk": "trailers", "stop": "stopped"},
+        "data": {"data_end": "data_end", "stop": "stopped"},
+        "data_end": {"end": "size", "stop": "stopped"},
+        "trailers": {"end": "head", "stop": "stopped"},
+        "stopped": {"stop": "stopped"},
+    }
+)
+
+
+class BodyEnd(Struct, frozen=True):
+    """The end of a request."""
+
+
+class ParseFailure(Struct, frozen=True):
+    """The bytes are not HTTP; the status and the reason are those of the response."""
+
+    status: int
+    reason: str = ""
+
+
+Http1Event = Http1Request | bytes | BodyEnd | ParseFailure
+"""The head of a request, a part of its body, its end, or a failure after which nothing follows."""
+_END = BodyEnd()
+
+
+class Http1Parser:
+    """Parses the requests of one connection."""
+
+    def __init__(self) -> None:
+        self.state: ParserState = "head"
+        self._bytes = b""
+        """What was received and not parsed yet begins at `_at`."""
+        self._at = 0
+        self._body_left = 0
+        """How many bytes of the body, or of the data of the chunk, are missing."""
+        self._body_bytes = self._framing_bytes = 0
+        """How many bytes of data and of framing the chunked body had so far."""
+        self._keeps_alive = True
+
+    @property
+    def has_unparsed(self) -> bool:
+        """Whether bytes wait to be parsed."""
+        return self._at < len(self._bytes)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no further event follows."""
+        return self.state == "stopped"
+
+    def receive(self, data: bytes) -> None:
+        """Receive bytes."""
+        self._bytes, self._at = self._bytes[self._at :] + data, 0
+
+    def stop(self) -> None:
+        """Parse nothing any more."""
+        self._move("stop")
+        self._bytes, self._at = b"", 0
+
+    def next_event(self) -> Http1Event | None:
+        """Return the next event, or None if it needs more bytes."""
+        try:
+            while True:
+                state = self.state
+                event = self._parse()
+                if event is not None or self.state == state:
+                    return event
+        except MalformedRequest as error:
+            self.stop()
+            return ParseFailure(error.status, str(error))
+
+    def _parse(self) -> Http1Event | None:
+        """Take one step; without an event and without another state, more bytes are needed."""
+        match self.state:
+            case "head":
+                return self._parse_head()
+            case "body":
+                return self._take_body() if self._body_left else self._end_request()
+            case "size":
+                self._parse_size()
+            case "data":
+                part = self._take_body()
+                if not self._body_left:
+                    self._move("data_end")
+                return part
+            case "data_end":
+                self._parse_data_end()
+            case "trailers":
+                return self._parse_trailers()
+        return None
+
+    def _move(self, step: ParserStep) -> None:
+        self.state = PARSER_LIFE[self.state, step]
+
+    def _parse_head(self) -> Http1Request | None:
+        if not self.has_unparsed:
+            return None
+        blank = _BLANK_LINES.match(self._bytes, self._at)
+        at = self._at = self._at if blank is None else blank.end()
+        end = self._bytes.find(HEAD_END, at)
+        if (len(self._bytes) if end < 0 else end) - at > MAX_HEAD_BYTES:
+            raise MalformedRequest(status=HEADERS_TOO_LARGE)
+        if end < 0:
+            if at < len(self._bytes) and not self._bytes[at : at + 1].isupper():
+                raise MalformedRequest
+            return None
+        self._at = end + len(HEAD_END)
+        request = parse_head(self._bytes[at:end])
+        self._keeps_alive = request.keeps_alive
+        self._body_left = request.body_size or 0
+        self._body_bytes = self._framing_bytes = 0
+        self._move("chunked" if request.body_size is None else "length")
+        return request
+
+    def _take_body(self) -> bytes | None:
+        part = self._bytes[self._at : self._at + self._body_left]
+        self._at += len(part)
+        self._body_left -= len(part)
+        self._body_bytes += len(part)
+        return part or None
+
+    def _parse_size(self) -> None:
+        line = self._take_line()
+        if line is None:
+            return
+        size = _SIZE.fullmatch(line)
+        if size is None:
+            raise MalformedRequest
+        self._body_left = int(size[1], 16)
+        self._move("chunk" if self._body_left else "last_chunk")
+
+    def _parse_data_end(self) -> None:
+        line_end = self._bytes[self._at : self._at + len(_LINE_END)]
+        if not _LINE_END.startswith(line_end):
+            raise MalformedRequest
+        if line_end == _LINE_END:
+            self._at += len(_LINE_END)
+            self._framing_bytes += len(_LINE_END)
+            self._move("end")
+
+    def _parse_trailers(self) -> BodyEnd | None:
+        while (line := self._take_line()) is not None:
+            if not line:
+                return self._end_request()
+            if _TRAILER.fullmatch(line) is None:
+                raise MalformedRequest
+        return None
+
+    def _take_line(self) -> bytes | None:
+        """Return the next line of the framing of a chunked body, or None if it is incomplete."""
+        at, end = self._at, self._bytes.find(_LINE_END, self._at)
+        after = len(self._bytes) if end < 0 else end + len(_LINE_END)
+        size = after - at
+        if size > MAX_HEAD_BYTES or self._framing_bytes + size > MAX_HEAD_BYTES + MAX_FRAMING * self._body_bytes:
+            raise MalformedRequest
+        if end < 0:
+            return None
+        self._at = after
+        self._framing_bytes += size
+        return self._bytes[at:end]
+
+    def _end_request(self) -> BodyEnd:
+        self._move("end")
+        if not self._keeps_alive:
+            self.stop()
+        return _END

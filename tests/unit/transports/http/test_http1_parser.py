@@ -1,0 +1,156 @@
+"""The bytes of HTTP/1.1 requests and the events that they are parsed to, however the bytes are cut."""
+
+import pytest
+
+from dragoman.transports.http.http1_parser import (
+    MAX_FRAMING,
+    MAX_HEAD_BYTES,
+    BodyEnd,
+    Http1Parser,
+    Http1Request,
+    ParseFailure,
+)
+from unit.transports.http.http1_peer import CHUNKED, post
+from unit.transports.http.test_http1_head import REFUSED
+
+UPGRADE = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"
+
+
+def parse(*chunks: bytes) -> list[object]:
+    """Return the bodies that were parsed, followed by a failure or by the unfinished body, if there is one."""
+    parser, events, body = Http1Parser(), [], None
+    for chunk in chunks:
+        parser.receive(chunk)
+        while (event := parser.next_event()) is not None:
+            match event:
+                case Http1Request():
+                    body = b""
+                case bytes():
+                    body += event
+                case BodyEnd():
+                    events.append(body)
+                    body = None
+                case ParseFailure():
+                    events.append((event.status, event.reason))
+                    assert parser.is_stopped
+    return events
+
+
+def parse_in_two(data: bytes, start: int = 1) -> list[object]:
+    """Return what the data are parsed to; assert that it is the same wherever the data are cut."""
+    events = parse(data)
+    for cut in range(start, len(data)):
+        assert parse(data[:cut], data[cut:]) == events, cut
+    return events
+
+
+@pytest.mark.parametrize(
+    ("data", "bodies"),
+    [
+        (post(b"ping") + post() + post(b"pong"), [b"ping", b"", b"pong"]),
+        (b"\r\n\r\n" + post(b"ping") + b"\r\n" + post(b"pong"), [b"ping", b"pong"]),
+        (CHUNKED + b"2\r\npi\r\n2\r\nng\r\n0\r\n\r\n" + post(b"pong"), [b"ping", b"pong"]),
+        (CHUNKED + b"000A;name=value\r\n0\r\n\r\n0\r\n\r\n\r\n000;last\r\n\r\n", [b"0\r\n\r\n0\r\n\r\n"]),
+        (CHUNKED + b"1 ; a\r\n\n\r\n0\r\nX-Field: 0\r\nX-Other: }\r\n\r\n" + post(), [b"\n", b""]),
+        (post(b"ping", headers=UPGRADE) + post(b"then"), [b"ping", b"then"]),
+        (CHUNKED[:-2] + UPGRADE.encode() + b"\r\n1\r\na\r\n0\r\n\r\n" + post(b"then"), [b"a", b"then"]),
+        (b"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n" + post(b"then"), [b"", b"then"]),
+        (post(b"last", headers="Connection: close\r\n") + post(b"never"), [b"last"]),
+        (post(b"last", version="1.0") + b"no request", [b"last"]),
+    ],
+)
+def test_requests_are_the_same_however_they_are_cut(data, bodies):
+    assert parse_in_two(data) == bodies
+    assert parse(*(bytes([byte]) for byte in data)) == bodies
+
+
+@pytest.mark.covers("SHT-53")
+@pytest.mark.parametrize(("head", "problem"), REFUSED)
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"",
+        post(b"{}"),
+        post(b"x\r\n\r\nx"),
+        post(b"{}", headers=UPGRADE),
+        CHUNKED + b"2\r\n{}\r\n0\r\n\r\n",
+        CHUNKED + b"4\r\n\r\n\r\n\r\n0\r\nX: y\r\n\r\n",
+    ],
+    ids=["alone", "with a length", "with an empty line", "with an offer", "chunked", "chunked, with an empty line"],
+)
+def test_malformed_head_is_refused_behind_any_request_however_both_are_cut(before, head, problem):
+    *bodies, failure = parse_in_two(before + head + b"\r\n\r\n" + post(b"never"), max(1, len(before) - 8))
+    assert len(bodies) == bool(before)
+    assert failure == (400, problem)
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        *(
+            b"zz\r\n",
+            b"-5\r\n",
+            b"+5\r\n",
+            b"0x5\r\n",
+            b"\r\n",
+            b" 5\r\n",
+            b"5 \r\n",
+            b"5\n",
+            b"5;a\nb\r\n",
+            b"5;\0\r\n",
+        ),
+        *(b"1\r\nab", b"1\r\na\nb", b"1\r\na\n\r\n", b"1\r\na\rb", b"f" * 16 + b"\r\n"),
+        *(b"0\r\nno field\r\n", b"0\r\n: a\r\n", b"0\r\nX : a\r\n", b"0\r\nX: a\nY: b\r\n", b"0\r\n X: a\r\n"),
+    ],
+)
+def test_malformed_chunk_or_trailer_is_refused(chunks):
+    assert parse_in_two(CHUNKED + chunks + b"0\r\n\r\n" + post(b"never")) == [(400, "")]
+
+
+@pytest.mark.parametrize("start", [b"\x16\x03\x01\x02\x00\x01", b"post /", b"{"])
+def test_bytes_that_cannot_begin_a_request_are_refused_at_once(start):
+    assert parse(start) == [(400, "")]
+
+
+@pytest.mark.parametrize("start", [b"POST /", b"POST /mcp HTTP/1.1\r\nHost: a\r\nX-Long: "])
+@pytest.mark.parametrize("end", [b"", b" HTTP/1.1\r\nHost: a\r\n\r\n"])
+def test_head_has_a_bound_in_bytes(start, end):
+    size = MAX_HEAD_BYTES - len(start)
+    assert parse(start + b"x" * size) == []
+    assert parse(start + b"x" * (size + 1) + end) == [(431, "")]
+    assert parse(start, *([b"x" * 1000] * (size // 1000 + 1)), end) == [(431, "")]
+
+
+@pytest.mark.parametrize(
+    ("start", "filler"),
+    [(b"1\r\na\r\n0\r\nX-Long: ", b"x" * 1000), (b"1\r\na\r\n0\r\n", b"X: y\r\n"), (b"1;", b"e" * 1000)],
+    ids=["field", "fields", "size"],
+)
+def test_framing_of_a_chunked_body_has_a_bound_in_bytes(start, filler):
+    fillers = MAX_HEAD_BYTES // len(filler)
+    assert parse(CHUNKED + start, *([filler] * (fillers - 1))) == []
+    assert parse(CHUNKED + start, *([filler] * (fillers + MAX_FRAMING))) == [(400, "")]
+
+
+def test_body_of_many_small_chunks_is_parsed():
+    assert parse(CHUNKED, *([b"1\r\na\r\n" * 100] * 1000), b"0\r\n\r\n") == [b"a" * 100_000]
+
+
+def test_chunked_body_full_of_empty_lines_gives_no_more_events_than_any_other():
+    parser, filler = Http1Parser(), b"\r\n\r\n" * 10_000
+    events = []
+    for data in (CHUNKED + b"%x\r\n" % (2 * len(filler)), filler, filler, b"\r\n0\r\n\r\n"):
+        parser.receive(data)
+        while (event := parser.next_event()) is not None:
+            events.append(event)
+    assert events[1:] == [filler, filler, BodyEnd()]
+
+
+def test_requests_wait_as_bytes_until_their_events_are_asked_for():
+    parser = Http1Parser()
+    parser.receive(post(b"a") + post(b"b"))
+    events = [parser.next_event() for _ in range(3)]
+    assert events[1:] == [b"a", BodyEnd()]
+    assert (parser.state, parser.has_unparsed) == ("head", True)
+    parser.stop()
+    assert (parser.next_event(), parser.has_unparsed) == (None, False)
