@@ -267,7 +267,7 @@ class Client(ClientProperties):
     ping = blocking(AsyncClient.ping)
     discover = blocking(AsyncClient.discover)
     list_tools = blocking(AsyncClient.list_tools)
-    call_tool = blocking(AsyncClient.call_tool)  # type: ignore[arg-type]  # mypy minds **unknown
+    call_tool = blocking(AsyncClient.call_tool)
     call_tool_unfinished = blocking(AsyncClient.call_tool_unfinished)
     view = blocking(AsyncClient.view)
     call_from_app = blocking(AsyncClient.call_from_app)

@@ -14,7 +14,7 @@ from dragoman.client.extensions.contract import ExtensionClient
 from dragoman.client.extensions.installed import Extensions
 from dragoman.client.extensions.tasks.extension import ClientTasks
 from dragoman.client.extensions.tasks.followed import FollowedTask, TaskState, generation_of
-from dragoman.client.options import CallOptions, RequestOptions, tool_name
+from dragoman.client.options import CallOptions, tool_name
 from dragoman.client.results import CallResult, FurtherResult, read
 from dragoman.client.twins import BlockingTwin, blocking_self, blocking_twin, blocking_twins
 from dragoman.errors import CapabilityNotAvailable, DragomanError, PaginationLimit, Timeout, ToolError
@@ -215,10 +215,12 @@ class AsyncServerTasks:
             print(task.id, task.status)
     """
 
-    def __init__(self, client: AsyncClient, extensions: Extensions, call: Callable[..., Awaitable[CallResult]]) -> None:
+    def __init__(
+        self, client: AsyncClient, extensions: Extensions, outcome: Callable[..., Awaitable[CallResult]]
+    ) -> None:
         self._client = client
         self._extensions = extensions
-        self._call = call
+        self._outcome = outcome
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._client!r}>"
@@ -237,7 +239,7 @@ class AsyncServerTasks:
 
     async def checked(self, tool: str | None, result: object) -> CallResult:
         """Return the result of a task, after it was compared with the schema of its tool."""
-        return await self._call(tool or "", {}, RequestOptions(), idempotent=None, raise_on_error=False, result=result)
+        return await self._outcome(tool or "", result, raises=False)
 
     async def start(
         self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
