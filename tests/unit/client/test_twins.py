@@ -16,11 +16,6 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def test_a_twin_has_the_documentation_of_the_async_method():
-    assert (inspect.getdoc(Client.tool) or "").startswith("Return a tool; `refresh` fetches the list again.")
-    assert (inspect.getdoc(Chat.with_temperature) or "").startswith("Set the temperature of the model")
-
-
 def test_the_signature_of_a_twin_names_the_blocking_class():
     assert str(inspect.signature(Client.tools)) == "(self, *, refresh: 'bool' = False) -> 'list[BoundTool]'"
     assert inspect.signature(Client.start_tool).return_annotation == "Task"
