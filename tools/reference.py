@@ -9,7 +9,7 @@ from typing import Any
 import griffe
 
 _EXAMPLE = re.compile(r"^Example:\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
-_TWIN = re.compile(r"blocking\((\w+)\.(\w+)\)")
+_TWIN = re.compile(r"(?:blocking(?:_\w+)?|forwarded(?:_self)?)\((\w+)\.(\w+)(?:, .+)?\)")
 _OF_SERVER = frozenset(
     [
         "lifecycle",
@@ -96,10 +96,15 @@ def _twin(name: str, original: Any, attribute: griffe.Attribute) -> griffe.Funct
     twin = griffe.Function(
         name,
         parameters=original.parameters,
-        returns=original.returns,
+        returns=_blocking_name(original.returns),
         docstring=None if said is None else griffe.Docstring(said.value.replace("await ", "")),
         lineno=attribute.lineno,
         endlineno=attribute.endlineno,
     )
     twin.labels.add("blocking")
     return twin
+
+
+def _blocking_name(annotation: Any) -> Any:
+    """Return an annotation with the names of blocking classes: `Tool` is the blocking twin of `AsyncTool`."""
+    return str(annotation).replace("Async", "") if "Async" in str(annotation) else annotation

@@ -66,20 +66,4 @@ if TYPE_CHECKING:
     from dragoman.server.request.questions import Sample as Sample
     from dragoman.server.server import Server as Server
 else:
-    __getattr__, __dir__, __all__ = lazy(
-        __name__,
-        {
-            "chat": "AsyncChat Chat Policy",
-            "client": "AsyncClient AsyncClients Client Clients",
-            "config": "Configuration configure",
-            "errors": (
-                "AuthError AuthRequired Cancelled ConfigError ConnectError DefinitionError DragomanError"
-                " InputNeeded InvalidParams ModelError NotAccepted NotFound Rejected ResourceNotFound RpcError"
-                " ServerCrashed Timeout ToolError TransportError UrlElicitationRequired ValidationError"
-            ),
-            "server": (
-                "Audio BlockingContext Context Depends Elicit ElicitResult ElicitUrl File Image InputRequired Lifespan"
-                " ListRoots Prompt Resource ResourceTemplate Sample Server Tool ToolResult prompt resource tool"
-            ),
-        },
-    )
+    __getattr__, __dir__ = lazy()

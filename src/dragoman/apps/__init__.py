@@ -26,12 +26,4 @@ if TYPE_CHECKING:
     from dragoman.types.apps import ResourceUi as ResourceUi
     from dragoman.types.apps import ToolUi as ToolUi
 else:
-    __getattr__, __dir__, __all__ = lazy(
-        __name__,
-        {
-            ".client.extensions.apps": "AppView",
-            ".protocol.official.apps": "ID MIME_TYPE capability client_supports tool_meta",
-            ".server.extensions.apps": "AppOptions supported ui_resource",
-            ".types.apps": "AppPermissions Csp ResourceUi ToolUi",
-        },
-    )
+    __getattr__, __dir__ = lazy()

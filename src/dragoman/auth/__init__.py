@@ -21,16 +21,4 @@ if TYPE_CHECKING:
     from dragoman.auth.server.verifiers import Introspection as Introspection
     from dragoman.auth.server.verifiers import Jwt as Jwt
 else:
-    __getattr__, __dir__, __all__ = lazy(
-        __name__,
-        {
-            "client.authorization_response": "AuthorizationResponse",
-            "client.contract": "Authorization TokenStorage",
-            "client.grants": "ClientCredentials CrossAppAccess TokenExchange WorkloadIdentity",
-            "client.oauth": "OAuth",
-            "client.storage": "FileStorage MemoryStorage",
-            "server.bearer": "Bearer",
-            "server.identity": "BadToken Identity",
-            "server.verifiers": "Introspection Jwt",
-        },
-    )
+    __getattr__, __dir__ = lazy()

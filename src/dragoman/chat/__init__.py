@@ -28,15 +28,4 @@ if TYPE_CHECKING:
     from dragoman.chat.replies import Reply as Reply
     from dragoman.chat.replies import Step as Step
 else:
-    __getattr__, __dir__, __all__ = lazy(
-        __name__,
-        {
-            "blocking": "Chat",
-            "chat": "AsyncChat",
-            "messages": "Delta Media Message Model ModelOptions Part Text ToolCall ToolCallDelta ToolSpec Usage",
-            "models.any_llm": "AnyLlm",
-            "options": "ChatOptions",
-            "replies": "ChatToolProgress Chunk PendingCall Reply Step ChatToolResult",
-            "policy": "Policy",
-        },
-    )
+    __getattr__, __dir__ = lazy()

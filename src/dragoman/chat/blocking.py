@@ -18,19 +18,19 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
 
 from dragoman.chat.chat import AsyncChat
-from dragoman.chat.replies import Chunk, PendingCall, Reply
+from dragoman.chat.messages import Message, ToolCall, Usage
+from dragoman.chat.replies import ChatToolResult, Chunk, PendingCall, Reply
 from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
 from dragoman.client.bound import AsyncBoundTool
+from dragoman.client.twins import forwarded, forwarded_self
 from dragoman.runtime.callables import blocking
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import INTERRUPTS, existing_portal, outcome, portal
 
 if TYPE_CHECKING:
     from dragoman.chat.content import Attachments
-    from dragoman.chat.messages import Message, Model, ToolCall, Usage
+    from dragoman.chat.messages import Model
     from dragoman.chat.options import ChatOptions
-    from dragoman.chat.replies import ChatToolResult
-    from dragoman.client.answer.sampling import PreferredModel, SamplerOptions, Sampling
     from dragoman.client.extensions.skills import AsyncBoundSkill
     from dragoman.client.group.blocking import Clients
 
@@ -64,21 +64,21 @@ class Chat:
     """
 
     def __init__(self, model: str | Model, **options: Unpack[ChatOptions]) -> None:
-        self._chat = AsyncChat(model, **options)
+        self._twin = AsyncChat(model, **options)
         self._held: list[Any] = []
         """References to the given objects: a client without references would be stopped."""
-        weakref.finalize(self, _close_models, self._chat).atexit = False
+        weakref.finalize(self, _close_models, self._twin).atexit = False
         _chats.add(self)
 
     def __repr__(self) -> str:
-        return self._chat._described_as(type(self).__name__)
+        return repr(self._twin).replace("Async", "", 1)
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         try:
-            return portal().run(method(self._chat, *args, **kwargs))
+            return portal().run(method(self._twin, *args, **kwargs))
         except KeyboardInterrupt:
             with suppress(Exception):
-                outcome(portal().start(self._chat._wait_for_turn()), CLOSING_SECONDS)
+                outcome(portal().start(self._twin._wait_for_turn()), CLOSING_SECONDS)
             raise
 
     def _asynchronous(self, given: Any) -> Any:
@@ -86,25 +86,9 @@ class Chat:
         self._held.append(given)
         return twin
 
-    def with_model(self, model: str | Model, *, base_url: str | None = None, api_key: str | None = None) -> Self:
-        """Continue the conversation with another model.
-
-        Raises:
-            TypeError: `model` is neither a name nor a model.
-            ModelError: the model is given by its name, and the package any-llm-sdk is not installed.
-        """
-        self._chat.with_model(model, base_url=base_url, api_key=api_key)
-        return self
-
-    def with_temperature(self, temperature: float | None) -> Self:
-        """Set the temperature of the model; None leaves it to the model."""
-        self._chat.with_temperature(temperature)
-        return self
-
-    def with_instructions(self, text: str) -> Self:
-        """Set the instructions of the model; they replace earlier ones."""
-        self._chat.with_instructions(text)
-        return self
+    with_model = forwarded_self(AsyncChat.with_model)
+    with_temperature = forwarded_self(AsyncChat.with_temperature)
+    with_instructions = forwarded_self(AsyncChat.with_instructions)
 
     def with_tools(self, *tools: ToolSource) -> Self:
         """Let the model call tools, or all tools of clients.
@@ -115,7 +99,7 @@ class Chat:
         Raises:
             TypeError: an argument is neither a tool nor a client, or belongs to the other kind of chat.
         """
-        self._chat.with_tools(*[_BlockingSource(tool) for tool in tools])
+        self._twin.with_tools(*[_BlockingSource(tool) for tool in tools])
         return self
 
     def with_skills(self, *clients: SkillSource) -> Self:
@@ -129,7 +113,7 @@ class Chat:
         Raises:
             TypeError: an argument is not a client, or belongs to the other kind of chat.
         """
-        self._chat.with_skills(*[_BlockingSkills(client) for client in clients])
+        self._twin.with_skills(*[_BlockingSkills(client) for client in clients])
         return self
 
     def with_resource(
@@ -140,7 +124,7 @@ class Chat:
         Raises:
             TypeError: `resource` is neither a resource nor a template, or belongs to the other kind of chat.
         """
-        self._chat.with_resource(self._asynchronous(resource), arguments)
+        self._twin.with_resource(self._asynchronous(resource), arguments)
         return self
 
     def with_resources(self, *resources: BoundResource) -> Self:
@@ -149,7 +133,7 @@ class Chat:
         Raises:
             TypeError: an argument is not a resource, or belongs to the other kind of chat.
         """
-        self._chat.with_resources(*[self._asynchronous(resource) for resource in resources])
+        self._twin.with_resources(*[self._asynchronous(resource) for resource in resources])
         return self
 
     def with_resource_template(
@@ -168,7 +152,7 @@ class Chat:
         Raises:
             TypeError: `prompt` is not a prompt, or belongs to the other kind of chat.
         """
-        self._chat.with_prompt(self._asynchronous(prompt), arguments)
+        self._twin.with_prompt(self._asynchronous(prompt), arguments)
         return self
 
     ask = blocking(AsyncChat.ask)
@@ -197,7 +181,7 @@ class Chat:
             DragomanError: another turn is running; or a resource, a prompt or the tools cannot be fetched.
         """
         portal().require_other_thread()
-        reader = _StreamReader(self._chat, text, attachments)
+        reader = _StreamReader(self._twin, text, attachments)
         try:
             yield from reader.chunks()
         finally:
@@ -206,91 +190,53 @@ class Chat:
     @property
     def messages(self) -> list[Message]:
         """The messages of the conversation."""
-        return self._chat.messages
+        return self._twin.messages
 
     @messages.setter
     def messages(self, messages: list[Message]) -> None:
-        self._chat.messages = messages
+        self._twin.messages = messages
 
     @property
     def usage(self) -> Usage:
         """How many tokens were read and written."""
-        return self._chat.usage
+        return self._twin.usage
 
     @property
     def on_tool_call(self) -> Callable[[ToolCall], object] | None:
         """Called with each tool call that is made."""
-        return self._chat.on_tool_call
+        return self._twin.on_tool_call
 
     @on_tool_call.setter
     def on_tool_call(self, function: Callable[[ToolCall], object] | None) -> None:
-        self._chat.on_tool_call = function
+        self._twin.on_tool_call = function
 
     @property
     def on_tool_result(self) -> Callable[[ChatToolResult], object] | None:
         """Called with the outcome of each call."""
-        return self._chat.on_tool_result
+        return self._twin.on_tool_result
 
     @on_tool_result.setter
     def on_tool_result(self, function: Callable[[ChatToolResult], object] | None) -> None:
-        self._chat.on_tool_result = function
+        self._twin.on_tool_result = function
 
     @property
     def on_message(self) -> Callable[[Message], object] | None:
         """Called with each message, in the order of the conversation."""
-        return self._chat.on_message
+        return self._twin.on_message
 
     @on_message.setter
     def on_message(self, function: Callable[[Message], object] | None) -> None:
-        self._chat.on_message = function
+        self._twin.on_message = function
 
     @property
     def pending_tool_calls(self) -> list[PendingCall]:
         """The tool calls that the model requested and that are not made yet."""
-        return self._chat.pending_tool_calls
+        return self._twin.pending_tool_calls
 
-    def approve(self, pending: PendingCall | str) -> bool:
-        """Approve a call with its present arguments; return False if the call was decided already.
-
-        Raises:
-            NotFound: no such call is pending.
-        """
-        return self._chat.approve(pending)
-
-    def deny(self, pending: PendingCall | str, reason: str | None = None) -> bool:
-        """Deny a call; the model gets the denial as the result. Return False if the call was decided already.
-
-        Raises:
-            NotFound: no such call is pending.
-        """
-        return self._chat.deny(pending, reason)
-
-    def sampler(
-        self, *, preferred_model: PreferredModel | Model | None = None, **options: Unpack[SamplerOptions]
-    ) -> Sampling:
-        """Return a handler of sampling requests, which models answer outside of this conversation.
-
-        Example:
-            client = Client(target, on_sampling=chat.sampler(guard=lambda request: len(request.text) < 1000))
-
-        `preferred_model` is a name, a model, or a function from the server's preferences to a name; without it, this
-        chat's model answers. The options are those of `Sampling`. The tokens count in this chat's `usage`, and each
-        answer has at most the chat's own `max_tokens`.
-
-        Raises:
-            TypeError: a value has the wrong type.
-            ValueError: `max_concurrent` is less than 1.
-        """
-        return self._chat.sampler(preferred_model=preferred_model, **options)
-
-    def close(self) -> None:
-        """Close the connections of models that were given by name; the next turn opens them again.
-
-        Example:
-            with Chat("openai:gpt-4.1") as chat:
-                print(chat.ask("Hello"))
-        """
-        self._drive(AsyncChat.close)
+    approve = forwarded(AsyncChat.approve)
+    deny = forwarded(AsyncChat.deny)
+    sampler = forwarded(AsyncChat.sampler)
+    close = blocking(AsyncChat.close)
 
     def __enter__(self) -> Self:
         return self
@@ -315,7 +261,7 @@ def _close_all() -> None:
     """Close the models of all chats, at the exit of the interpreter."""
     for chat in list(_chats):
         with suppress(Exception):
-            _close_models(chat._chat, CLOSING_SECONDS)
+            _close_models(chat._twin, CLOSING_SECONDS)
 
 
 atexit.register(_close_all)

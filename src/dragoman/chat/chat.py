@@ -85,12 +85,9 @@ class AsyncChat:
         self._observers = Observers()
 
     def __repr__(self) -> str:
-        return self._described_as(type(self).__name__)
-
-    def _described_as(self, kind: str) -> str:
         size = self._toolbox.size
         tools = "tools not listed yet" if size is None else _count(size, "tool")
-        return f"<{kind} {self._models.own.name!r}: {_count(len(self.messages), 'message')}, {tools}>"
+        return f"<{type(self).__name__} {self._models.own.name!r}: {_count(len(self.messages), 'message')}, {tools}>"
 
     # Content of the conversation. Resources and prompts are fetched when the next turn begins.
 

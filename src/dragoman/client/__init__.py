@@ -56,29 +56,4 @@ if TYPE_CHECKING:
     from dragoman.runtime.network import Network as Network
     from dragoman.transports.contract import Transport as Transport
 else:
-    __getattr__, __dir__, __all__ = lazy(
-        __name__,
-        {
-            "answer.approval": "Approval ApprovalHandler",
-            "blocking": "BoundPrompt BoundResource BoundResourceTemplate BoundTool StartedCall Client",
-            "bound": "AsyncBoundPrompt AsyncBoundResource AsyncBoundResourceTemplate AsyncBoundTool",
-            "client": "AsyncClient",
-            "answer.elicitation": "Accept Cancel Decline Elicitation ElicitationHandler ElicitationRequest",
-            "extensions.contract": "AnswerNext ClientExtension ExtendedRequest ExtensionClient ExtensionHandler"
-            " ReceivedRequest",
-            "extensions.tasks.handles": "AsyncServerTasks AsyncTask ServerTasks Task",
-            "group.group": "AsyncClients AsyncGroupTool",
-            "group.blocking": "Clients GroupTool",
-            "hear.notifications": "LogMessage ServerNotification",
-            "options": "CallOptions ClientOptions",
-            "results": "CallResult FurtherResult",
-            "answer.roots": "Roots",
-            "answer.sampling": "Sampling SamplingHandler SamplingRequest",
-            "connect.endpoint": "Target register_transport",
-            ".protocol.extensions": "ExtensionRow",
-            ".protocol.subscriptions": "SubscriptionField",
-            ".protocol.methods": "Method",
-            ".runtime.network": "Network",
-            ".transports.contract": "Transport",
-        },
-    )
+    __getattr__, __dir__ = lazy()

@@ -31,17 +31,18 @@ from dragoman.client.connect.endpoint import Target
 from dragoman.client.options import CallOptions, ClientOptions, OnProgress, reusable
 from dragoman.client.properties import ClientProperties
 from dragoman.client.results import CallResult, Structured
+from dragoman.client.twins import BoundTwin, blocking_self, blocking_twin, blocking_twins
 from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.portal import existing_portal, outcome, portal
 
 if TYPE_CHECKING:
-    from dragoman.client.extensions.skills import BoundSkill
-    from dragoman.client.extensions.tasks.handles import ServerTasks, Task
+    from dragoman.client.extensions.skills import AsyncBoundSkill, BoundSkill
+    from dragoman.client.extensions.tasks.handles import AsyncTask, ServerTasks, Task
 
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")
-Twin = TypeVar("Twin", bound=Bound[Any])
+Definition = TypeVar("Definition", bound=Bound[Any])
 _fork_lock = threading.Lock()
 
 
@@ -91,6 +92,105 @@ class StartedCall(Generic[R]):
         return True
 
 
+class _DefinitionTwin(BoundTwin[Definition]):
+    """The blocking twin of a bound tool, prompt, resource or template."""
+
+    def __init__(self, client: Client, twin: Definition) -> None:
+        super().__init__(client, twin)
+        self.definition = twin.definition
+
+    def extension(self, id: str) -> Any:
+        """Return the value that an extension of the client reads from the definition; None if there is none."""
+        return self.asynchronous.extension(id)
+
+
+class BoundTool(_DefinitionTwin[AsyncBoundTool], ToolView):
+    """A tool of a server.
+
+    Example:
+        forecast = client.tool("forecast")
+        result = forecast(city="Oslo")
+    """
+
+    @property
+    def server(self) -> str | None:
+        """The name of the server: the client's `server_name`."""
+        return self._twin.server
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the client trusts the server's annotations of the tool."""
+        return self._twin.is_trusted
+
+    @property
+    def on_progress(self) -> OnProgress | None:
+        """The function of the client that receives the progress of calls without an `on_progress` of their own."""
+        return self._twin.on_progress
+
+    def is_same_as(self, other: BoundTool) -> bool:
+        """Tell whether another object is the same tool of the same client."""
+        return self._driver is other._driver and self.name == other.name
+
+    __call__ = blocking(AsyncBoundTool.__call__)
+    call = blocking(AsyncBoundTool.call)
+
+
+class BoundPrompt(_DefinitionTwin[AsyncBoundPrompt], PromptView):
+    """A prompt of a server.
+
+    Example:
+        greet = client.prompt("greet")
+        messages = greet.fetch(name="Jo").messages
+    """
+
+    fetch = blocking(AsyncBoundPrompt.fetch)
+    complete = blocking(AsyncBoundPrompt.complete)
+
+
+class BoundResource(_DefinitionTwin[AsyncBoundResource], ResourceView):
+    """A resource of a server; its contents are cached until the server notifies of a change.
+
+    Example:
+        readme = client.resource("readme")
+        print(readme.content())
+    """
+
+    contents = blocking(AsyncBoundResource.contents)
+    content = blocking(AsyncBoundResource.content)
+    subscribe = blocking(AsyncBoundResource.subscribe)
+    unsubscribe = blocking(AsyncBoundResource.unsubscribe)
+
+    def forget(self) -> None:
+        """Drop the cached contents."""
+        self._twin.forget()
+
+
+class BoundResourceTemplate(_DefinitionTwin[AsyncBoundResourceTemplate], ResourceTemplateView):
+    """A resource template of a server.
+
+    Example:
+        logs = client.resource_template("logs")
+        print(logs.fetch(date="2026-07-28"))
+    """
+
+    contents = blocking(AsyncBoundResourceTemplate.contents)
+    fetch = blocking(AsyncBoundResourceTemplate.fetch)
+    complete = blocking(AsyncBoundResourceTemplate.complete)
+
+
+def bound_skill(client: Client, twin: AsyncBoundSkill) -> BoundSkill:
+    """Return the blocking twin of a skill."""
+    from dragoman.client.extensions.skills import BoundSkill
+
+    return BoundSkill(client, twin)
+
+
+def _task(client: Client, twin: AsyncTask) -> Task:
+    from dragoman.client.extensions.tasks.handles import Task
+
+    return Task(client, twin)
+
+
 class Client(ClientProperties):
     """A client of any MCP server, whose methods block.
 
@@ -131,6 +231,9 @@ class Client(ClientProperties):
     def _option_changed(self, name: str, value: Any) -> None:
         self._options[name] = value
 
+    def _client_of(self, _: object) -> Client:
+        return self
+
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
         return self._run(coroutine_of(method, self._current_client(), *args, **kwargs))
 
@@ -139,15 +242,7 @@ class Client(ClientProperties):
         loop.kept.add(self._client)
         return loop.run(work)
 
-    def start(self) -> Self:
-        """Connect, if there is no connection.
-
-        Raises:
-            TransportError: the server cannot be reached, or does not answer.
-            RpcError: the server refuses the request.
-        """
-        self._drive(AsyncClient.start)
-        return self
+    start = blocking_self(AsyncClient.start)
 
     def stop(self) -> None:
         """End the connection, and deny the tool calls that wait for approval.
@@ -172,7 +267,7 @@ class Client(ClientProperties):
     ping = blocking(AsyncClient.ping)
     discover = blocking(AsyncClient.discover)
     list_tools = blocking(AsyncClient.list_tools)
-    call_tool = blocking(AsyncClient.call_tool)  # type: ignore[arg-type]  # mypy minds **unknown
+    call_tool = blocking(AsyncClient.call_tool)
     call_tool_unfinished = blocking(AsyncClient.call_tool_unfinished)
     view = blocking(AsyncClient.view)
     call_from_app = blocking(AsyncClient.call_from_app)
@@ -189,96 +284,30 @@ class Client(ClientProperties):
     listen = blocking(AsyncClient.listen)
     set_log_level = blocking(AsyncClient.set_log_level)
 
-    def tools(self, *, refresh: bool = False) -> list[BoundTool]:
-        """Return every tool of the server, from the cached list while that is fresh.
-
-        Raises:
-            PaginationLimit: the list has more than `max_pages` pages.
-        """
-        return [BoundTool(self, tool) for tool in self._drive(AsyncClient.tools, refresh=refresh)]
-
-    def tool(self, name: str, *, refresh: bool = False) -> BoundTool:
-        """Return a tool; `refresh` fetches the list again.
-
-        Raises:
-            NotFound: the server has nothing of that name.
-        """
-        return BoundTool(self, self._drive(AsyncClient.tool, name, refresh=refresh))
-
-    def skills(self) -> list[BoundSkill]:
-        """Return the skills that the server lists; nothing of them is fetched before they are loaded."""
-        from dragoman.client.extensions.skills import BoundSkill
-
-        return [BoundSkill(self, skill) for skill in self._drive(AsyncClient.skills)]
-
-    def skill(self, name: str) -> BoundSkill:
-        """Return a skill, by its name, or by the URI of its SKILL.md, which need not be listed.
-
-        Raises:
-            NotFound: the server has nothing of that name, or several skills.
-        """
-        from dragoman.client.extensions.skills import BoundSkill
-
-        return BoundSkill(self, self._drive(AsyncClient.skill, name))
+    tools = blocking_twins(AsyncClient.tools, BoundTool)
+    tool = blocking_twin(AsyncClient.tool, BoundTool)
+    prompts = blocking_twins(AsyncClient.prompts, BoundPrompt)
+    prompt = blocking_twin(AsyncClient.prompt, BoundPrompt)
+    resources = blocking_twins(AsyncClient.resources, BoundResource)
+    resource = blocking_twin(AsyncClient.resource, BoundResource)
+    resource_templates = blocking_twins(AsyncClient.resource_templates, BoundResourceTemplate)
+    resource_template = blocking_twin(AsyncClient.resource_template, BoundResourceTemplate)
+    skills = blocking_twins(AsyncClient.skills, bound_skill)
+    skill = blocking_twin(AsyncClient.skill, bound_skill)
+    task = blocking_twin(AsyncClient.task, _task)
+    start_tool = blocking_twin(AsyncClient.start_tool, _task)
 
     @property
     def tasks(self) -> ServerTasks:
         """The tasks of the server, for a client with `tasks=True`: `list`, `get`, `result` and `cancel`."""
         from dragoman.client.extensions.tasks.handles import ServerTasks
 
-        return ServerTasks(self, self._run)
-
-    def task(self, id: str, *, tool: str | None = None) -> Task:
-        """Return a task by its id, as `tasks.get` does."""
-        return self.tasks.get(id, tool=tool)
-
-    def start_tool(
-        self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
-    ) -> Task:
-        """Call a tool with the options of `call_tool`, and return its task as soon as the server has made it."""
-        return self.tasks.start(tool, arguments, **options)
-
-    def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
-        """Return every prompt of the server, from the cached list while that is fresh."""
-        return [BoundPrompt(self, prompt) for prompt in self._drive(AsyncClient.prompts, refresh=refresh)]
-
-    def prompt(self, name: str, *, refresh: bool = False) -> BoundPrompt:
-        """Return a prompt; `refresh` fetches the list again.
-
-        Raises:
-            NotFound: the server has nothing of that name.
-        """
-        return BoundPrompt(self, self._drive(AsyncClient.prompt, name, refresh=refresh))
-
-    def resources(self, *, refresh: bool = False) -> list[BoundResource]:
-        """Return every resource of the server, from the cached list while that is fresh."""
-        return [BoundResource(self, resource) for resource in self._drive(AsyncClient.resources, refresh=refresh)]
-
-    def resource(self, name: str, *, refresh: bool = False) -> BoundResource:
-        """Return a resource, by its name or URI; `refresh` fetches the list again.
-
-        Raises:
-            NotFound: the server has nothing of that name.
-        """
-        return BoundResource(self, self._drive(AsyncClient.resource, name, refresh=refresh))
+        return ServerTasks(self, self.asynchronous.tasks)
 
     @property
     def linked_resources(self) -> list[BoundResource]:
         """The resources that tool results linked to, even if the server does not list them."""
         return [BoundResource(self, resource) for resource in self._current_client().linked_resources]
-
-    def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
-        """Return every resource template of the server, from the cached list while that is fresh."""
-        found = self._drive(AsyncClient.resource_templates, refresh=refresh)
-        return [BoundResourceTemplate(self, template) for template in found]
-
-    def resource_template(self, name: str, *, refresh: bool = False) -> BoundResourceTemplate:
-        """Return a resource template, by its name or URI template; `refresh` fetches the list again.
-
-        Raises:
-            NotFound: the server has nothing of that name.
-        """
-        return BoundResourceTemplate(self, self._drive(AsyncClient.resource_template, name, refresh=refresh))
 
     @property
     def asynchronous(self) -> AsyncClient:
@@ -313,109 +342,11 @@ class Client(ClientProperties):
             TypeError: the method is not one that makes a single request; `tools` may make several.
         """
         owner, twin = getattr(method, "__self__", None), getattr(method, "__wrapped__", None)
-        if not isinstance(owner, Client | _BlockingTwin) or twin is None:
+        if not isinstance(owner, Client | _DefinitionTwin) or twin is None:
             raise TypeError(f"{method!r} is not a method that sends one request, such as client.read_resource")
         client = self._current_client()
         portal().kept.add(client)
         return StartedCall(twin(owner.asynchronous, *args, **kwargs))
-
-
-class _BlockingTwin(Generic[Twin]):
-    """The blocking twin of a bound tool, prompt, resource or template."""
-
-    def __init__(self, client: Client, twin: Twin) -> None:
-        self._driver = client
-        self._twin = twin
-        self.definition = twin.definition
-
-    @property
-    def asynchronous(self) -> Twin:
-        """The asynchronous twin, for code on the event loop of the blocking clients."""
-        client = self._driver._current_client()
-        if self._twin._client is not client:
-            self._twin = self._twin._bound_to(client)
-        return self._twin
-
-    def extension(self, id: str) -> Any:
-        """Return the value that an extension of the client reads from the definition; None if there is none."""
-        return self.asynchronous.extension(id)
-
-    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
-        return self._driver._run(coroutine_of(method, self.asynchronous, *args, **kwargs))
-
-
-class BoundTool(_BlockingTwin[AsyncBoundTool], ToolView):
-    """A tool of a server.
-
-    Example:
-        forecast = client.tool("forecast")
-        result = forecast(city="Oslo")
-    """
-
-    @property
-    def server(self) -> str | None:
-        """The name of the server: the client's `server_name`."""
-        return self._twin.server
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether the client trusts the server's annotations of the tool."""
-        return self._twin.is_trusted
-
-    @property
-    def on_progress(self) -> OnProgress | None:
-        """The function of the client that receives the progress of calls without an `on_progress` of their own."""
-        return self._twin.on_progress
-
-    def is_same_as(self, other: BoundTool) -> bool:
-        """Tell whether another object is the same tool of the same client."""
-        return self._driver is other._driver and self.name == other.name
-
-    __call__ = blocking(AsyncBoundTool.__call__)
-    call = blocking(AsyncBoundTool.call)
-
-
-class BoundPrompt(_BlockingTwin[AsyncBoundPrompt], PromptView):
-    """A prompt of a server.
-
-    Example:
-        greet = client.prompt("greet")
-        messages = greet.fetch(name="Jo").messages
-    """
-
-    fetch = blocking(AsyncBoundPrompt.fetch)
-    complete = blocking(AsyncBoundPrompt.complete)
-
-
-class BoundResource(_BlockingTwin[AsyncBoundResource], ResourceView):
-    """A resource of a server; its contents are cached until the server notifies of a change.
-
-    Example:
-        readme = client.resource("readme")
-        print(readme.content())
-    """
-
-    contents = blocking(AsyncBoundResource.contents)
-    content = blocking(AsyncBoundResource.content)
-    subscribe = blocking(AsyncBoundResource.subscribe)
-    unsubscribe = blocking(AsyncBoundResource.unsubscribe)
-
-    def forget(self) -> None:
-        """Drop the cached contents."""
-        self._twin.forget()
-
-
-class BoundResourceTemplate(_BlockingTwin[AsyncBoundResourceTemplate], ResourceTemplateView):
-    """A resource template of a server.
-
-    Example:
-        logs = client.resource_template("logs")
-        print(logs.fetch(date="2026-07-28"))
-    """
-
-    contents = blocking(AsyncBoundResourceTemplate.contents)
-    fetch = blocking(AsyncBoundResourceTemplate.fetch)
-    complete = blocking(AsyncBoundResourceTemplate.complete)
 
 
 def _release(client: AsyncClient) -> None:

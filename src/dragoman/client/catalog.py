@@ -188,8 +188,7 @@ class Catalog:
 
     def add_tools(self, tools: list[types.Tool], *, mirrors: bool) -> list[types.Tool]:
         """Record tools, and return those that can be called; with `mirrors`, arguments are also sent as headers."""
-        usable = [tool for tool in tools if self._add_tool(tool, mirrors=mirrors)]
-        return tools if len(usable) == len(tools) else usable
+        return [tool for tool in tools if self._add_tool(tool, mirrors=mirrors)]
 
     def _add_tool(self, tool: types.Tool, *, mirrors: bool) -> bool:
         listed = self.tools.get(tool.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never, Protocol, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -21,10 +21,10 @@ from dragoman.client.extensions.official import requested
 from dragoman.client.options import (
     CallOptions,
     ClientOptions,
-    OnProgress,
     RequestOptions,
     checked_options,
     named_arguments,
+    request_options,
     resumption,
     text_arguments,
     tool_name,
@@ -185,26 +185,16 @@ class AsyncClient(ClientProperties):
         arguments: Mapping[str, Any] | None = None,
         *,
         result_type: type[Structured] | None = None,
-        timeout: float | None = None,
-        total_timeout: float | None = None,
-        on_progress: OnProgress | None = None,
-        progress_token: types.ProgressToken | None = None,
-        headers: Mapping[str, str] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        raise_on_error: bool = True,
-        idempotent: bool | None = None,
-        input_responses: Mapping[str, Any] | None = None,
-        request_state: str | None = None,
-        **unknown: Never,
+        **options: Unpack[CallOptions],
     ) -> CallResult[Structured]:
         """Call a tool and return its result.
 
         Example:
             result = await client.call_tool("forecast", {"city": "Oslo"}, on_progress=print, timeout=5)
 
-        `result_type` is the type of the structured content: a class, such as a dataclass, or `int`, `list[str]`. With
-        `idempotent` the client may send the call again after it lost the connection. `input_responses` and
-        `request_state` resume a call that raised `InputNeeded`.
+        `result_type` is the type of the structured content: a class, such as a dataclass, or `int`, `list[str]`. The
+        options are those of `CallOptions`. With `idempotent` the client may send the call again after it lost the
+        connection. `input_responses` and `request_state` resume a call that raised `InputNeeded`.
 
         Raises:
             ToolError: the tool failed, or the call was not approved, unless `raise_on_error` is False.
@@ -213,12 +203,7 @@ class AsyncClient(ClientProperties):
             TransportError: the connection was lost; the tool may have run.
             ValidationError: the structured content does not fit `result_type`, or the schema in a strict client.
         """
-        name = tool_name(tool)
-        params: dict[str, Any] = {"name": name, "arguments": named_arguments(arguments)}
-        if unknown or input_responses is not None or request_state is not None:
-            params |= resumption(input_responses, request_state, unknown)
-        options = RequestOptions(timeout, total_timeout, on_progress, progress_token, headers, meta)
-        outcome = await self._call(name, params, options, idempotent=idempotent, raise_on_error=raise_on_error)
+        outcome = await self._call(tool, arguments, options)
         return outcome if result_type is None else outcome.of_type(result_type)  # type: ignore[no-any-return]
 
     async def call_tool_unfinished(
@@ -233,48 +218,51 @@ class AsyncClient(ClientProperties):
 
         The options are those of `call_tool`, which also says what is raised.
         """
-        given: dict[str, Any] = dict(options)
-        name = tool_name(tool)
-        params = {"name": name, "arguments": named_arguments(arguments)}
-        params |= resumption(given.pop("input_responses", None), given.pop("request_state", None))
-        policy = {"idempotent": given.pop("idempotent", None), "raise_on_error": given.pop("raise_on_error", True)}
-        return await self._call(name, params, RequestOptions(**given, finish=False), **policy)  # type: ignore[no-any-return]
+        return await self._call(tool, arguments, options, finish=False)  # type: ignore[no-any-return]
 
-    async def _call(
-        self,
-        name: str,
-        params: dict[str, Any],
-        options: RequestOptions,
-        *,
-        idempotent: bool | None,
-        raise_on_error: bool,
-        result: Any = None,
-    ) -> Any:
-        """Return the `CallResult` of a call, or a `FurtherResult`; `result` is that of a call sent before."""
-        session, is_listed_again = self._session, False
-        if self._on_approval is not None and result is None:
-            result = await self._denial(self._on_approval, name, params, raises=raise_on_error)
-        needs_list = session.extensions.tool_rows and name not in session.catalog.tools and result is None
+    async def _call(self, tool: Any, arguments: Any, options: CallOptions, *, finish: bool = True) -> Any:
+        """Return the `CallResult` of a call, or a `FurtherResult` that no extension finished."""
+        name = tool_name(tool)
+        params: dict[str, Any] = {"name": name, "arguments": named_arguments(arguments)}
+        params |= resumption(options.get("input_responses"), options.get("request_state"))
+        sent, raise_on_error = request_options(options, finish=finish), options.get("raise_on_error", True)
+        denied = None
+        if self._on_approval is not None:
+            denied = await self._denial(self._on_approval, name, params, raises=raise_on_error)
+        if denied is not None:
+            return denied
+        await self._list_for_extensions(name)
+        result = await self._send_call(name, params, sent)
+        return result if isinstance(result, FurtherResult) else await self._outcome(name, result, raises=raise_on_error)
+
+    async def _list_for_extensions(self, name: str) -> None:
+        """List the tools, if an extension reads the listed tool for the parameters of its calls."""
+        session = self._session
+        needs_list = session.extensions.tool_rows and name not in session.catalog.tools
         if needs_list and session.extensions.reads_tools((await session.start()).version):
             await self._list_tools_once()
-        while result is None:
+
+    async def _send_call(self, name: str, params: dict[str, Any], options: RequestOptions) -> Any:
+        """Send a call; if the server requires arguments in other HTTP headers, list the tools and send it again."""
+        session, idempotent, is_listed_again = self._session, options.is_repeatable, False
+        while True:
             connection = session.connections.latest
             # A new connection clears the catalog, so the entries of a lost connection are not used.
             listed = None if connection is None or connection.state != "alive" else session.catalog.tools.get(name)
-            options.mirrored, options.is_repeatable = None if listed is None else listed.plan, idempotent
+            options.mirrored = None if listed is None else listed.plan
             if idempotent is None and self.trusted:
                 options.is_repeatable = self._lists.repeatability(name, listed)
             try:
-                result = await session.request("tools/call", params, types.CallToolResult, options)
+                return await session.request("tools/call", params, types.CallToolResult, options)
             except HeaderMismatch:
-                # The server requires arguments of the tool in HTTP headers that the client does not know, or knows
-                # wrongly.
                 if is_listed_again:
                     raise
                 is_listed_again = True
                 await self._lists.all("tools", refresh=True)
-        if isinstance(result, FurtherResult | CallResult):
-            return result
+
+    async def _outcome(self, name: str, result: types.CallToolResult, *, raises: bool) -> CallResult[Any]:
+        """Return the result of a call, after it was compared with the schema of its tool."""
+        session = self._session
         listed = session.catalog.tools.get(name)
         has_content = result.structured_content is not UNSET
         if has_content if listed is None else listed.violation(result) is not None:
@@ -282,9 +270,8 @@ class AsyncClient(ClientProperties):
         if has_content:
             unwrap(result, wraps=listed is not None and listed.is_wrapped)
         outcome: CallResult[Any] = CallResult.of(result)
-        if types.ResourceLink in map(type, outcome.content):
-            session.catalog.add_links(outcome.content)
-        if outcome.is_error and raise_on_error:
+        session.catalog.add_links(outcome.content)
+        if outcome.is_error and raises:
             raise session.explained(ToolError(session.with_advice(outcome.failure), outcome))
         return outcome
 
@@ -343,7 +330,7 @@ class AsyncClient(ClientProperties):
         """The tasks of the server, for a client with `tasks=True`: `list`, `get`, `result` and `cancel`."""
         from dragoman.client.extensions.tasks.handles import AsyncServerTasks
 
-        return AsyncServerTasks(self, self._session.extensions, self._call)
+        return AsyncServerTasks(self, self._session.extensions, self._outcome)
 
     async def task(self, id: str, *, tool: str | None = None) -> AsyncTask:
         """Return a task by its id, as `tasks.get` does."""

@@ -270,16 +270,21 @@ def reusable(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, **({"extensions": tuple(extensions)} if isinstance(extensions, Iterator) else {})}
 
 
-def unknown_call_option(unknown: Mapping[str, Any]) -> TypeError:
-    """Return the error for an unknown option of `call_tool`, which the caller may have meant as a tool argument."""
-    name = next(iter(unknown))
-    options = ("timeout", "total_timeout", "on_progress", "progress_token", "headers", "meta", "raise_on_error")
-    if hint := did_you_mean(name, options):
-        return TypeError(f"call_tool has no option {name!r}{hint}")
-    return TypeError(
-        f"call_tool has no option {name!r}. Give the arguments of a tool as a dictionary,"
-        f" call_tool(tool, {{{name!r}: ...}}), or call the tool itself: client.tool(...)({name}=...)"
-    )
+def request_options(options: CallOptions, *, finish: bool) -> RequestOptions:
+    """Return the options of the request that calls a tool.
+
+    Raises:
+        TypeError: an option is unknown; the caller may have meant an argument of the tool.
+    """
+    for name in options.keys() - CallOptions.__annotations__.keys():
+        if hint := did_you_mean(name, CallOptions.__annotations__):
+            raise TypeError(f"call_tool has no option {name!r}{hint}")
+        raise TypeError(
+            f"call_tool has no option {name!r}. Give the arguments of a tool as a dictionary,"
+            f" call_tool(tool, {{{name!r}: ...}}), or call the tool itself: client.tool(...)({name}=...)"
+        )
+    own: dict[str, Any] = {name: value for name, value in options.items() if name in RequestOptions.__struct_fields__}
+    return RequestOptions(**own, is_repeatable=options.get("idempotent"), finish=finish)
 
 
 def tool_name(tool: Any) -> str:
@@ -320,16 +325,8 @@ def text_arguments(arguments: Any) -> dict[str, str]:
     }
 
 
-def resumption(
-    input_responses: Mapping[str, Any] | None, request_state: str | None, unknown: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the parameters that resume a call which raised `InputNeeded`.
-
-    Raises:
-        TypeError: arguments of a tool were given as options.
-    """
-    if unknown:
-        raise unknown_call_option(unknown)
+def resumption(input_responses: Mapping[str, Any] | None, request_state: str | None) -> dict[str, Any]:
+    """Return the parameters that resume a call which raised `InputNeeded`."""
     params = {
         "inputResponses": None if input_responses is None else dict(input_responses),
         "requestState": request_state,

@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
+from itertools import count
 from math import isnan
 from sys import modules
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,6 +35,7 @@ from dragoman.client.connect.handshake import Connector, offered_versions
 from dragoman.client.connect.reconnect import Connections, Failures, pause
 from dragoman.client.connect.recording import recorded
 from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
+from dragoman.client.extensions.contract import ExtendedRequest
 from dragoman.client.hear.deliveries import Deliveries
 from dragoman.client.hear.notifications import ClientCallbacks, NotificationReceiver
 from dragoman.client.hear.subscriptions import LASTING_SECONDS, MAX_PAUSE, Subscriptions
@@ -258,45 +260,52 @@ class ClientSession:
 
     async def rounds(self, method: str, params: dict[str, Any], kind: type[R], options: RequestOptions) -> R:
         """Send a request, and send it again with answers while its result is `input_required`."""
+        round_params = params
+        for turn in count(1):
+            connection, sent, filled, raw = await self._answered(method, round_params, options)
+            if self.notifications.deliveries.queues:
+                await self.notifications.deliveries.delivered(filled.timeout)
+            is_extended = kind is not Raw and method in self.extensions.methods
+            result: Any = self.extensions.recognized(method, raw) if is_extended else None
+            result = raw if kind is Raw else result or read(raw, kind, method)
+            if type(result) is FurtherResult:
+                request = ExtendedRequest(self, connection, method, sent, filled)
+                result = await self.extensions.finish(connection, request, result, kind)
+            if type(result) is not types.InputRequiredResult:
+                break
+            round_params = await self._next_round(turn, method, params, result)
+        return result  # type: ignore[no-any-return]
+
+    async def _answered(
+        self, method: str, params: dict[str, Any], options: RequestOptions
+    ) -> tuple[ServerConnection, dict[str, Any], RequestOptions, Raw]:
+        """Send a request, and again if it failed and may be repeated.
+
+        Return the connection, the parameters and options with which the request was sent, and the answer.
+        """
         is_repeatable = method in self.table.repeatable if options.is_repeatable is None else options.is_repeatable
-        is_extended = method in self.extensions.methods
-        turn, round_params, failures = 1, params, None
+        failures = Failures()
         while True:
-            filled = self._filled(options)
+            sent, filled = params, self._filled(options)
             if self.loop is not asyncio.get_running_loop():
                 await self.start()
             connection = self.connections.latest
             if connection is None or connection.state != "alive":
                 connection = await self.connections.connection()
-            sent = round_params
-            if is_extended:
-                filled = self.extensions.with_token(filled)
-                request = self.extensions.request_type(self, connection, method, round_params, filled)
-                sent = self.extensions.with_params(request, connection)
+            if method in self.extensions.methods:
+                request = ExtendedRequest(self, connection, method, params, filled)
+                sent, filled = self.extensions.extended(request, connection)
             try:
-                raw = await connection.request(method, sent, filled)
+                return connection, sent, filled, await connection.request(method, sent, filled)
             except TransportError as error:
-                failures = failures or Failures()
-                if await self.connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable):
-                    continue
-                raise
+                if not await self.connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable):
+                    raise
             except RpcError as error:
                 message = self.with_advice(error.message)
                 if message == error.message:
                     self.explained(error)
                     raise
                 raise RpcError.of(error.code, message, error.data) from error
-            if self.notifications.deliveries.queues:
-                await self.notifications.deliveries.delivered(filled.timeout)
-            result: Any = raw if kind is Raw else is_extended and self.extensions.recognized(method, raw)
-            result = result or read(raw, kind, method)
-            if type(result) is FurtherResult:
-                request = self.extensions.request_type(self, connection, method, sent, filled)
-                result = await self.extensions.finish(connection, request, result, kind)
-            if type(result) is not types.InputRequiredResult:
-                return result  # type: ignore[no-any-return]
-            round_params = await self._next_round(turn, method, params, result)
-            turn, failures = turn + 1, None
 
     async def _next_round(
         self, turn: int, method: str, params: dict[str, Any], result: types.InputRequiredResult

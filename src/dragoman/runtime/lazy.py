@@ -1,14 +1,19 @@
 """Lazy packages: a name of the package is imported at its first use.
 
-Every package with public names uses this mechanism, so that a server does not load the modules of clients. Type
-checkers read the names from imports under `TYPE_CHECKING`. A module-level `__getattr__` would make type checkers accept
-any name, so a package sets it in the `else` branch, which type checkers skip.
+Every package with public names uses this mechanism, so that a server does not load the modules of clients. A package
+names each of its public names once, in an import under `TYPE_CHECKING`. Type checkers read these imports. They never
+run, but they stand in the compiled package, where `lazy` reads them. A module-level `__getattr__` would make type
+checkers accept any name, so a package sets it in the `else` branch, which type checkers skip.
+
+Rejected: a table of the names beside the imports, which repeats every name. A stub file that `lazy` reads: programs
+that freeze an application include modules, and no stub files. PEP 810 (`lazy from ... import`) needs Python 3.15.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -22,21 +27,39 @@ def look_up(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package; `homes` maps modules to the names that they define.
+def lazy() -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of the package that calls this function; `__all__` is found like a name.
 
     Example:
-        __getattr__, __dir__, __all__ = lazy(__name__, {"contract": "Bus Store", ".runtime.network": "Network"})
-
-    A module that begins with a dot is looked up in the parent package, as in a relative import.
+        if TYPE_CHECKING:
+            from dragoman.stores.memory import Memory as Memory
+        else:
+            __getattr__, __dir__ = lazy()
     """
-    home_of = {name: f".{home}" for home, names in homes.items() for name in names.split()}
-    namespace = vars(sys.modules[package])
+    frame = sys._getframe(1)
+    code, namespace, present = frame.f_code, frame.f_globals, set(frame.f_globals)
+    root = __name__.partition(".")[0]
+
+    @cache
+    def homes() -> dict[str, str]:
+        """Return the module of each public name: one of this package that is not imported when `lazy` is called."""
+        from dis import get_instructions
+
+        modules, module = {}, ""
+        for instruction in get_instructions(code):
+            name = instruction.argval
+            if instruction.opname == "IMPORT_NAME":
+                module = name
+            elif instruction.opname == "IMPORT_FROM" and module.startswith(root) and name not in present:
+                modules[name] = module
+        return modules
 
     def get(name: str) -> object:
-        if name not in home_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = namespace[name] = getattr(import_module(home_of[name], package), name)
-        return found
+        if name == "__all__":
+            return sorted(homes())
+        if name.startswith("__") or name not in homes():
+            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+        value = namespace[name] = getattr(import_module(homes()[name]), name)
+        return value
 
-    return get, lambda: sorted({*namespace, *home_of}), sorted(home_of)
+    return get, lambda: sorted({*namespace, *homes()})

@@ -62,36 +62,4 @@ if TYPE_CHECKING:
     from dragoman.server.server import Server as Server
     from dragoman.server.serving import HttpOptions as HttpOptions
 else:
-    __getattr__, __dir__, __all__ = lazy(
-        __name__,
-        {
-            "serving": "HttpOptions",
-            "request.context": "BlockingContext Context",
-            "dispatch.audit": "Audit AuditFunction AuditTarget",
-            "dispatch.middleware": "CallNext Middleware",
-            "extensions.contract": "AnyDefinition ExtensionHandler NextCall Outcome ServerExtension Wanted",
-            "extensions.tasks.options": "TaskOptions",
-            "request.detached": "DetachedCall",
-            "request.http_request": "Auth HttpRequest",
-            "request.state": "BlockingHandlerState HandlerState StateKey",
-            "request.tool_task": "BlockingToolTask OfferedTask ToolTask",
-            "per_request": "asgi",
-            "define.prompts": "Prompt prompt",
-            "define.log_handler": "LogHandler",
-            "request.questions": "Elicit ElicitResult ElicitUrl InputRequired ListRoots Sample",
-            "define.resources": "Resource ResourceTemplate resource",
-            "define.content": "Audio File Image",
-            "define.sources": "Depends Header Lifespan",
-            "define.tool_results": "ToolResult",
-            "routes.request": "RouteRequest",
-            "routes.response": "Response",
-            "server": "Server",
-            "define.tools": "Tool tool",
-            "http.views": "HttpReply",
-            ".protocol.extensions": "ExtensionRow",
-            ".protocol.subscriptions": "SubscriptionField",
-            ".protocol.methods": "Method",
-            ".protocol.recording": "Recording",
-            ".schema.compile": "InputSchema OutputSchema",
-        },
-    )
+    __getattr__, __dir__ = lazy()

@@ -21,11 +21,4 @@ if TYPE_CHECKING:
     from dragoman.protocol.official.skills import MAX_FILES as MAX_FILES
     from dragoman.server.extensions.skill_files import Skill as Skill
 else:
-    __getattr__, __dir__, __all__ = lazy(
-        __name__,
-        {
-            ".client.extensions.skills": "AsyncBoundSkill BoundSkill",
-            ".protocol.official.skills": "ID MAX_BYTES MAX_FILES",
-            ".server.extensions.skill_files": "Skill",
-        },
-    )
+    __getattr__, __dir__ = lazy()

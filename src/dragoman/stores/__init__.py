@@ -24,13 +24,4 @@ if TYPE_CHECKING:
     from dragoman.stores.memory import Memory as Memory
     from dragoman.stores.redis.store import Redis as Redis
 else:
-    __getattr__, __dir__, __all__ = lazy(
-        __name__,
-        {
-            "contract": "Bus EventLog Reach Revised State Store TaskPhase TaskRecord TaskSummary Tasks",
-            "limits": "Share StoreLimits",
-            "local.store": "Local",
-            "memory": "Memory",
-            "redis.store": "Redis",
-        },
-    )
+    __getattr__, __dir__ = lazy()

@@ -18,15 +18,4 @@ if TYPE_CHECKING:
     from dragoman.testing.transports import check_transport as check_transport
     from dragoman.testing.wire import WirePeer as WirePeer
 else:
-    __getattr__, __dir__, __all__ = lazy(
-        __name__,
-        {
-            "cassettes.cassette": "Cassette cassette",
-            "connecting": "connected",
-            "scripted": "ScriptedModel ScriptedRequest",
-            "snapshots": "assert_schemas_unchanged",
-            "stores.check": "check_store",
-            "transports": "check_transport",
-            "wire": "WirePeer",
-        },
-    )
+    __getattr__, __dir__ = lazy()

@@ -506,7 +506,7 @@ def test_a_chat_closes_what_it_opened_to_its_provider_and_opens_it_anew():
         asyncio.run(talk())
         chat = Chat("openai:test", **where)
         chat.ask("Hello")
-        models = chat._chat._models
+        models = chat._twin._models
         del chat
         gc.collect()
         assert closed(models), "what nobody refers to any more is not closed"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from dragoman import AsyncClient, RpcError, Server, Timeout
+from dragoman import AsyncClient, RpcError, Server
 from dragoman.client.hear import subscriptions
 from scenarios.client_peer import STATELESS, Script, Web, discovered, error, result, until
 
@@ -131,29 +131,6 @@ async def test_a_server_that_refuses_is_not_asked_again_for_the_same(tmp_path):
             await client.subscribe("file:///a")
         assert client._session.subscriptions.resources == set()
         assert len(listens(script)) == 2
-
-
-@pytest.mark.covers("CLS-04")
-async def test_an_acknowledgement_that_does_not_come_is_a_time_out(tmp_path):
-    script = Script(tmp_path, SERVER + "def listen(m): pass")
-    async with AsyncClient(script.command, timeout=0.3) as client:
-        with pytest.raises(Timeout, match="acknowledge"):
-            await client.subscribe("file:///a")
-
-
-@pytest.mark.covers("CLS-04")
-async def test_the_acknowledgement_of_a_replaced_request_counts_no_more(tmp_path):
-    code = """
-def listen(m):
-    if len(OPEN) == 2: [note("subscriptions/acknowledged", o, notifications=o["params"]["notifications"]) for o in (
-        OPEN[1], OPEN[0])]
-"""
-    script = Script(tmp_path, SERVER + code)
-    async with AsyncClient(script.command) as client:
-        await client.tools()
-        await client.subscribe("file:///a")
-        await client.call_tool("x")
-        assert client._session.subscriptions.stream.acknowledged.resource_subscriptions == ["file:///a"]
 
 
 @pytest.mark.covers("CLS-05")

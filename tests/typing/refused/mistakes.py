@@ -3,8 +3,23 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dragoman import AsyncChat, AsyncClient, Chat, Client, Clients, Context, File, Image, Server, ToolResult
-from dragoman.client import Approval, ElicitationRequest, SamplingRequest
+from dragoman import (
+    AsyncChat,
+    AsyncClient,
+    Chat,
+    Client,
+    Clients,
+    Context,
+    File,
+    Image,
+    Server,
+    ToolResult,
+)
+from dragoman.client import (
+    Approval,
+    ElicitationRequest,
+    SamplingRequest,
+)
 from dragoman.server.middleware import Concurrency, MaxResult, RateLimit, RequestTimeout
 
 server = Server("mistakes")

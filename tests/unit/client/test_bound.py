@@ -2,13 +2,12 @@
 
 import pytest
 
-from dragoman import Client, DefinitionError, Server, ValidationError, types
+from dragoman import DefinitionError, types
 from dragoman.client.bound import (
     AsyncBoundPrompt,
     AsyncBoundResource,
     AsyncBoundResourceTemplate,
     AsyncBoundTool,
-    join_contents,
 )
 
 
@@ -59,42 +58,3 @@ def test_a_variable_that_there_is_not_is_refused():
 def test_a_template_that_cannot_be_filled_in_says_so():
     with pytest.raises(DefinitionError):
         template("x:///{list*}").uri(list="a")
-
-
-def contents(**parts):
-    return types.ResourceContents(uri="x:1", **parts)
-
-
-@pytest.mark.covers("LMR-04")
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        ([], ""),
-        ([contents(text="a")], "a"),
-        ([contents(text="a"), contents(text="b")], "a\nb"),
-        ([contents(blob="AP8=")], b"\x00\xff"),
-        ([contents(text="é"), contents(blob="AA==")], "é".encode() + b"\x00"),
-    ],
-)
-def test_contents_are_text_or_bytes(parts, expected):
-    assert join_contents(parts) == expected
-
-
-def test_what_should_be_base64_and_is_not_is_told_of():
-    with pytest.raises(ValidationError, match="The blob of x:1 is not valid base64"):
-        join_contents([contents(blob="A")])
-
-
-def test_what_is_bound_to_a_blocking_client_drives_it():
-    server = Server("x")
-
-    @server.resource("x:1", name="r")
-    def read() -> str:
-        return "text"
-
-    with Client(server) as client:
-        resource = client.resource("r")
-        assert resource.definition.uri == "x:1"
-        assert resource.content() == "text"
-        resource.forget()
-        assert resource.content(refresh=True) == "text"

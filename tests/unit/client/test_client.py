@@ -1,4 +1,4 @@
-"""The two faces of a client: the same methods, the same documentation, the right types, options that make sense."""
+"""A client: options that make sense, its life, and handlers that are set later."""
 
 import inspect
 from pathlib import Path
@@ -6,72 +6,11 @@ from pathlib import Path
 import pytest
 
 from dragoman import AsyncClient, Client, DragomanError, RpcError, Server, types
-from dragoman.client import (
-    AsyncBoundPrompt,
-    AsyncBoundResource,
-    AsyncBoundResourceTemplate,
-    AsyncBoundTool,
-    BoundPrompt,
-    BoundResource,
-    BoundResourceTemplate,
-    BoundTool,
-)
 from dragoman.client.options import ClientOptions
 from scenarios.http_peer import scenario
 from scenarios.scripted_server import ScriptedServer
 
 ROOT = Path(__file__).resolve().parents[3]
-TWINS = [
-    (AsyncClient, Client),
-    (AsyncBoundTool, BoundTool),
-    (AsyncBoundPrompt, BoundPrompt),
-    (AsyncBoundResource, BoundResource),
-    (AsyncBoundResourceTemplate, BoundResourceTemplate),
-]
-OF_THREADS_ALONE = {"start_call", "submit", "asynchronous"}
-"""A task does in a loop what this does for threads."""
-EVERY_PAIR = pytest.mark.parametrize(("asynchronous", "blocking"), TWINS, ids=lambda face: face.__name__)
-
-
-def public(face):
-    names = {name for name in dir(face) if not name.startswith("_")}
-    return names | ({"__call__"} & set(dir(face)) if hasattr(face, "call") else set())
-
-
-@pytest.mark.covers("CLI-02")
-@EVERY_PAIR
-def test_both_faces_have_the_same_names(asynchronous, blocking):
-    assert public(blocking) - OF_THREADS_ALONE == public(asynchronous)
-
-
-def comparable(annotation):
-    return str(annotation).replace("Async", "")
-
-
-@EVERY_PAIR
-def test_both_faces_have_the_same_parameters_and_the_same_documentation(asynchronous, blocking):
-    for name in public(asynchronous):
-        one, other = inspect.getattr_static(asynchronous, name), inspect.getattr_static(blocking, name)
-        assert inspect.getdoc(one) == inspect.getdoc(other), name
-        if inspect.isfunction(one):
-            assert inspect.iscoroutinefunction(one) >= inspect.iscoroutinefunction(other), name
-            assert not inspect.iscoroutinefunction(other), name
-            first, second = inspect.signature(one), inspect.signature(other)
-            taken, also_taken = first.replace(return_annotation=""), second.replace(return_annotation="")
-            assert comparable(taken) == comparable(also_taken), name
-            assert comparable(first.return_annotation) == comparable(second.return_annotation), name
-
-
-@EVERY_PAIR
-def test_everything_public_says_what_it_does(asynchronous, blocking):
-    for face in (asynchronous, blocking):
-        assert inspect.getdoc(face)
-        for name in public(face) - {"definition"}:
-            assert inspect.getdoc(inspect.getattr_static(face, name)), f"{face.__name__}.{name}"
-
-
-def test_both_faces_take_the_same_options():
-    assert inspect.signature(AsyncClient) == inspect.signature(Client)
 
 
 def test_every_option_is_documented():

@@ -9,7 +9,6 @@ from opentelemetry import context, propagate
 
 from dragoman import AsyncClient, Context, DragomanError, RpcError, Server, Timeout
 from dragoman.client.options import RequestOptions, seconds
-from dragoman.client.session import MAX_ROUNDS
 from scenarios.client_peer import NEWEST, STATELESS, scenario
 
 ERAS = pytest.mark.parametrize("version", [NEWEST, STATELESS])
@@ -32,11 +31,6 @@ def test_times_are_given_or_of_the_environment_or_the_default(monkeypatch):
     monkeypatch.setenv("X_SECONDS", "7.5")
     assert seconds(None, "X_SECONDS", 60) == 7.5
     assert seconds(3, "X_SECONDS", 60) == 3
-
-
-@pytest.mark.covers("CSR-10")
-def test_ten_rounds_are_the_most():
-    assert MAX_ROUNDS == 10
 
 
 @pytest.mark.covers("CTM-03")

@@ -10,6 +10,7 @@ from dragoman.errors import DragomanError, InspectorError
 from dragoman.inspector.inspector import Inspector
 from dragoman.inspector.recording import LINE_BYTES
 from dragoman.inspector.targets import ServerTarget, targets_of
+from ports import free_port
 from scenarios.inspector_page import COMMAND
 
 
@@ -48,6 +49,22 @@ async def test_roots_that_are_set_before_the_connection_are_declared(tmp_path):
     await server.connect()
     assert [root.name for root in server.client.roots.as_wire()] == ["here"]
     await inspector.close()
+
+
+async def test_a_file_that_serves_http_by_itself_is_started_and_inspected_at_its_url(tmp_path):
+    (tmp_path / "shop.py").write_text(
+        'from dragoman import Server\nserver = Server("shop")\nserver.add_tool(abs)\napp = server.asgi()\n'
+    )
+    file = tmp_path / "main.py"
+    file.write_text(f"import uvicorn\nfrom shop import app\nuvicorn.run(app, port={free_port()})\n")
+    inspector = Inspector()
+    [server] = inspector.add(targets_of(str(file)))
+    async with asyncio.timeout(60):
+        await server.connect()
+        assert (server.status, server.facts()["serverInfo"]["name"]) == ("connected", "shop")
+        assert [tool.name for tool in await server.client.tools()] == ["abs"]
+        await inspector.close()
+    assert server.status == "disconnected"
 
 
 async def begun(inspector, server):

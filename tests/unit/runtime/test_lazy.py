@@ -7,37 +7,55 @@ from types import ModuleType
 
 import pytest
 
-from dragoman.runtime.lazy import lazy, look_up
+from dragoman.runtime.lazy import look_up
+
+PACKAGE = """
+from typing import TYPE_CHECKING
+
+from dragoman.runtime.lazy import lazy
+
+if TYPE_CHECKING:
+    from dragoman.errors import NotFound as NotFound
+    from dragoman.errors import Timeout as Timeout
+    from dragoman.protocol.jsonrpc import Limits as Limits
+else:
+    __getattr__, __dir__ = lazy()
+"""
 
 
 @pytest.fixture
-def package(monkeypatch):
-    module = ModuleType("json")
-    module.__path__ = sys.modules["json"].__path__
-    monkeypatch.setitem(sys.modules, "json", module)
-    module.__getattr__, module.__dir__, module.__all__ = lazy("json", {"decoder": "JSONDecodeError JSONDecoder"})
+def package():
+    module = ModuleType("package")
+    exec(PACKAGE, vars(module))
     return module
 
 
 def test_a_name_is_found_in_its_home_and_kept(package):
-    from json.decoder import JSONDecoder
+    from dragoman.protocol.jsonrpc import Limits
 
-    assert "JSONDecoder" not in vars(package)
-    assert package.JSONDecoder is JSONDecoder
-    assert vars(package)["JSONDecoder"] is JSONDecoder
+    assert "Limits" not in vars(package)
+    assert package.Limits is Limits
+    assert vars(package)["Limits"] is Limits
 
 
 def test_the_names_are_listed_before_they_are_imported(package):
-    assert package.__all__ == ["JSONDecodeError", "JSONDecoder"]
-    assert {"JSONDecodeError", "JSONDecoder", "__name__"} <= set(dir(package))
+    assert package.__all__ == ["Limits", "NotFound", "Timeout"]
+    assert {"Limits", "NotFound", "Timeout", "__name__"} <= set(dir(package))
+
+
+def test_a_star_imports_the_public_names_and_nothing_else():
+    namespace = {}
+    exec("from dragoman.stores import *", namespace)
+    assert {"Local", "Memory"} <= namespace.keys()
+    assert not {"TYPE_CHECKING", "lazy"} & namespace.keys()
 
 
 def test_another_name_is_an_error_of_the_package(package):
-    with pytest.raises(AttributeError, match=r"module 'json' has no attribute 'Nothing'"):
+    with pytest.raises(AttributeError, match=r"module 'package' has no attribute 'Nothing'"):
         _ = package.Nothing
 
 
-def test_a_home_may_be_below_the_package_above():
+def test_a_name_may_be_of_a_module_outside_of_the_package():
     from dragoman import client
     from dragoman.runtime.network import Network
 

@@ -13,7 +13,7 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from multidict import CIMultiDict
@@ -32,7 +32,6 @@ from dragoman.errors import (
 from dragoman.protocol import headers, jsonrpc
 from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
 from dragoman.protocol.sse import EventDecoder
-from dragoman.protocol.versions import Version
 from dragoman.runtime.backoff import backoff
 from dragoman.runtime.network import Network
 from dragoman.runtime.tasks import cancel_and_wait
@@ -52,7 +51,6 @@ SESSION, VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
 _TRANSIENT = frozenset({408, 425, 429})
 _TITLE = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
 _logger = logging.getLogger("dragoman.client")
-_method_headers = lru_cache(maxsize=1024)(headers.build)
 
 
 class HttpLink(Link):
@@ -82,8 +80,6 @@ class HttpLink(Link):
         self._has_expired = False
         self._reopening: asyncio.TimerHandle | None = None
         self._reopened_at = -math.inf
-        self._cached_headers: tuple[Version | None, str | None, CIMultiDict[str]] | None = None
-        """The version and the session of the cached headers, and the headers that every request carries."""
 
     async def open(self, receive: Receive, closed: Callable[[Exception | None], None]) -> None:
         """Open the HTTP client; nothing is sent."""
@@ -107,7 +103,7 @@ class HttpLink(Link):
         answered = message.answered
         is_resumable = self.version is None or not self.version.cancels_by_closing
         for challenges in range(MAX_CHALLENGES + 1):
-            sent = self._copied_headers() or await self._common_headers("POST")
+            sent = await self._common_headers("POST")
             self._add_headers(message, sent)
             try:
                 posting = self._http.post(
@@ -167,16 +163,10 @@ class HttpLink(Link):
         """Add the headers of this message alone."""
         version = self.version
         if version is not None and version.mirrors_headers and message.method is not None:
-            sent.update(_method_headers(version.name, message.method, message.name))
+            sent.update(headers.build(version.name, message.method, message.name))
         if message.headers:
             for name, value in message.headers.items():
                 sent[name] = value
-
-    def _copied_headers(self) -> CIMultiDict[str] | None:
-        cached = self._cached_headers
-        if cached is None or cached[0] is not self.version or cached[1] is not self.session_id:
-            return None
-        return cached[2].copy()
 
     async def _common_headers(self, method: str) -> CIMultiDict[str]:
         """Return the headers that every request carries."""
@@ -188,12 +178,10 @@ class HttpLink(Link):
             sent[VERSION] = version.name
         if session is not None:
             sent[SESSION] = session
-        if self._credentials.are_fixed:
-            self._cached_headers = version, session, sent.copy()
         return sent
 
     async def _stream_headers(self, last_event_id: str = "", method: str = "GET") -> CIMultiDict[str]:
-        sent = self._copied_headers() or await self._common_headers(method)
+        sent = await self._common_headers(method)
         del sent["Content-Type"]
         sent["Accept"] = SSE
         if last_event_id:

@@ -60,8 +60,6 @@ class Extensions:
         DefinitionError: an id or a row is invalid, or an extension serves a method that its rows do not have.
     """
 
-    request_type = ExtendedRequest
-
     def __init__(self, given: Given = None) -> None:
         self._settings: dict[str, types.Json] = {}
         self._by_id: dict[str, ClientExtension] = {}
@@ -170,15 +168,18 @@ class Extensions:
 
     # Requests of the client.
 
-    def with_token(self, options: RequestOptions) -> RequestOptions:
-        """Return options with a progress token, generated if there is none, that stays valid after the first answer."""
-        if options.progress_token is not None:
-            return options
-        self._last_token += 1
-        return msgspec.structs.replace(options, progress_token=f"call-{self._last_token}")
+    def extended(self, request: ExtendedRequest, connection: ServerConnection) -> tuple[dict[str, Any], RequestOptions]:
+        """Return the parameters and options with which a request is sent; its own parameters take precedence.
 
-    def with_params(self, request: ExtendedRequest, connection: ServerConnection) -> dict[str, Any]:
-        """Return the parameters of a request and those that extensions add; the request's own take precedence."""
+        The options have a progress token, generated if there is none, that stays valid after the first answer.
+        """
+        if request.options.progress_token is None:
+            self._last_token += 1
+            token = f"call-{self._last_token}"
+            request.options = msgspec.structs.replace(request.options, progress_token=token)
+        return {**self._added_params(request, connection), **request.params}, request.options
+
+    def _added_params(self, request: ExtendedRequest, connection: ServerConnection) -> dict[str, Any]:
         params: dict[str, Any] = {}
         for row in self.table.extensions:
             if (
@@ -187,7 +188,7 @@ class Extensions:
                 and (not connection.knows_capabilities or declares(connection.capabilities, row.path))
             ):
                 params |= self._object(row).params(request)
-        return {**params, **request.params}
+        return params
 
     def recognized(self, method: str, raw: Raw) -> FurtherResult | None:
         """Return a result without `resultType` as a `FurtherResult`, if an extension recognizes it; else None."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
@@ -26,6 +25,7 @@ from weakref import WeakKeyDictionary
 from dragoman.client.answer.approval import Approval, ApprovalHandler
 from dragoman.client.options import RequestOptions
 from dragoman.client.results import contents_bytes
+from dragoman.client.twins import BoundTwin, blocking_twin
 from dragoman.errors import MethodNotFound, NotFound, PaginationLimit, SkillRefused, ToolError, ValidationError
 from dragoman.protocol.official.skills import (
     DOCUMENT,
@@ -41,7 +41,7 @@ from dragoman.protocol.official.skills import (
     path_within,
     resolved_path,
 )
-from dragoman.runtime.callables import blocking, coroutine_of
+from dragoman.runtime.callables import blocking
 from dragoman.runtime.offload import offload
 from dragoman.types.skills import GetSkillResult, ListSkillsResult, Skill, SkillResource
 
@@ -319,7 +319,7 @@ class AsyncBoundSkill(SkillView):
         return type(self)(self._client, (await get_skill(self._client, self.uri)).entry, self._origin)
 
 
-class BoundSkill(SkillView):
+class BoundSkill(BoundTwin[AsyncBoundSkill], SkillView):
     """A skill of a server, bound to the client that found it; its methods block.
 
     Example:
@@ -329,20 +329,8 @@ class BoundSkill(SkillView):
     """
 
     def __init__(self, client: Client, twin: AsyncBoundSkill) -> None:
-        self._driver = client
-        self._twin = twin
+        super().__init__(client, twin)
         self.entry = twin.entry
-
-    @property
-    def asynchronous(self) -> AsyncBoundSkill:
-        """The asynchronous twin, for code on the event loop of the blocking clients."""
-        client = self._driver.asynchronous
-        if self._twin._client is not client:
-            self._twin = self._twin._bound_to(client)
-        return self._twin
-
-    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
-        return self._driver._run(coroutine_of(method, self.asynchronous, *args, **kwargs))
 
     @property
     def origin(self) -> str | None:
@@ -356,12 +344,4 @@ class BoundSkill(SkillView):
 
     load = blocking(AsyncBoundSkill.load)
     read = blocking(AsyncBoundSkill.read)
-
-    def refresh(self) -> Self:
-        """Return the skill as the server has it now; if its digests are others, it needs another approval.
-
-        Raises:
-            RpcError: the server does not have the skill any more.
-            SkillRefused: the entry breaks a rule.
-        """
-        return type(self)(self._driver, self._drive(AsyncBoundSkill.refresh))
+    refresh = blocking_twin(AsyncBoundSkill.refresh, lambda client, twin: BoundSkill(client, twin))

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, TypeVar, Unpack, cast
 
-from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client
-from dragoman.client.catalog import Kind
+from dragoman.client.blocking import BoundPrompt, BoundResource, BoundResourceTemplate, BoundTool, Client, bound_skill
 from dragoman.client.connect.endpoint import Target
 from dragoman.client.group.group import AsyncClients, AsyncGroupTool, Group
 from dragoman.client.group.members import Members, Servers
 from dragoman.client.options import ClientOptions
+from dragoman.client.twins import BelongsToClient, blocking_self, blocking_twin, blocking_twins
+from dragoman.errors import ConnectError
 from dragoman.runtime.callables import blocking, coroutine_of
 from dragoman.runtime.offload import offload
 from dragoman.runtime.portal import portal
-
-if TYPE_CHECKING:
-    from dragoman.client.extensions.skills import BoundSkill
 
 T = TypeVar("T")
 
@@ -70,34 +68,24 @@ class Clients(Group[Client]):
         """The asynchronous group that this one drives, for code that runs on the loop of all blocking clients."""
         return self._twin
 
+    def _client_of(self, twin: BelongsToClient) -> Client:
+        for member in self._members:
+            if member.async_client is twin._client:
+                return member.client
+        raise ConnectError("The server was removed from the group while it was listed")
+
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
         loop = portal()
         loop.kept.update(member.async_client for member in self._members)
         return loop.run(coroutine_of(method, self._twin, *args, **kwargs))
 
-    def start(self) -> Self:
-        """Connect to every server that has no connection; `status` and `errors` show failures.
-
-        Raises:
-            DragomanError: a required server cannot be used; a group that was not started before is stopped again.
-        """
-        self._drive(AsyncClients.start)
-        return self
+    start = blocking_self(AsyncClients.start)
+    restart = blocking_self(AsyncClients.restart)
 
     def stop(self) -> None:
         """End every connection; may be called from any task, in any state, and more than once."""
         self._drive(AsyncClients.stop)
         portal().kept.difference_update([member.async_client for member in self._members])
-
-    def restart(self, name: str | None = None) -> Self:
-        """End the connection to one server, or to all, and connect again.
-
-        Raises:
-            KeyError: the group has no server of that name.
-            DragomanError: the named server, or a required one, cannot be used.
-        """
-        self._drive(AsyncClients.restart, name)
-        return self
 
     def add(self, name: str, target: Target, /, *, required: bool = False, **options: Unpack[ClientOptions]) -> Client:
         """Add a server, and return its client; the group connects to it if it was started.
@@ -135,50 +123,9 @@ class Clients(Group[Client]):
     remove = blocking(AsyncClients.remove)
     call_tool = blocking(AsyncClients.call_tool)
 
-    def tools(
-        self,
-        include: str | Iterable[str] | None = None,
-        exclude: str | Iterable[str] | None = None,
-        *,
-        refresh: bool = False,
-    ) -> list[GroupTool]:
-        """Return the tools of every server that is ready.
-
-        Example:
-            tools = clients.tools(include=["notes__*", "forecast"], exclude="*delete*")
-
-        Names and patterns are compared with the tool's own name, with `server__tool`, and with its qualified name.
-        """
-        found = self._drive(AsyncClients.tools, include, exclude, refresh=refresh)
-        return [GroupTool(self[tool.server], tool) for tool in found]
-
-    def tool(self, name: str) -> GroupTool:
-        """Return a tool, by its qualified name, as `server__tool`, or by its own name if no other server has it.
-
-        Raises:
-            NotFound: no server has such a tool, even after failed servers were tried again, or several have it.
-        """
-        found = self._drive(AsyncClients.tool, name)
-        return GroupTool(self[found.server], found)
-
-    def skills(self) -> list[BoundSkill]:
-        """Return the skills of every server that is ready; the `origin` of each is the name of its server here."""
-        from dragoman.client.extensions.skills import BoundSkill
-
-        return [BoundSkill(self[skill.origin or ""], skill) for skill in self._drive(AsyncClients.skills)]
-
-    def prompts(self, *, refresh: bool = False) -> list[BoundPrompt]:
-        """Return the prompts of every server that is ready."""
-        return self._list_all("prompts", BoundPrompt, refresh=refresh)
-
-    def resources(self, *, refresh: bool = False) -> list[BoundResource]:
-        """Return the resources of every server that is ready."""
-        return self._list_all("resources", BoundResource, refresh=refresh)
-
-    def resource_templates(self, *, refresh: bool = False) -> list[BoundResourceTemplate]:
-        """Return the resource templates of every server that is ready."""
-        return self._list_all("resource_templates", BoundResourceTemplate, refresh=refresh)
-
-    def _list_all(self, kind: Kind, bound: Callable[[Client, Any], T], *, refresh: bool) -> list[T]:
-        found = self._drive(AsyncClients._list_all, kind, refresh=refresh)
-        return [bound(member.client, entry) for member, entry in found]
+    tools = blocking_twins(AsyncClients.tools, GroupTool)
+    tool = blocking_twin(AsyncClients.tool, GroupTool)
+    skills = blocking_twins(AsyncClients.skills, bound_skill)
+    prompts = blocking_twins(AsyncClients.prompts, BoundPrompt)
+    resources = blocking_twins(AsyncClients.resources, BoundResource)
+    resource_templates = blocking_twins(AsyncClients.resource_templates, BoundResourceTemplate)

@@ -318,7 +318,7 @@ class AsyncClients(Group[AsyncClient]):
     async def call_tool(
         self,
         /,
-        tool: ToolLike,
+        tool: AsyncGroupTool | ToolLike,
         arguments: Mapping[str, Any] | None = None,
         *,
         result_type: type[Structured] | None = None,

@@ -11,13 +11,4 @@ if TYPE_CHECKING:
     from dragoman.server.middleware.request_timeout import RequestTimeout as RequestTimeout
     from dragoman.server.middleware.selection import RequestKey as RequestKey
 else:
-    __getattr__, __dir__, __all__ = lazy(
-        __name__,
-        {
-            "concurrency": "Concurrency",
-            "max_result": "MaxResult",
-            "rate_limit": "RateLimit",
-            "request_timeout": "RequestTimeout",
-            "selection": "RequestKey",
-        },
-    )
+    __getattr__, __dir__ = lazy()

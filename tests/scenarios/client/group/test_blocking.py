@@ -1,6 +1,5 @@
-"""The blocking group, and that it has all of the asynchronous one."""
+"""The blocking group."""
 
-import inspect
 import os
 import subprocess
 import sys
@@ -112,33 +111,3 @@ def test_the_asynchronous_twins_serve_what_runs_on_the_loop_of_blocking_clients(
         search = clients.tool("search")
         used = portal().run(use(clients.asynchronous, search.asynchronous))
         assert used == ["notes", "search", "notes about tea"]
-
-
-def public(face) -> set[str]:
-    return {name for name in dir(face) if not name.startswith("_")}
-
-
-def neutral(text) -> str:
-    return str(text).replace("Async", "").replace("await ", "")
-
-
-def test_both_faces_are_made_in_the_same_way_and_have_the_same_names():
-    assert neutral(inspect.signature(AsyncClients)) == str(inspect.signature(Clients))
-    assert public(Clients) - {"asynchronous"} == public(AsyncClients)
-
-
-@pytest.mark.parametrize("name", sorted(public(AsyncClients)))
-def test_both_faces_have_the_same_parameters_and_documentation(name):
-    one, other = inspect.getattr_static(AsyncClients, name), inspect.getattr_static(Clients, name)
-    assert inspect.getdoc(other)
-    assert neutral(inspect.getdoc(one)) == neutral(inspect.getdoc(other))
-    if isinstance(one, classmethod):
-        one, other = one.__func__, other.__func__
-    if inspect.isfunction(one):
-        assert not inspect.iscoroutinefunction(other)
-        assert neutral(inspect.signature(one)) == neutral(inspect.signature(other))
-
-
-@pytest.mark.parametrize("name", ["server", "qualified_name"])
-def test_the_tools_of_both_faces_say_the_same_of_themselves(name):
-    assert inspect.getdoc(getattr(AsyncGroupTool, name)) == inspect.getdoc(getattr(GroupTool, name))

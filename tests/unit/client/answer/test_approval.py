@@ -60,43 +60,31 @@ async def test_a_plain_function_approves_or_denies_in_a_thread():
     assert threading.current_thread() not in threads
 
 
-@pytest.mark.covers("HIL-01")
-@scenario
-async def test_an_async_function_is_awaited_in_the_loop():
-    async def ask(call):
-        await asyncio.sleep(0)
-        return threading.current_thread() is threading.main_thread()
+class Executing:
+    def execute(self, call):
+        return True
 
+
+class Calling:
+    async def __call__(self, call):
+        return True
+
+
+async def in_the_loop(call):
+    await asyncio.sleep(0)
+    return threading.current_thread() is threading.main_thread()
+
+
+@pytest.mark.covers("HIL-01", "HIL-03", "LHD-01")
+@pytest.mark.parametrize(
+    "handler",
+    [Executing(), Calling(), in_the_loop, lambda call: in_the_loop(call), lambda call: call.approve() and None],
+    ids=["execute", "call", "async", "awaitable", "approved by itself"],
+)
+def test_a_handler_of_any_kind_approves(handler):
     asked = approval()
-    await decide(ask, asked, None)
+    asyncio.run(decide(handler, asked, DEADLINE))
     assert asked.approved
-
-
-@scenario
-async def test_a_plain_function_may_return_an_awaitable():
-    async def answer(call):
-        return call.name == "delete"
-
-    asked = approval()
-    await decide(lambda call: answer(call), asked, None)
-    assert asked.approved
-
-
-@pytest.mark.covers("HIL-03", "LHD-01")
-@scenario
-async def test_an_object_with_execute_or_call_approves():
-    class Executing:
-        def execute(self, call):
-            return True
-
-    class Calling:
-        async def __call__(self, call):
-            return True
-
-    for handler in (Executing(), Calling()):
-        asked = approval()
-        await decide(handler, asked, None)
-        assert asked.approved
 
 
 @pytest.mark.covers("HIL-04")
@@ -156,13 +144,6 @@ async def test_a_handler_that_denied_cannot_return_true():
 
     with pytest.raises(ToolError, match="no"):
         await decide(ask, approval(), None)
-
-
-@scenario
-async def test_a_handler_may_approve_by_itself_and_return_nothing():
-    asked = approval()
-    await decide(lambda call: call.approve() and None, asked, None)
-    assert asked.approved
 
 
 @pytest.mark.covers("HIL-05")

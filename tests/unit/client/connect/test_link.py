@@ -30,18 +30,6 @@ class Transport:
         self.closed += 1
 
 
-@pytest.mark.covers("CTR-04")
-@scenario
-async def test_a_duplex_link_hands_bytes_over():
-    transport = Transport()
-    link = DuplexLink(transport)
-    await link.open(print, print)
-    await link.send(Outgoing(PING, "ping", 1))
-    link.open_standalone_stream()
-    await link.close()
-    assert (transport.sent, transport.closed, link.is_http) == ([PING], 1, False)
-
-
 @pytest.mark.covers("LTR-05")
 @pytest.mark.parametrize("error", [OSError("x"), RuntimeError(), TimeoutError()])
 @scenario
@@ -72,27 +60,6 @@ async def test_errors_that_are_ours_stay_what_they_are(error):
 
     with pytest.raises(type(error)):
         await OneMethodLink(OneMethod()).open(print, print)
-
-
-@pytest.mark.covers("CTR-01")
-@scenario
-async def test_the_answer_of_one_method_belongs_to_its_request():
-    received = []
-
-    class OneMethod:
-        async def send_request(self, request):
-            assert request == {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-            return {"id": 7, "result": {}}
-
-    link = OneMethodLink(OneMethod())
-    with pytest.raises(ConnectError, match="closed"):
-        await link.send(Outgoing(PING, "ping", 1))
-    await link.open(received.append, print)
-    await link.send(Outgoing(PING, "ping", 1))
-    await link.send(Outgoing(b'{"jsonrpc":"2.0","method":"notifications/initialized"}'))
-    assert received == [b'{"id":1,"result":{},"jsonrpc":"2.0"}']
-    link.open_standalone_stream()
-    await link.close()
 
 
 @pytest.mark.covers("CTR-01")

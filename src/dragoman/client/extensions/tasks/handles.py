@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from msgspec import Raw
@@ -14,13 +14,14 @@ from dragoman.client.extensions.contract import ExtensionClient
 from dragoman.client.extensions.installed import Extensions
 from dragoman.client.extensions.tasks.extension import ClientTasks
 from dragoman.client.extensions.tasks.followed import FollowedTask, TaskState, generation_of
-from dragoman.client.options import CallOptions, RequestOptions, tool_name
+from dragoman.client.options import CallOptions, tool_name
 from dragoman.client.results import CallResult, FurtherResult, read
+from dragoman.client.twins import BlockingTwin, blocking_self, blocking_twin, blocking_twins
 from dragoman.errors import CapabilityNotAvailable, DragomanError, PaginationLimit, Timeout, ToolError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import declares
 from dragoman.protocol.official.tasks import ID, LIST
-from dragoman.runtime.callables import blocking, coroutine_of
+from dragoman.runtime.callables import blocking
 from dragoman.types.tasks import TaskStatus
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from dragoman.client.client import AsyncClient, ToolLike
 
 T = TypeVar("T")
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Runs a coroutine on the event loop of the blocking clients."""
 
 
 class TaskView:
@@ -216,10 +215,12 @@ class AsyncServerTasks:
             print(task.id, task.status)
     """
 
-    def __init__(self, client: AsyncClient, extensions: Extensions, call: Callable[..., Awaitable[CallResult]]) -> None:
+    def __init__(
+        self, client: AsyncClient, extensions: Extensions, outcome: Callable[..., Awaitable[CallResult]]
+    ) -> None:
         self._client = client
         self._extensions = extensions
-        self._call = call
+        self._outcome = outcome
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._client!r}>"
@@ -238,7 +239,7 @@ class AsyncServerTasks:
 
     async def checked(self, tool: str | None, result: object) -> CallResult:
         """Return the result of a task, after it was compared with the schema of its tool."""
-        return await self._call(tool or "", {}, RequestOptions(), idempotent=None, raise_on_error=False, result=result)
+        return await self._outcome(tool or "", result, raises=False)
 
     async def start(
         self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
@@ -304,7 +305,7 @@ def _lists(client: ExtensionClient) -> bool:
     return generation_of(client) == 1 and declares(client.capabilities, ("tasks", "list"))
 
 
-class Task(TaskView):
+class Task(BlockingTwin[AsyncTask], TaskView):
     """A task of a server; its methods block.
 
     Example:
@@ -313,43 +314,18 @@ class Task(TaskView):
         print(task.result().text)
     """
 
-    def __init__(self, run: Run, twin: AsyncTask) -> None:
-        self._run = run
-        self._twin = twin
+    def __init__(self, client: Client, twin: AsyncTask) -> None:
+        super().__init__(client, twin)
         self._followed = twin._followed
 
-    @property
-    def asynchronous(self) -> AsyncTask:
-        """The asynchronous twin, for code on the event loop of the blocking clients."""
-        return self._twin
-
-    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
-        return self._run(coroutine_of(method, self._twin, *args, **kwargs))  # type: ignore[no-any-return]
-
-    def refresh(self) -> Self:
-        """Ask the server for the state of the task.
-
-        Raises:
-            NotFound: the task does not exist, or has expired.
-        """
-        self._drive(AsyncTask.refresh)
-        return self
-
-    def wait(self, timeout: float | None = None, *, on_status: Callable[[str], object] | None = None) -> Self:
-        """Wait until the task has ended, as `AsyncTask.wait` does.
-
-        Raises:
-            Timeout: the task has not ended in time; it continues.
-        """
-        self._drive(AsyncTask.wait, timeout, on_status=on_status)
-        return self
-
+    refresh = blocking_self(AsyncTask.refresh)
+    wait = blocking_self(AsyncTask.wait)
     result = blocking(AsyncTask.result)
     update = blocking(AsyncTask.update)
     cancel = blocking(AsyncTask.cancel)
 
 
-class ServerTasks:
+class ServerTasks(BlockingTwin[AsyncServerTasks]):
     """The tasks of a server, as `client.tasks`; its methods block.
 
     Example:
@@ -357,31 +333,16 @@ class ServerTasks:
             print(task.id, task.status)
     """
 
-    def __init__(self, client: Client, run: Run) -> None:
-        self._driver = client
-        self._run = run
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._driver!r}>"
 
-    def _drive(self, method: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
-        return self._run(coroutine_of(method, self._driver.asynchronous.tasks, *args, **kwargs))  # type: ignore[no-any-return]
+    @property
+    def asynchronous(self) -> AsyncServerTasks:
+        """The asynchronous twin, for code on the event loop of the blocking clients."""
+        return self._driver.asynchronous.tasks
 
-    def list(self) -> list[Task]:
-        """Return the tasks of this client that the server lists; none if it lists none, as in 2026-07-28."""
-        return [Task(self._run, task) for task in self._drive(AsyncServerTasks.list)]
-
-    def get(self, id: str, *, tool: str | None = None) -> Task:
-        """Return a task by its id, also one of an earlier process; `tool` is the name of its tool, if it is known.
-
-        Raises:
-            NotFound: the task does not exist, or has expired.
-        """
-        return Task(self._run, self._drive(AsyncServerTasks.get, id, tool=tool))
-
-    def start(self, tool: ToolLike, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]) -> Task:
-        """Call a tool with the options of `call_tool`, and return its task as soon as the server has made it."""
-        return Task(self._run, self._drive(AsyncServerTasks.start, tool, arguments, **options))
-
+    list = blocking_twins(AsyncServerTasks.list, Task)
+    get = blocking_twin(AsyncServerTasks.get, Task)
+    start = blocking_twin(AsyncServerTasks.start, Task)
     result = blocking(AsyncServerTasks.result)
     cancel = blocking(AsyncServerTasks.cancel)
