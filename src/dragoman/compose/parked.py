@@ -27,8 +27,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman import types
-from dragoman.compose.upstream import RawObject, raw_object
 from dragoman.errors import DragomanError, RpcError, StoreUnavailable
+from dragoman.forward.messages import RawObject, raw_object
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.rounds import RequestBinding
 from dragoman.runtime.tasks import cancel_and_wait, keep_until_done

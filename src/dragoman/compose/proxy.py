@@ -47,7 +47,7 @@ from dragoman.compose.raw_results import (
     with_versions,
 )
 from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
-from dragoman.compose.upstream import RawObject, Upstream, can_be_asked, mirrored_by
+from dragoman.compose.upstream import Upstream, can_be_asked, mirrored_by
 from dragoman.errors import (
     DefinitionError,
     DragomanError,
@@ -59,6 +59,7 @@ from dragoman.errors import (
     RpcError,
     TransportError,
 )
+from dragoman.forward.messages import RawObject
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES, Method

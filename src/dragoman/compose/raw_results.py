@@ -18,8 +18,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman import types
-from dragoman.compose.upstream import RawObject, Upstream, raw_object
+from dragoman.compose.upstream import Upstream
 from dragoman.errors import DragomanError, HeaderMismatch, InvalidParams
+from dragoman.forward.messages import RawObject, raw_object
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import HeaderPlan

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.compose.upstream import RawObject, raw_object
 from dragoman.errors import InvalidParams, StoreError, StoreUnreadable
+from dragoman.forward.messages import RawObject, raw_object
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.official.tasks import CANCEL, GET, LIST, RESULT, UPDATE
 from dragoman.types.memo import Recent

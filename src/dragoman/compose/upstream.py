@@ -44,11 +44,13 @@ from dragoman.client.hear.subscriptions import ListenStream
 from dragoman.client.options import TIMEOUT_SECONDS, OnProgress, RequestOptions
 from dragoman.compose.passthrough import LIMITS
 from dragoman.errors import DragomanError, HttpError, MethodNotFound, RpcError, TransportError
+from dragoman.forward.messages import RawObject, raw_object
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.extensions import ProtocolTable
 from dragoman.protocol.headers import PARAM_PREFIX, HeaderPlan, read
-from dragoman.protocol.official.tasks import SECOND
+from dragoman.protocol.official import apps, skills
+from dragoman.protocol.official.tasks import FIRST_OF_SERVERS, SECOND
 from dragoman.protocol.subscriptions import (
     ACKNOWLEDGED,
     PROMPTS_CHANGED,
@@ -65,7 +67,6 @@ from dragoman.types.memo import Recent
 if TYPE_CHECKING:
     from dragoman.server.duplex import DuplexConnection
 
-RawObject = dict[str, Raw]
 Listener = Callable[[str, RawObject], None]
 """Called with the method and the parameters of a notification."""
 PROXIED: ContextVar[Call | None] = ContextVar("dragoman_proxied_call", default=None)
@@ -77,17 +78,8 @@ MAX_TASKS = 1000
 """At most this many tasks on a connection keep forwarding progress after their call was answered."""
 MAX_PLANS = 10_000
 """At most this many tools of a connection are remembered."""
-_TABLE = ProtocolTable.of([SECOND])
-_object = msgspec.json.Decoder(RawObject)
+_TABLE = ProtocolTable.of([apps.ROW, skills.ROW, FIRST_OF_SERVERS, SECOND])
 _logger = logging.getLogger("dragoman.compose")
-
-
-def raw_object(raw: Raw | bytes) -> RawObject:
-    """Return the members of a JSON object, each still encoded; an empty dict for any other value."""
-    try:
-        return _object.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
 
 
 def can_be_asked(capabilities: types.ClientCapabilities) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import DefinitionError, InvalidParams, Server
-from dragoman.server.mounting import joined
+from dragoman.forward.mount import merged_handlers
 from dragoman.testing import connected
 from scenarios import mounted_servers
 from scenarios.forwarding_server import forwarding
@@ -164,7 +164,7 @@ async def test_a_target_with_odd_instructions_does_not_keep_others_from_introduc
 
 
 async def test_targets_that_hang_are_waited_for_together(monkeypatch):
-    monkeypatch.setattr(joined, "INTRODUCTION_SECONDS", 1.0)
+    monkeypatch.setattr(merged_handlers, "INTRODUCTION_SECONDS", 1.0)
     outer = shop()
     for number in range(5):
         hanging = [sys.executable, "-c", "import sys; sys.stdin.read()"]

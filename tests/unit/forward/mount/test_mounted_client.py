@@ -2,13 +2,23 @@
 
 import gc
 
-from dragoman import types
-from dragoman.server.mounting.client_end import MountedChannel, MountedSession
-from dragoman.server.mounting.renaming import Renaming
+import pytest
+
+from dragoman import Server, types
+from dragoman.forward.mount.mounted_client import MountedChannel, MountedSession
 from dragoman.server.request.call import NoChannel, Session
 
-RENAMING = Renaming("p", "_", exclude=["data://left/out"])
 UPDATED = "notifications/resources/updated"
+
+
+@pytest.fixture
+def mount():
+    outer, inner = Server("outer"), Server("inner")
+    inner.on_read_resource(lambda uri: uri)
+    outer.mount(inner, prefix="p", exclude=["data://left/out"])
+    (made,) = outer.mounts
+    yield made
+    assert outer.mounts is not None
 
 
 class Connection(NoChannel):
@@ -26,9 +36,9 @@ class Connection(NoChannel):
         self.sent.append(uri)
 
 
-def test_a_session_has_the_uris_of_its_own_client():
+def test_a_session_has_the_uris_of_its_own_client(mount):
     session = Session(principal="ann")
-    mounted = MountedSession(session, RENAMING, RENAMING.uri)
+    mounted = MountedSession(session, mount)
     assert mounted.principal == "ann"
     mounted.subscribe("data://a")
     session.subscribe("data://other/b")
@@ -39,17 +49,17 @@ def test_a_session_has_the_uris_of_its_own_client():
     assert session.subscribed == {"data://other/b"}
 
 
-def test_a_session_that_has_ended_is_not_kept():
+def test_a_session_that_has_ended_is_not_kept(mount):
     session = Session()
-    mounted = MountedSession(session, RENAMING, RENAMING.uri)
+    mounted = MountedSession(session, mount)
     del session
     gc.collect()
     assert mounted.subscribed == set()
 
 
-def test_a_channel_renames_the_resources_that_were_updated_and_passes_everything_else():
+def test_a_channel_renames_the_resources_that_were_updated_and_passes_everything_else(mount):
     connection, session = Connection(), Session()
-    channel = MountedChannel(connection, MountedSession(session, RENAMING, RENAMING.uri))
+    channel = MountedChannel(connection, MountedSession(session, mount))
     channel.notify_updated("data://a")
     channel.notify(UPDATED, types.ResourceUpdatedNotificationParams("data://a"))
     channel.notify("notifications/message", {"uri": "kept"})
@@ -60,9 +70,9 @@ def test_a_channel_renames_the_resources_that_were_updated_and_passes_everything
     ]
 
 
-def test_what_outlives_a_request_is_one_object_for_a_connection():
+def test_what_outlives_a_request_is_one_object_for_a_connection(mount):
     connection, session = Connection(), Session()
-    mounted = MountedSession(session, RENAMING, RENAMING.uri)
+    mounted = MountedSession(session, mount)
     standalone = MountedChannel(connection, mounted).standalone
     assert MountedChannel(connection, mounted).standalone is standalone
     standalone.notify(UPDATED, {"uri": "data://a"})

@@ -8,39 +8,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from dragoman import types
 from dragoman.errors import DefinitionError, MethodAlreadyDefined, ToolNotUnique
+from dragoman.forward.mount.merged_handlers import FirstServer, Handle, Introduction, MergedHandler, handler_kind
+from dragoman.forward.mount.merged_listening import MergedListening
+from dragoman.forward.mount.mount import TABLES, Mount, is_open, keys, mounts_of, places_of, without_mounts
+from dragoman.forward.mount.renaming import Renaming
 from dragoman.protocol.extensions import ExtensionRow, ProtocolTable, merge_objects, merge_settings
-from dragoman.protocol.methods import METHOD_NAMES, ROOTS_CHANGED, Method
+from dragoman.protocol.methods import METHOD_NAMES, METHODS, ROOTS_CHANGED, Method
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.prompts import Prompt
 from dragoman.server.define.resources import Resource
 from dragoman.server.define.tools import TOOL_NAME, Tool
-from dragoman.server.mounting.joined import ByName, ByTask, FirstServer, Handle, Introduction, Joined, JoinedList
-from dragoman.server.mounting.listening import JoinedListening
-from dragoman.server.mounting.mount import TABLES, Mount, is_open, keys, without_mounts
-from dragoman.server.mounting.places import LISTS, SUBJECTS, TASK_METHODS
-from dragoman.server.mounting.renaming import Renaming
+from dragoman.server.dispatch.mount_contract import Patterns
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
 
-_KINDS: Mapping[str, type[Joined]] = {
-    **dict.fromkeys(LISTS, JoinedList),
-    **dict.fromkeys(SUBJECTS, ByName),
-    **dict.fromkeys(TASK_METHODS, ByTask),
+_KINDS: Mapping[str, type[MergedHandler]] = {
     "initialize": Introduction,
     "server/discover": Introduction,
-    "subscriptions/listen": JoinedListening,
+    "subscriptions/listen": MergedListening,
 }
 MAX_NAME = 128
 _NOTIFICATIONS = ("notifications/initialized", ROOTS_CHANGED)
 """The notifications of clients that every server gets."""
 _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "resource template"}
+
+
+def add_mount(
+    parent: Server,
+    server: Server,
+    prefix: str | None,
+    separator: str,
+    rename: Mapping[str, str] | None,
+    include: Patterns,
+    exclude: Patterns,
+) -> None:
+    """Mount a server in another, as `Server.mount` says.
+
+    Raises:
+        DefinitionError: the server cannot be mounted so; the message says why.
+    """
+    renaming = Renaming(prefix, separator, rename, include, exclude)
+    (cast("Mounts | None", parent.mounts) or Mounts(parent)).add(server, renaming)
 
 
 class Mounts:
@@ -71,11 +86,8 @@ class Mounts:
                 _require_free(mount, table, inner)
         self._require_methods_free(server)
         before, self._mounts = self._mounts, (*self._mounts, mount)
-        installed = self._server.installed
         try:
-            ProtocolTable.of(
-                self.rows(() if installed is None else installed.rows), self.methods(self._server.own_methods)
-            )
+            ProtocolTable.of(self._all_rows(), self.methods(self._server.own_methods))
         except DefinitionError:
             self._mounts = before
             raise
@@ -97,9 +109,12 @@ class Mounts:
 
     def _require_methods_free(self, server: Server) -> None:
         """Refuse a method that another server has too, if nothing in a request says which server is meant."""
-        is_known = any(mount.server is server for mount in self._mounts)
-        for name in () if is_known else server.handlers.keys() - METHOD_NAMES - _KINDS.keys():
-            if name in self._server.handlers:
+        if any(mount.server is server for mount in self._mounts):
+            return
+        for row in server.offer.table.methods:
+            name = row.name
+            is_ambiguous = name not in METHOD_NAMES and handler_kind(row) is FirstServer
+            if is_ambiguous and name in server.handlers and name in self._server.handlers:
                 raise MethodAlreadyDefined(
                     f"The method {name!r} is defined in {self._server.name!r} and in {server.name!r}, and no"
                     " request says which one it means: rename one of them"
@@ -108,18 +123,24 @@ class Mounts:
     # What the mounts add.
 
     def handlers(self, current: Mapping[str, Handle]) -> dict[str, Handle]:
-        """Return the handlers of the server and its mounts; `current` may be joined already."""
+        """Return the handlers of the server and its mounts; `current` may be merged already."""
         own = {name: without_mounts(handler) for name, handler in current.items()}
         theirs = [name for mount in self._mounts for name in mount.server.handlers]
         names = dict.fromkeys([*own, *theirs, *_NOTIFICATIONS])
-        return {name: self._joined(name, own.get(name)) for name in names}
+        added = (method for row in self._all_rows() for method in row.methods)
+        rows = {row.name: row for row in (*METHODS, *added)}
+        return {name: self._merged(rows.get(name) or Method(name=name), own.get(name)) for name in names}
 
-    def _joined(self, name: str, own: Handle | None) -> Handle:
-        kind = _KINDS.get(name)
-        if kind is None and own is not None and name not in _NOTIFICATIONS:
+    def _merged(self, row: Method, own: Handle | None) -> Handle:
+        kind = _KINDS.get(row.name) or handler_kind(row)
+        if kind is FirstServer and own is not None and row.name not in _NOTIFICATIONS:
             return own
-        made: Any = (kind or FirstServer)(name, own, self._mounts)
-        return made  # type: ignore[no-any-return]
+        handler: Any = kind(row, own, self._mounts)
+        return handler  # type: ignore[no-any-return]
+
+    def _all_rows(self) -> tuple[ExtensionRow, ...]:
+        installed = self._server.installed
+        return self.rows(() if installed is None else installed.rows)
 
     def rows(self, own: tuple[ExtensionRow, ...]) -> tuple[ExtensionRow, ...]:
         """Return the rows of the extensions of the server and its mounts, each once."""
@@ -166,7 +187,7 @@ def _require_no_cycle(parent: Server, server: Server) -> None:
         raise DefinitionError(f"A proxy of {parent.name!r} cannot be mounted into {parent.name!r} itself")
     if target is not None:
         _require_no_cycle(parent, target)
-    for mount in server.mounts or ():
+    for mount in mounts_of(server):
         if mount.server is parent:
             raise DefinitionError(f"{server.name!r} cannot be mounted into {parent.name!r}, which is mounted in it")
         _require_no_cycle(parent, mount.server)
@@ -179,10 +200,10 @@ def require_definable(server: Server, definition: Definition[..., Any]) -> None:
         DefinitionError: the name is taken, or is too long with a prefix; the message names both.
     """
     table, key = _place(definition)
-    for mount in server.mounts or ():
+    for mount in mounts_of(server):
         if mount.find(table, key) is not None:
             raise _clash(mount, table, key, server)
-    for mount in list(server.mounted_in):
+    for mount in places_of(server):
         _require_free(mount, table, key)
 
 
@@ -210,10 +231,10 @@ def _require_free(mount: Mount, table: str, inner: str) -> None:
         )
     if outer in parent.registry.registered(table):
         raise _clash(mount, table, outer, parent, inner)
-    for beside in parent.mounts or ():
+    for beside in mounts_of(parent):
         if beside is not mount and beside.find(table, outer) is not None:
             raise _clash(mount, table, outer, beside.server, inner)
-    for above in list(parent.mounted_in):
+    for above in places_of(parent):
         _require_free(above, table, outer)
 
 

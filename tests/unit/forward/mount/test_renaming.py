@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman.errors import DefinitionError
+from dragoman.forward.mount.renaming import Renaming
 from dragoman.protocol.uritemplate import UriTemplate
-from dragoman.server.mounting.renaming import Renaming
 
 NAME = st.from_regex(r"[A-Za-z0-9_.-]{1,12}", fullmatch=True)
 PREFIX = st.none() | NAME

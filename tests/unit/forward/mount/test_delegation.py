@@ -127,26 +127,36 @@ async def test_an_unknown_completion_is_refused_like_one_of_the_parent():
                 assert answer["error"]["message"] == "Unknown prompt: inner_nothing"
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
 @pytest.mark.parametrize(
-    ("words", "is_unknown"),
-    [
-        ("Unknown tool: x", True),
-        ('unknown tool "x"', True),
-        ("MCP error -32602: Tool x not found", True),
-        ("tool 'x' not found: tool not found", True),
-        ("Tool not found: x", True),
-        ("The tool x failed: the file was not found", False),
-        ("Tool x2 not found", False),
-        ("unknown tool in the box; x marks it", False),
-    ],
+    "refusal", [RpcError(-32602, "Nope"), {"content": [], "isError": True}], ids=["error", "result"]
 )
-async def test_a_tool_that_fails_with_words_about_something_else_is_not_unknown(words, is_unknown):
+async def test_a_tool_that_fails_is_unknown_if_its_server_does_not_list_it(is_listed, refusal):
+    asked = []
+
+    def answer(method, params):
+        asked.append(method)
+        return refusal if method == "tools/call" else {"tools": [{"name": "x", "inputSchema": {}}] * is_listed}
+
     outer = shop()
-    failed = {"content": [{"type": "text", "text": words}], "isError": True}
-    outer.mount(forwarding("far", lambda method, params: failed), prefix="far")
+    outer.mount(forwarding("far", answer), prefix="far")
     async with WirePeer(outer, "handshake") as peer:
-        answer = await peer.request("tools/call", {"name": "far_x"})
-    if is_unknown:
-        assert answer["error"]["message"] == "Unknown tool: far_x"
-    else:
-        assert answer["result"]["content"][0]["text"] == words
+        for _ in range(2):
+            answered = await peer.request("tools/call", {"name": "far_x"})
+            if not is_listed:
+                assert answered["error"]["message"] == "Unknown tool: far_x"
+            elif isinstance(refusal, dict):
+                assert answered["result"] == refusal
+            else:
+                assert answered["error"]["message"] == "Nope"
+    assert asked.count("tools/list") == (1 if is_listed else 2)
+
+
+async def test_a_list_that_fails_denies_no_tool():
+    def answer(method, params):
+        return RpcError(-32602, "Nope" if method == "tools/call" else "No list")
+
+    outer = shop()
+    outer.mount(forwarding("far", answer), prefix="far")
+    async with WirePeer(outer, "handshake") as peer:
+        assert (await peer.request("tools/call", {"name": "far_x"}))["error"]["message"] == "Nope"

@@ -1,4 +1,4 @@
-"""`JoinedListening`: `subscriptions/listen` of a server that has mounts.
+"""`MergedListening`: `subscriptions/listen` of a server that has mounts.
 
 Each server is asked what it honours of the filter, with a channel that keeps its answer (`CapturingChannel`). The
 client then has one subscription to all of it. The notifications of a mounted server reach the clients of its parent by
@@ -17,12 +17,12 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
+from dragoman.forward.mount.delegation import run_mounted
+from dragoman.forward.mount.merged_handlers import MergedHandler, resolve
+from dragoman.forward.mount.mount import Mount, is_open, reads
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, CORE_FIELDS, MAX_WAITING, Subscription
 from dragoman.runtime.tasks import cancel_and_wait
-from dragoman.server.mounting.joined import Joined, finished
-from dragoman.server.mounting.mount import Mount, is_open, reads
-from dragoman.server.mounting.passing import run_inner
 from dragoman.server.request.call import Call, Channel
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class CapturingChannel:
             self._channel.notify(method, params)
 
 
-class JoinedListening(Joined):
+class MergedListening(MergedHandler):
     """The handler of `subscriptions/listen`."""
 
     async def __call__(self, server: Server, call: Call) -> Any:
@@ -110,7 +110,7 @@ class JoinedListening(Joined):
         params = msgspec.structs.replace(call.request.params, notifications=wanted)
         request = msgspec.structs.replace(call.request, params=params)
         channel = CapturingChannel(call.channel, type(wanted))
-        await finished(self.own(server, msgspec.structs.replace(call, request=request, channel=channel)))
+        await resolve(self.own(server, msgspec.structs.replace(call, request=request, channel=channel)))
         return channel
 
     async def _capture_mounted(
@@ -126,8 +126,8 @@ class JoinedListening(Joined):
         if inner:
             wanted["resourceSubscriptions"] = inner
         channel = CapturingChannel(call.channel, type(call.request.params.notifications))
-        passing = run_inner(call, mount, self.method, Raw(encode(given)), cast("Channel", channel))
-        serving = asyncio.create_task(passing)
+        listening = run_mounted(call, mount, Raw(encode(given)), channel=cast("Channel", channel))
+        serving = asyncio.create_task(listening)
         held.append((serving, channel))
         await asyncio.wait((serving, channel.honoured), timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         return channel if channel.honoured.done() else None

@@ -7,22 +7,24 @@ servers, be mounted twice, and be served by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary, ref
 
 import msgspec
 
 from dragoman import types
+from dragoman.forward.messages import Subject, with_uris
+from dragoman.forward.mount.mounted_client import MountedSession
+from dragoman.forward.mount.renaming import Renaming
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.subscriptions import RESOURCE_UPDATED
 from dragoman.server.dispatch.handlers import HANDLERS
-from dragoman.server.mounting.client_end import MountedSession
-from dragoman.server.mounting.places import with_uris
-from dragoman.server.mounting.renaming import Renaming
 from dragoman.server.request.call import ELICITATION_COMPLETE
+from dragoman.types.memo import Recent
 
 if TYPE_CHECKING:
     from dragoman.protocol.eras import Offer
+    from dragoman.protocol.methods import Method
     from dragoman.server.audience import NotificationListener
     from dragoman.server.registry import Registry
     from dragoman.server.request.call import Call, Session
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 URI_TABLES = ("resources", "templates")
 TABLES = ("tools", "prompts", *URI_TABLES)
+MAX_LISTED = 10_000
+"""At most this many names are remembered of the lists of a mounted server."""
 
 
 class Mount:
@@ -41,6 +45,8 @@ class Mount:
         self.renaming = renaming
         self._sessions: WeakKeyDictionary[Session, MountedSession] = WeakKeyDictionary()
         self.listeners = tuple(MountListener(self, is_elsewhere=one) for one in (False, True))
+        self.listed: Recent[tuple[str, str], None] = Recent(MAX_LISTED)
+        """The list and the name of each entry that the mounted server has listed."""
 
     def __repr__(self) -> str:
         return f"<Mount of {self.server.name!r}, prefix {self.renaming.prefix!r}>"
@@ -54,7 +60,7 @@ class Mount:
         """Return the session of a client for the mounted server: the same object for each request of the session."""
         found = self._sessions.get(session)
         if found is None:
-            found = self._sessions[session] = MountedSession(session, self.renaming, self.outer_uri)
+            found = self._sessions[session] = MountedSession(session, self)
         return found
 
     def outer(self, table: str, key: str) -> str | None:
@@ -65,9 +71,23 @@ class Mount:
         """Return the name or URI of a definition in the mounted server; None if it cannot be one of that server's."""
         return self.renaming.inner_uri(key) if table in URI_TABLES else self.renaming.inner_name(key)
 
+    def inner_subject(self, subject: Subject) -> str | None:
+        """Return what a request is about, as the mounted server calls it; None if it cannot be one of that server's."""
+        return (self.renaming.inner_uri if subject.is_uri else self.renaming.inner_name)(subject.text)
+
     def outer_uri(self, uri: str) -> str:
         """Return a URI as clients of the parent know it; a URI that the mounted server lacks is not changed."""
         return uri if reads(self.server, uri) is False else self.renaming.uri(uri) or uri
+
+    def uri_paths(self, method: str) -> tuple[str, ...]:
+        """Return the paths of the URIs in the result of a method, in each entry of a list, or in a notification."""
+        parent = self.parent
+        return () if parent is None else parent.offer.table.uris(method)
+
+    def outer_params(self, method: str, params: Any) -> Any:
+        """Return the parameters of a notification with the URIs that clients of the parent know."""
+        paths = self.uri_paths(method)
+        return with_uris(msgspec.json.decode(encode(params)), paths, self.outer_uri) if paths else params
 
     def offer(self, call: Call) -> Offer | None:
         """Return what the mounted server offers to clients; None if it does not handle a notification."""
@@ -78,9 +98,12 @@ class Mount:
         """Yield the servers above the mounted server, each with a change as its clients know it."""
         parent = self.parent
         if parent is not None:
-            change = change.renamed(self.outer_uri)
+            is_uri = change.method == RESOURCE_UPDATED and change.subject is not None
+            subject = self.outer_uri(change.subject or "") if is_uri else change.subject
+            params = None if change.params is None else self.outer_params(change.method, change.params)
+            change = Change(change.method, subject, params)
             yield parent, change
-            for mount in list(parent.mounted_in):
+            for mount in places_of(parent):
                 yield from mount.reached(change)
 
     def find(self, table: str, key: str) -> Any:
@@ -96,13 +119,6 @@ class Change(NamedTuple):
     subject: str | None = None
     params: types.Json | None = None
 
-    def renamed(self, rename: Callable[[str], str]) -> Change:
-        """Return the change with other URIs."""
-        is_uri = self.method == RESOURCE_UPDATED and self.subject is not None
-        subject = rename(self.subject or "") if is_uri else self.subject
-        params = None if self.params is None else with_uris(msgspec.json.decode(encode(self.params)), rename)
-        return Change(self.method, subject, params)
-
 
 class MountListener:
     """Passes the notifications of a mounted server on to the clients of the servers above it.
@@ -116,43 +132,49 @@ class MountListener:
         self._mount = mount
         self.is_elsewhere = is_elsewhere
 
-    def _receivers(self, change: Change) -> Iterator[tuple[NotificationListener, Change]]:
-        known: set[tuple[int, bytes]] = set()
-        for mount in list(self._mount.server.mounted_in):
-            for server, told in mount.reached(change):
-                key = id(server), encode(told)
-                if key not in known and mount is self._mount:
-                    yield from ((member, told) for member in self._clients(server))
-                known.add(key)
-
-    def _clients(self, server: Server) -> Iterator[NotificationListener]:
-        for one in server.audience.members():
-            if not isinstance(one, MountListener) and getattr(one, "is_elsewhere", False) is self.is_elsewhere:
-                yield one
-
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
         """Send the notification of a change, about the URI that the receivers know."""
-        receivers = self._receivers(Change(method, subject, params))
-        deliveries = [member.notify_change(*told) for member, told in receivers]
-        return any(deliveries)
+        return self._deliver(Change(method, subject, params), lambda member, change: member.notify_change(*change))
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:
         """Send a log message."""
-        receivers = self._receivers(Change("notifications/message"))
-        deliveries = [member.log(level, data, logger) for member, _ in receivers]
-        return any(deliveries)
+        return self._deliver(Change("notifications/message"), lambda member, _: member.log(level, data, logger))
 
     def complete_elicitation(self, id: str) -> bool:
         """Notify the client that received a url elicitation that it is complete."""
-        receivers = self._receivers(Change(ELICITATION_COMPLETE))
-        deliveries = [member.complete_elicitation(id) for member, _ in receivers]
+        return self._deliver(Change(ELICITATION_COMPLETE), lambda member, _: member.complete_elicitation(id))
+
+    def _deliver(self, change: Change, send: Callable[[NotificationListener, Change], bool]) -> bool:
+        known: set[tuple[int, bytes]] = set()
+        deliveries: list[bool] = []
+        for mount in places_of(self._mount.server):
+            for server, outer_change in mount.reached(change):
+                key = id(server), encode(outer_change)
+                if key not in known and mount is self._mount:
+                    deliveries += [send(member, outer_change) for member in self._clients(server)]
+                known.add(key)
         return any(deliveries)
+
+    def _clients(self, server: Server) -> Iterator[NotificationListener]:
+        for member in server.audience.members():
+            if not isinstance(member, MountListener) and getattr(member, "is_elsewhere", False) is self.is_elsewhere:
+                yield member
+
+
+def mounts_of(server: Server) -> list[Mount]:
+    """Return the mounts of a server."""
+    return cast("list[Mount]", list(server.mounts or ()))
+
+
+def places_of(server: Server) -> list[Mount]:
+    """Return the mounts by which a server is mounted in others."""
+    return cast("list[Mount]", list(server.mounted_in))
 
 
 def keys(server: Server, table: str) -> Iterator[str]:
     """Yield the names or URIs of the definitions that a server is known to have, mounted ones too."""
     yield from server.registry.registered(table)
-    for mount in server.mounts or ():
+    for mount in mounts_of(server):
         outer = (mount.outer(table, inner) for inner in keys(mount.server, table))
         yield from (key for key in outer if key is not None)
 
@@ -161,17 +183,19 @@ def find(server: Server, table: str, key: str) -> Any:
     """Return the definition that a server is known to have by a name or URI, also a disabled or mounted one."""
     registry: Registry = server.registry
     found = getattr(registry, table).get(key) or registry.disabled[table].get(key)
-    mounts = () if found is not None else server.mounts or ()
+    mounts = [] if found is not None else mounts_of(server)
     return next((one for mount in mounts if (one := mount.find(table, key)) is not None), found)
 
 
-def has(server: Server, method: str, subject: str, *, is_uri: bool) -> bool | None:
+def has(server: Server, method: Method, subject: Subject) -> bool | None:
     """Tell whether a request about a subject is for a server; None: it may be, but only the server itself can tell."""
-    if is_uri:
-        return reads(server, subject, method)
-    if find(server, "tools" if method == "tools/call" else "prompts", subject) is not None:
+    if method.name not in HANDLERS:
+        return None  # only the extension knows what it serves
+    if subject.is_uri:
+        return reads(server, subject.text, method.name)
+    if find(server, "tools" if method.name == "tools/call" else "prompts", subject.text) is not None:
         return True
-    return None if is_open(server, method) else False
+    return None if is_open(server, method.name) else False
 
 
 def reads(server: Server, uri: str, method: str = "resources/read") -> bool | None:
@@ -180,7 +204,7 @@ def reads(server: Server, uri: str, method: str = "resources/read") -> bool | No
         return True
     if any(template.match(uri) is not None for template in server.registry.registered("templates").values()):
         return True
-    inner = [(mount, found) for mount in server.mounts or () if (found := mount.renaming.inner_uri(uri)) is not None]
+    inner = [(mount, found) for mount in mounts_of(server) if (found := mount.renaming.inner_uri(uri)) is not None]
     answers = [reads(mount.server, found, method) for mount, found in inner]
     if True in answers:
         return True

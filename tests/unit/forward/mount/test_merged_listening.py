@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dragoman.server.mounting import listening
+from dragoman.forward.mount import merged_listening
 from dragoman.testing import WirePeer
 from scenarios.forwarding_server import forwarding
 from scenarios.mounted_servers import shop
@@ -47,7 +47,7 @@ async def test_a_server_that_forwards_listens_for_as_long_as_the_client_and_its_
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_server_that_does_not_answer_in_time_or_fails_honours_nothing(monkeypatch, fails):
-    monkeypatch.setattr(listening, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(merged_listening, "ANSWER_SECONDS", 0.01)
     outer = shop()
 
     async def listen(_server, call):

@@ -6,9 +6,13 @@ import weakref
 import pytest
 
 from dragoman import Server
-from dragoman.server.mounting.mount import find, has, is_open, keys, reads
+from dragoman.forward.messages import Subject
+from dragoman.forward.mount.mount import find, has, is_open, keys, reads
+from dragoman.protocol.methods import METHODS
 from scenarios.forwarding_server import forwarding
 from scenarios.mounted_servers import shop, weather
+
+ROWS = {row.name: row for row in METHODS}
 
 
 class Listener:
@@ -70,12 +74,12 @@ def test_a_server_with_a_function_for_every_uri_may_have_any(servers):
 
 def test_only_a_server_that_forwards_may_have_any_name(servers):
     top, outer, _ = servers
-    assert has(top, "tools/call", "shop_buy", is_uri=False) is True
-    assert has(top, "prompts/get", "shop_buy", is_uri=False) is False
+    assert has(top, ROWS["tools/call"], Subject("shop_buy", is_uri=False)) is True
+    assert has(top, ROWS["prompts/get"], Subject("shop_buy", is_uri=False)) is False
     assert not is_open(top, "tools/call")
     outer.mount(forwarding("far", lambda method, params: {}), prefix="far")
     assert is_open(top, "tools/call")
-    assert has(top, "tools/call", "shop_far_x", is_uri=False) is None
+    assert has(top, ROWS["tools/call"], Subject("shop_far_x", is_uri=False)) is None
 
 
 def test_notifications_reach_the_listeners_of_every_server_above_once(servers):

@@ -15,9 +15,8 @@ from collections.abc import Iterable, Mapping
 
 from dragoman.errors import DefinitionError
 from dragoman.server.define.tools import TOOL_NAME
+from dragoman.server.dispatch.mount_contract import Patterns
 
-Patterns = str | Iterable[str] | None
-"""A name or URI, or several, in which `*` stands for any text; None selects nothing."""
 _HEAD = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?://)?)?")
 """The part of a URI that stays before the prefix; empty if a template begins with a variable."""
 _WEB = ("http:", "https:")
