@@ -146,6 +146,13 @@ class KnownTarget:
         self.is_away = False
         return answer
 
+    async def latest_declaration(
+        self, fetch: Callable[[float | None], Awaitable[TargetDeclaration]]
+    ) -> TargetDeclaration:
+        """Return what the target declares now, or declared last if it is away, as `latest` does."""
+        last = self.declaration
+        return await self.latest(fetch, None if last is None else lambda: last)
+
     def _retry(self, fetch: Callable[[float | None], Awaitable[Any]]) -> None:
         if not self._retrying:
             keep_until_done(asyncio.get_running_loop().create_task(self._fetch_again(fetch)), self._retrying)

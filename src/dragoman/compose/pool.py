@@ -17,6 +17,9 @@ either limit a call makes room only at the cost of its own principal: it closes 
 was idle longest, or ends the call of this principal that has been parked longest, or waits. A call that waits because
 all principals together have too many connections also closes a connection that nobody has used for `UNUSED_SECONDS`.
 
+A `ConnectionKey` names what the calls that may use a connection have in common, and `Pool.key` is the policy that gives
+each call its key. Nothing else decides which connection a call gets.
+
 Rejected: a connection for each client. A process is started for each connection to a command.
 """
 
@@ -25,11 +28,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from uuid import uuid4
 from weakref import WeakKeyDictionary, finalize
 
@@ -202,6 +205,23 @@ def _without_client(call: Call) -> Call:
     return msgspec.structs.replace(call, session=session, channel=NO_CHANNEL, task=None)
 
 
+class ConnectionKey(NamedTuple):
+    """What the calls that may use a connection have in common."""
+
+    isolated: Hashable
+    """The principal or the session that shares the connection with no other, if the proxy isolates them."""
+    origin: Hashable
+    """The credentials, the identity and the proxies of the calls."""
+    version: str | None = None
+    """The version of the clients; None: each request carries the version and the capabilities of its own client."""
+    capabilities: bytes = b""
+    """The capabilities of the clients, encoded."""
+    session: object | None = None
+    """Stands for the session that has the connection for itself."""
+    is_exclusive: bool = False
+    """Whether the connection serves one call at a time."""
+
+
 class Pool:
     """The connections of a proxy in one loop.
 
@@ -225,21 +245,31 @@ class Pool:
         self._isolate = isolate
         self._max_connections = max_connections
         self._quota = max_connections_per_principal
-        self._upstreams: dict[tuple[Hashable, ...], list[Upstream]] = {}
-        """The connections by their owner, and by what else divides them."""
+        self._upstreams: list[tuple[ConnectionKey, Upstream]] = []
         self._tokens: WeakKeyDictionary[Session, object] = WeakKeyDictionary()
         self._needs_handshake = False
+        """Whether the target was found to have sessions."""
         self._freed = asyncio.Event()
-        self._are_waiting = 0
-        """How many calls wait for a connection."""
         self._stopping: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
 
-    def owner(self, call: Call) -> Hashable:
-        """Return what divides the connections: the principal, the session, the credentials, the way of the call."""
+    def key(self, call: Call, caller: Caller) -> ConnectionKey:
+        """Return the key of the connection for a call of a client."""
+        isolated: Hashable = None if self._isolate is None else call.principal
         if self._isolate == "session":
-            return self.token(call.session), self._dialer.origin(call)
-        return (call.principal if self._isolate == "principal" else None), self._dialer.origin(call)
+            isolated = self.token(call.session)
+        shared = ConnectionKey(isolated, self._dialer.origin(call))
+        declared, version = encode(caller.capabilities), caller.version
+        if version.stateless and (declared == NONE_DECLARED or not self._needs_handshake):
+            return shared
+        if version.stateless:
+            version = LATEST_HANDSHAKE
+        key = shared._replace(version=version.name, capabilities=declared)
+        if not can_be_asked(caller.capabilities):
+            return key
+        is_alone = call.channel.carrier is not None or not caller.version.stateless
+        session = self.token(call.session) if is_alone else None
+        return key._replace(session=session, is_exclusive=caller.version.stateless)
 
     def user(self, call: Call) -> Hashable:
         """Return whose lists the target shows to a caller: those of one user are shown to nobody else.
@@ -266,100 +296,83 @@ class Pool:
 
     def is_connected(self, call: Call) -> bool:
         """Tell whether the owner of a call has a connection that is surely alive; one over HTTP only seems to be."""
-        owner = self.owner(call)
-        upstreams = [upstream for key, several in self._upstreams.items() if key[0] == owner for upstream in several]
-        return any(upstream.current is not None and not upstream.current.link.is_http for upstream in upstreams)
+        owner = self.key(call, call.request.caller)[:2]
+        alive = (one.current for key, one in self._upstreams if key[:2] == owner)
+        return any(connection is not None and not connection.link.is_http for connection in alive)
 
-    async def upstream(self, call: Call, caller: Caller, wait: float | None = None) -> Upstream:
-        """Return the connection for a call, taken by the call until `release`.
-
-        Raises:
-            TransportError: the target cannot be reached.
-            RpcError: the target refuses, or every connection is in use.
-        """
-        upstream = await self._find(call, caller, lambda one: not one.calls, wait)
-        upstream.take(call)
-        return upstream
-
-    async def connected(
-        self, call: Call, wait: float | None = None, taking: Awaitable[Upstream] | None = None
+    async def take(
+        self, call: Call, wait: float | None = None, *, caller: Caller | None = None, may_share: bool = False
     ) -> Upstream:
-        """Return the connection for a call, or the one that `taking` takes for it, connected; taken until `release`.
+        """Return the connection for a call, connected, and taken by the call until `release`.
 
-        `wait` is how many seconds to wait until it is connected, None for no limit.
+        `wait` is how many seconds to wait until it is connected, None for no limit. `caller` is the client of a session
+        that begins. `may_share` permits a connection that serves another call, as a subscription may use it.
 
         Raises:
             Timeout: the target cannot be reached in time.
             TransportError: the target cannot be reached.
             RpcError: the target refuses, or every connection is in use.
         """
-        upstream = await (taking or self.upstream(call, call.request.caller, wait))
+        upstream = await self._find(call, caller or call.request.caller, wait, may_share=may_share)
+        upstream.take(call)
         try:
             await _within(wait, upstream)
-            if taking is None:
-                await upstream.prepare(call)
+            await upstream.prepare(call)
         except BaseException:
             self.release(upstream, call)
             raise
         return upstream
 
-    async def listening(self, call: Call, wait: float | None = None) -> Upstream:
-        """Return the connection for a subscription, which other calls may use too, taken until `release`."""
-        upstream = await self._find(call, call.request.caller, lambda _: True, wait)
-        upstream.take(call)
-        return upstream
+    @asynccontextmanager
+    async def taken(self, call: Call, wait: float | None = None, **options: Any) -> AsyncIterator[Upstream]:
+        """Take a connection as `take` does, and release it at the end."""
+        upstream = await self.take(call, wait, **options)
+        try:
+            yield upstream
+        finally:
+            self.release(upstream, call)
 
-    async def _find(
-        self, call: Call, caller: Caller, is_fit: Callable[[Upstream], bool], wait: float | None
-    ) -> Upstream:
+    async def _find(self, call: Call, caller: Caller, wait: float | None, *, may_share: bool) -> Upstream:
         if getattr(call.session, "has_ended", True):
             raise TransportError("The session has ended")
-        owner, version = self.owner(call), caller.version
-        declared = encode(caller.capabilities)
-        if version.stateless:
-            if not self._needs_handshake or declared == NONE_DECLARED:
-                shared = await self._one((owner,), call, None)
-                shared.take(call)  # an idle connection may be closed
-                try:
-                    is_stateless = (await _within(wait, shared)).version.stateless
-                finally:
-                    self.release(shared, call)
-                self._needs_handshake = not is_stateless
-                if is_stateless or declared == NONE_DECLARED:
-                    return shared
-                if not (shared.calls or shared.has_sessions):
-                    self._close(shared)
-            caller = Caller(LATEST_HANDSHAKE, caller.capabilities, caller.info)
-        key: tuple[Hashable, ...] = (owner, caller.version.name, declared)
-        if not can_be_asked(caller.capabilities):
-            return await self._one(key, call, caller)
-        if call.channel.carrier is not None or not version.stateless:
-            key = (*key, self.token(call.session))
-        if not version.stateless:
-            return await self._one(key, call, caller)
-        return await self._exclusive(key, call, caller, is_fit)
-
-    async def _one(self, key: tuple[Hashable, ...], call: Call, caller: Caller | None) -> Upstream:
-        if not self._upstreams.get(key):
-            await self._make_room(call.principal)
-        if not self._upstreams.get(key):
-            self._open(key, call, caller)
-        return self._upstreams[key][0]
-
-    async def _exclusive(
-        self, key: tuple[Hashable, ...], call: Call, caller: Caller, is_fit: Callable[[Upstream], bool]
-    ) -> Upstream:
-        for upstream in filter(is_fit, self._upstreams.get(key, ())):
+        key = self.key(call, caller)
+        upstream = await self._get(key, call, caller, may_share=may_share)
+        if key.version is not None:
             return upstream
-        await self._make_room(call.principal)
-        return self._open(key, call, caller)
+        upstream.take(call)  # an idle connection may be closed
+        try:
+            self._needs_handshake = not (await _within(wait, upstream)).version.stateless
+        finally:
+            self.release(upstream, call)
+        key_of_session = self.key(call, caller)
+        if key_of_session == key:
+            return upstream
+        if not (upstream.calls or upstream.has_sessions):
+            self._close(upstream)
+        return await self._get(key_of_session, call, caller, may_share=may_share)
 
-    def _open(self, key: tuple[Hashable, ...], call: Call, caller: Caller | None) -> Upstream:
-        upstream = self._dialer.upstream(call, caller, self._lost)
+    async def _get(self, key: ConnectionKey, call: Call, caller: Caller, *, may_share: bool) -> Upstream:
+        upstream = self._fitting(key, may_share=may_share)
+        if upstream is None:
+            await self._make_room(call.principal)
+            upstream = self._fitting(key, may_share=may_share)  # another call may have opened it meanwhile
+        return upstream or self._open(key, call, caller)
+
+    def _fitting(self, key: ConnectionKey, *, may_share: bool) -> Upstream | None:
+        fitting = (upstream for known, upstream in self._upstreams if known == key)
+        return next((one for one in fitting if may_share or not key.is_exclusive or not one.calls), None)
+
+    def _open(self, key: ConnectionKey, call: Call, caller: Caller) -> Upstream:
+        declared: Caller | None = caller
+        if key.version is None:
+            declared = None
+        elif caller.version.stateless:
+            declared = Caller(LATEST_HANDSHAKE, caller.capabilities, caller.info)
+        upstream = self._dialer.upstream(call, declared, self._lost)
         upstream.task_principals = self._task_principals
         upstream.on_back = partial(self._back, self.user(call))
         upstream.principal, upstream.used_at = call.principal, self._loop.time()
-        self._upstreams.setdefault(key, []).append(upstream)
+        self._upstreams.append((key, upstream))
         return upstream
 
     async def _make_room(self, principal: str | None) -> None:
@@ -378,7 +391,8 @@ class Pool:
                         self._close(idle)
                     else:
                         self.parked.give_way(principal)
-                        await self._wait_until_freed()
+                        self._freed.clear()
+                        await self._freed.wait()
                 return
         raise RpcError(UNREACHABLE, f"{reason}, and none became free in time; try again later")
 
@@ -389,37 +403,29 @@ class Pool:
         """
         if self._is_full:
             return f"All {self._max_connections} connections of the proxy are in use"
-        own = [one for several in self._upstreams.values() for one in several if one.principal == principal]
+        own = [upstream for _, upstream in self._upstreams if upstream.principal == principal]
         if principal is None or len(own) < self._quota:
             return None
         return f"All {self._quota} connections that the proxy opens for one principal are in use"
 
     @property
     def _is_full(self) -> bool:
-        return sum(map(len, self._upstreams.values())) >= self._max_connections
+        return len(self._upstreams) >= self._max_connections
 
     def _closable(self, principal: str | None) -> Upstream | None:
         """Return the idle connection to close for a new connection of a principal: its own, or an unused connection."""
-        idle = [upstream for several in self._upstreams.values() for upstream in several if not upstream.calls]
+        idle = [upstream for _, upstream in self._upstreams if not upstream.calls]
         own = [upstream for upstream in idle if upstream.principal == principal and not upstream.is_shared]
         if not own and self._is_full:
             unused_since = self._loop.time() - UNUSED_SECONDS
             own = [upstream for upstream in idle if not upstream.has_sessions and upstream.used_at <= unused_since]
         return min(own, key=lambda upstream: (upstream.has_sessions, upstream.used_at), default=None)
 
-    async def _wait_until_freed(self) -> None:
-        self._freed.clear()
-        self._are_waiting += 1
-        try:
-            await self._freed.wait()
-        finally:
-            self._are_waiting -= 1
-
     def release(self, upstream: Upstream, call: Call) -> None:
         """Let other calls use a connection that a call has taken."""
         upstream.calls.pop(call, None)
         upstream.used_at = self._loop.time()
-        if self._are_waiting and not upstream.calls:
+        if not upstream.calls:
             self._freed.set()
 
     def _lost(self) -> None:
@@ -430,25 +436,20 @@ class Pool:
         self.known.of(user).is_away = False
 
     def _drop(self, token: object) -> None:
-        for key in [key for key in self._upstreams if _holds(key, token)]:
-            for upstream in list(self._upstreams[key]):
+        for key, upstream in list(self._upstreams):
+            if token in (key.isolated, key.session):
                 self._close(upstream)
 
-    def _close(self, upstream: Upstream) -> None:
-        for key, several in list(self._upstreams.items()):
-            if upstream in several:
-                several.remove(upstream)
-                if not several:
-                    del self._upstreams[key]
-        upstream.is_retired = True
+    def _close(self, closed: Upstream) -> None:
+        self._upstreams = [(key, upstream) for key, upstream in self._upstreams if upstream is not closed]
         self._freed.set()
-        keep_until_done(self._loop.create_task(upstream.stop()), self._stopping)
+        keep_until_done(self._loop.create_task(closed.stop()), self._stopping)
 
     async def stop(self) -> None:
         """End every connection."""
         await self.known.stop()
         await self.parked.close()
-        for upstream in [one for several in self._upstreams.values() for one in several]:
+        for _, upstream in list(self._upstreams):
             self._close(upstream)
         while self._stopping:
             task = next(iter(self._stopping))
@@ -465,7 +466,3 @@ async def _within(wait: float | None, upstream: Upstream) -> ServerConnection:
             return await upstream.connection()
     except TimeoutError as error:
         raise error if isinstance(error, Timeout) else Timeout("There is no connection to the target yet") from None
-
-
-def _holds(key: Any, token: object) -> bool:
-    return key is token or (isinstance(key, tuple) and any(_holds(part, token) for part in key))

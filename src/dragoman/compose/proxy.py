@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -30,7 +30,7 @@ from dragoman import types
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.reconnect import MAX_ATTEMPTS, Failures
 from dragoman.client.options import CONNECT_SECONDS
-from dragoman.compose.known_targets import UNREACHABLE, KnownTarget, TargetDeclaration, refusal_of
+from dragoman.compose.known_targets import UNREACHABLE, TargetDeclaration, refusal_of
 from dragoman.compose.pool import Dialer, Isolation, Pool
 from dragoman.compose.raw_results import (
     check_mirrored,
@@ -59,7 +59,7 @@ from dragoman.errors import (
     RpcError,
     TransportError,
 )
-from dragoman.forward.messages import RawObject
+from dragoman.forward.messages import RawObject, pages_of
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES, Method
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from dragoman.server.request.call import Call
     from dragoman.server.request.context import CredentialExchange
 
+T = TypeVar("T")
 NOTIFICATIONS = "notifications/"
 MAX_CONNECTIONS = 100
 PRINCIPAL_SHARE = 4
@@ -165,16 +166,9 @@ class ProxyServer(Server):
             "max_connections": max_connections,
             "max_connections_per_principal": quota,
         }
-        self.handlers = _Forwarding(
-            self._forward,
-            **{
-                "initialize": self._initialize,
-                "ping": self.handlers["ping"],
-                "server/discover": self._discover,
-                "subscriptions/listen": self._listen,
-                "notifications/initialized": self._joined,
-            },
-        )
+        own = {"initialize": self._initialize, "server/discover": self._discover, "subscriptions/listen": self._listen}
+        served = {name: partial(self._serve, handle) for name, handle in own.items()}
+        self.handlers = _Forwarding(partial(self._serve, self._answer), ping=self.handlers["ping"], **served)
         self.lifespan(self._pooled)
         self._is_proxying = True
         self._derive()
@@ -212,46 +206,54 @@ class ProxyServer(Server):
 
     # Handlers.
 
-    def _forward(self, _server: Server, call: Call) -> Any:
-        return self._take(self._notify(call)) if call.is_notification else self._answered(call)
+    def _serve(self, handle: Callable[[Call], Awaitable[Any]], _server: Server, call: Call) -> Coroutine[Any, Any, Any]:
+        if call.is_notification:
+            return self._take_notification(call)
+        return self._readable(call, handle) if self.middleware_chain is not None else self._explained(handle(call))
 
-    def _answered(self, call: Call) -> Coroutine[Any, Any, Any]:
-        return self._answer(call) if self.middleware_chain is None else self._answered_readably(call)
-
-    async def _answered_readably(self, call: Call) -> Any:
+    async def _readable(self, call: Call, handle: Callable[[Call], Awaitable[Any]]) -> Any:
         """Return a result that middleware can read: bytes that fit the type of the method, else a dict."""
-        raw = await self._answer(call)
+        raw = await self._explained(handle(call))
         if not isinstance(raw, Raw) or fits(raw, call.request.method.result):
             return raw
         return msgspec.json.decode(raw)
 
-    async def _take(self, notification: Awaitable[None]) -> None:
-        """Do what a notification asks for; nobody waits for an answer, so an error is only logged."""
+    async def _explained(self, answer: Awaitable[T]) -> T:
+        """Return an answer of the target, or the error that clients get if the target cannot give one."""
         try:
-            await notification
+            return await answer
+        except (TransportError, PaginationLimit) as error:
+            raise refusal_of(error, self.name) from error
+
+    async def _take_notification(self, call: Call) -> None:
+        """Pass a notification of a client; nobody waits for an answer, so an error is only logged."""
+        try:
+            params, meta = params_of(call.request)
+            await self._task_owners.require(call, params)
+            async with self._pool_of(call).taken(call) as upstream:
+                # `take` lets the client of a session receive what the target sends, which needs its own `initialized`.
+                if call.request.method.name != "notifications/initialized":
+                    await upstream.notify(
+                        call.request.method.name, {**params, "_meta": Raw(encode(meta))} if meta else params
+                    )
         except DragomanError as error:
             refusal_of(error, self.name)
 
-    async def _answer(self, call: Call, failures: Failures | None = None) -> Any:
+    async def _answer(self, call: Call) -> Any:
         """Pass a request to the target, and return the result in the form of the client's version."""
-        pool, method = self._pool_of(call), call.request.method.name
+        pool, method = self._pool_of(call), call.request.method
         params, meta = params_of(call.request)
-        if call.request.method.input_required and pool.parked.waits_for(call):
+        if method.input_required and pool.parked.waits_for(call):
             return await pool.parked.resume(call)
-        if method in LISTS:
+        if method.name in LISTS:
             return await self._list(pool, call, params, meta)
-        try:
-            upstream = await pool.connected(call)
-        except DragomanError as error:
-            raise refusal_of(error, self.name) from error
+        upstream = await pool.take(call)
         is_parked = False
         try:
             if self._may_be_parked(call) and not (await upstream.connection()).version.asks_in_results:
                 is_parked = True
                 return await self._park(pool, upstream, call, params, meta)
-            raw, version = await self._pass(upstream, call, params, meta, failures)
-        except (TransportError, PaginationLimit) as error:
-            raise refusal_of(error, self.name) from error
+            raw, version = await self._pass(upstream, call, params, meta)
         finally:
             if not is_parked:
                 pool.release(upstream, call)
@@ -264,14 +266,11 @@ class ProxyServer(Server):
         page = known.page(key)
 
         async def fetch(wait: float | None) -> Raw:
-            upstream = await pool.connected(call, wait)
-            try:
+            async with pool.taken(call, wait) as upstream:
                 failures = None if wait is None else Failures(unsent=MAX_ATTEMPTS)
                 raw, version = await self._pass(upstream, call, params, meta, failures)
                 if known.is_away:
                     upstream.announce_lists(await upstream.connection())
-            finally:
-                pool.release(upstream, call)
             known.keep(key, raw, version)
             return self._translated(raw, version, call, upstream)
 
@@ -279,10 +278,7 @@ class ProxyServer(Server):
             assert page is not None
             return with_age(self._translated(page.raw, page.version, call), page.age)
 
-        try:
-            return await known.latest(fetch, None if page is None else last, is_connected=pool.is_connected(call))
-        except DragomanError as error:
-            raise refusal_of(error, self.name) from error
+        return await known.latest(fetch, None if page is None else last, is_connected=pool.is_connected(call))
 
     def _may_be_parked(self, call: Call) -> bool:
         """Tell whether a call asks its client by results, so that it waits here if the target asks during the call."""
@@ -297,7 +293,7 @@ class ProxyServer(Server):
         return translated(raw, version, request.caller.version, request.method, info)
 
     async def _pass(
-        self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, failures: Failures | None
+        self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, failures: Failures | None = None
     ) -> tuple[Raw, Version]:
         """Send a request; ask a client with a session the questions of a stateless target, and send it again."""
         match call.request.method.name:
@@ -357,7 +353,7 @@ class ProxyServer(Server):
         if on_progress is not None and ids and is_begun_task(call.request, raw):
             upstream.keep_progress(ids[-1], on_progress)
         if method == "tools/list" and version.mirrors_headers:
-            upstream.add_plans(listed_plans(raw)[0])
+            upstream.add_plans(listed_plans(raw))
         return raw, version
 
     def _refusal(self, error: RpcError) -> RpcError:
@@ -371,14 +367,15 @@ class ProxyServer(Server):
         Raises:
             PaginationLimit: the list has too many pages.
         """
-        cursors, params = PageCursors("tools/list"), cast("RawObject", {})
-        while True:
-            raw, _ = await upstream.request(call, "tools/list", params, meta=meta)
-            plans, cursor = listed_plans(raw)
-            upstream.add_plans(plans)
-            if call.request.params.name in plans or not cursors.continues(cursor):
+
+        async def page(cursor: str | None) -> Raw:
+            params = {} if cursor is None else {"cursor": Raw(encode(cursor))}
+            return (await upstream.request(call, "tools/list", params, meta=meta))[0]
+
+        async for raw in pages_of(page, PageCursors("tools/list")):
+            upstream.add_plans(listed_plans(raw))
+            if call.request.params.name in upstream.plans:
                 return
-            params = {"cursor": Raw(encode(cursor))}
 
     async def _park(self, pool: Pool, upstream: Upstream, call: Call, params: RawObject, meta: RawObject) -> Raw:
         """Pass a call of a stateless client to a target that may ask it over the connection."""
@@ -399,40 +396,13 @@ class ProxyServer(Server):
                 report_progress(call, parked.progress_token, progress, total, message)
 
         async def work() -> Raw:
-            try:
-                raw, version = await self._send(upstream, call, params, meta, progressed)
-            except (TransportError, PaginationLimit) as error:
-                raise refusal_of(error, self.name) from error
+            raw, version = await self._send(upstream, call, params, meta, progressed)
             return self._translated(raw, version, call, upstream)
 
-        parked.start(work())
+        parked.start(self._explained(work()))
         return await pool.parked.result(parked, call)
 
-    async def _notify(self, call: Call) -> None:
-        """Pass a notification of a client."""
-        pool = self._pool_of(call)
-        params, meta = params_of(call.request)
-        await self._task_owners.require(call, params)
-        upstream = await pool.upstream(call, call.request.caller)
-        try:
-            given = {**params, "_meta": Raw(encode(meta))} if meta else params
-            await upstream.notify(call.request.method.name, given)
-        finally:
-            pool.release(upstream, call)
-
-    def _joined(self, _server: Server, call: Call) -> Any:
-        return self._take(self._join(call)) if call.is_notification else self._answered(call)
-
-    async def _join(self, call: Call) -> None:
-        """Let a client that has begun its session receive what the target sends."""
-        pool = self._pool_of(call)
-        upstream = await pool.upstream(call, call.request.caller)
-        try:
-            await upstream.add_session(call)
-        finally:
-            pool.release(upstream, call)
-
-    async def _initialize(self, _server: Server, call: Call) -> Any:
+    async def _initialize(self, call: Call) -> Any:
         """Begin a session: connect to the target, and return what the target declares."""
         if call.session.caller is not None:
             raise InvalidRequest("The session is initialized already")
@@ -441,32 +411,21 @@ class ProxyServer(Server):
         known = pool.known.of(pool.user(call))
 
         async def fetch(wait: float | None) -> TargetDeclaration:
-            upstream = await pool.connected(call, wait, pool.upstream(call, caller, wait))
-            pool.release(upstream, call)
-            known.declaration = TargetDeclaration.of(await upstream.connection())
+            async with pool.taken(call, wait, caller=caller) as upstream:
+                known.declaration = TargetDeclaration.of(await upstream.connection())
             return known.declaration
 
-        declared = await self._latest_declaration(known, fetch)
+        declared = await known.latest_declaration(fetch)
         call.session.begin(caller)
         return declaration(declared.raw, result, declared.server_info, self.info if self._is_named else None)
 
-    async def _latest_declaration(
-        self, known: KnownTarget, fetch: Callable[[float | None], Awaitable[TargetDeclaration]]
-    ) -> TargetDeclaration:
-        last = known.declaration
-        try:
-            return await known.latest(fetch, None if last is None else lambda: last)
-        except DragomanError as error:
-            raise refusal_of(error, self.name) from error
-
-    async def _discover(self, _server: Server, call: Call) -> Any:
+    async def _discover(self, call: Call) -> Any:
         """Return the versions of this proxy and the capabilities of the target."""
         pool, (params, meta) = self._pool_of(call), params_of(call.request)
         known = pool.known.of(pool.user(call))
 
         async def fetch(wait: float | None) -> TargetDeclaration:
-            upstream = await pool.connected(call, wait, pool.listening(call, wait))
-            try:
+            async with pool.taken(call, wait, may_share=True) as upstream:
                 connection = await upstream.connection()
                 known.declaration = declared = TargetDeclaration.of(connection)
                 if connection.version.stateless:
@@ -476,11 +435,9 @@ class ProxyServer(Server):
                         call, "server/discover", params, meta=envelope, failures=failures
                     )
                     declared.discovered = with_versions(raw, version_names(self.offer.versions)), version
-            finally:
-                pool.release(upstream, call)
             return declared
 
-        declared = await self._latest_declaration(known, fetch)
+        declared = await known.latest_declaration(fetch)
         if declared.discovered is not None:
             return self._translated(*declared.discovered, call)
         result = eras.discover(self.offer, declared.capabilities, declared.instructions)
@@ -488,22 +445,13 @@ class ProxyServer(Server):
         result.meta = {types.SERVER_INFO: Raw(encode(info))}
         return result
 
-    async def _listen(self, _server: Server, call: Call) -> Any:
+    async def _listen(self, call: Call) -> Any:
         """Pass a subscription of a stateless client, until the client cancels it or the target ends it."""
-        pool = self._pool_of(call)
-        try:
-            upstream = await pool.listening(call)
-            try:
-                version = (await upstream.connection()).version
-            finally:
-                pool.release(upstream, call)
-            if upstream.listen_count >= MAX_LISTENS:
-                raise RpcError(UNREACHABLE, "There are too many subscriptions; try again later")
-            if version.listens:
-                return await self._listen_there(upstream, call)
-            return await self._listen_here(upstream, call)
-        except TransportError as error:
-            raise refusal_of(error, self.name) from error
+        async with self._pool_of(call).taken(call, may_share=True) as upstream:
+            version = (await upstream.connection()).version
+        if upstream.listen_count >= MAX_LISTENS:
+            raise RpcError(UNREACHABLE, "There are too many subscriptions; try again later")
+        return await (self._listen_there if version.listens else self._listen_here)(upstream, call)
 
     async def _listen_there(self, upstream: Upstream, call: Call) -> Any:
         ids: list[types.RequestId] = []

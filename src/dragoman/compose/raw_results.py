@@ -61,9 +61,8 @@ class _ListedTool(Struct, rename="camel"):
     input_schema: dict[str, Any] = field(default_factory=dict)
 
 
-class _ListedTools(Struct, rename="camel"):
+class _ListedTools(Struct):
     tools: list[Raw] = []
-    next_cursor: str | None = None
 
 
 class _KnownName(Struct):
@@ -243,20 +242,20 @@ def is_begun_task(request: McpRequest, raw: Raw) -> bool:
     return is_asked and b'"task"' in bytes(memoryview(raw)[:TASK_BYTES]) and "task" in raw_object(raw)
 
 
-def listed_plans(raw: Raw) -> tuple[dict[str, HeaderPlan], str | None]:
-    """Return which arguments of each listed tool are repeated in headers of HTTP, and the cursor of the next page."""
+def listed_plans(raw: Raw) -> dict[str, HeaderPlan]:
+    """Return which arguments of each listed tool are repeated in headers of HTTP."""
     plans: dict[str, HeaderPlan] = {}
     try:
         page = msgspec.json.decode(raw, type=_ListedTools)
     except (msgspec.DecodeError, RecursionError):
-        return plans, None
+        return plans
     for one in page.tools:
         try:
             tool = msgspec.json.decode(one, type=_ListedTool)
             plans[tool.name] = HeaderPlan.of(tool.input_schema)
         except (DragomanError, ValueError, RecursionError):
             continue
-    return plans, page.next_cursor
+    return plans
 
 
 def report_progress(

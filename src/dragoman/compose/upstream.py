@@ -150,8 +150,6 @@ class Upstream:
         """Whether other principals have used the connection too."""
         self.on_back: Callable[[], None] | None = None
         """Called when the target can be reached again."""
-        self.is_retired = False
-        """Whether the pool has closed the connection."""
         self._capabilities = types.ClientCapabilities() if caller is None else caller.capabilities
         self._on_lost = on_lost
         self._sessions: WeakKeyDictionary[Session, ref[ConnectedClient]] = WeakKeyDictionary()
@@ -181,7 +179,7 @@ class Upstream:
             TransportError: the target cannot be reached.
             RpcError: the target refuses.
         """
-        return self._connections.current or await self._connections.connection()
+        return await self._connections.connection()
 
     async def _connect_apart(self) -> ServerConnection:
         """Connect in a context without a call: what reads the connection later must not seem to belong to one."""
@@ -254,7 +252,7 @@ class Upstream:
         """
         PROXIED.set(call)
         while True:
-            connection = self._connections.current or await self._connections.connection()
+            connection = await self._connections.connection()
             options = RequestOptions(
                 meta=self._meta(call, meta or {}, connection), on_progress=on_progress, on_id=on_id, is_whole_meta=True
             )
@@ -265,19 +263,9 @@ class Upstream:
                 return await connection.request(method, sent, options), connection.version
             except TransportError as error:
                 failures = failures or Failures()
-                if not await self.may_repeat(error, connection, failures, method):
+                is_repeatable = method in self.table.repeatable
+                if not await self._connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable):
                     raise
-
-    async def may_repeat(
-        self, error: TransportError, connection: ServerConnection, failures: Failures, method: str
-    ) -> bool:
-        """Tell whether to send a request again whose connection failed, maybe after a pause.
-
-        Raises:
-            TransportError: the request may have been served, and is not repeatable.
-        """
-        is_repeatable = method in self.table.repeatable
-        return await self._connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable)
 
     def add_plans(self, plans: Mapping[str, HeaderPlan]) -> None:
         """Keep which arguments of listed tools are repeated in headers."""

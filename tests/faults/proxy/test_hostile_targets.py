@@ -84,5 +84,5 @@ async def test_a_connection_remembers_a_bounded_number_of_tools():
             for number in range(2 * MAX_PLANS // PAGE):
                 await client.list_tools(cursor=str(number))
             (pool,) = proxy.lifespan_values(asyncio.get_running_loop()).values()
-            (upstream,) = [upstream for several in pool._upstreams.values() for upstream in several]
+            ((_, upstream),) = pool._upstreams
             assert len(upstream.plans) == MAX_PLANS

@@ -89,10 +89,10 @@ def test_meta_is_split_from_parameters_of_any_kind():
 def test_a_tool_that_cannot_be_read_has_no_headers():
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     tools = [{"name": "route", "inputSchema": schema}, {"name": 5}, 7]
-    plans, cursor = listed_plans(Raw(json.dumps({"tools": tools, "nextCursor": "2"}).encode()))
-    assert (list(plans), cursor) == (["route"], "2")
+    plans = listed_plans(Raw(json.dumps({"tools": tools}).encode()))
+    assert list(plans) == ["route"]
     assert list(plans["route"].build({"region": "north"}).values()) == ["north"]
-    assert listed_plans(Raw(b'{"tools": 7}')) == ({}, None)
+    assert listed_plans(Raw(b'{"tools": 7}')) == {}
 
 
 @pytest.mark.parametrize(
