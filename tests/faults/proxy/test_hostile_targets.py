@@ -66,17 +66,6 @@ async def test_a_repeated_cursor_ends_the_list_that_a_proxy_reads():
         assert len(target.sent("tools/list")) == 3
 
 
-async def test_a_mounted_target_with_endless_pages_is_left_out_of_the_list(caplog):
-    outer = Server("outer")
-    outer.tool(name="own")(lambda: "")
-    async with answering(listing_for_ever(endless_cursors())) as target, asyncio.timeout(DEADLINE):
-        outer.mount(Server.proxy(target.url, name="far"), prefix="far")
-        async with AsyncClient(outer) as client:
-            assert [tool.name for tool in await client.tools()] == ["own"]
-        assert len(target.sent("tools/list")) == MAX_PAGES
-    assert f"'far' is left out: There are more than {MAX_PAGES} pages of tools/list" in caplog.text
-
-
 async def test_a_connection_remembers_a_bounded_number_of_tools():
     async with answering(listing_for_ever(endless_cursors())) as target, asyncio.timeout(DEADLINE):
         proxy = Server.proxy(target.url)

@@ -134,15 +134,6 @@ async def test_a_session_that_the_server_has_lost_is_renewed_unseen():
         assert peer.received.empty()
 
 
-async def test_a_request_to_a_server_that_is_away_is_answered_with_an_error():
-    async with serving(shop().asgi()) as url:
-        pass
-    async with Peer(url) as peer:
-        answer = await peer.begin()
-        assert "error" in answer
-        assert "is the server running?" in answer["error"]["message"]
-
-
 async def test_a_process_that_ends_answers_what_waits_and_reports_the_end(tmp_path):
     script = tmp_path / "dies.py"
     script.write_text("import sys\nsys.stdin.readline()\nsys.exit(3)\n")

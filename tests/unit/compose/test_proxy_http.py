@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-import logging
 from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
 
 from dragoman import Server
-from scenarios.proxied_http import DEADLINE, INFO, HttpFront, serving_itself, stateless_meta
-from scenarios.proxied_server import everything
+from scenarios.proxied_http import DEADLINE, HttpFront, stateless_meta
 from scenarios.raw_http import answering, called, classic, event, modern, refusal, reply, result, stream
 
 BATCHING = "2025-03-26"
@@ -170,17 +168,6 @@ async def test_a_call_in_flight_is_answered_though_another_finds_the_session_for
         writer.close()
 
 
-@ERAS
-async def test_proxy_follows_a_redirect_of_its_target(is_stateless):
-    async def redirect(request, writer):
-        if request.path == "/mcp" and request.method == "tools/call":
-            return reply(307, location="/there")
-        return reply(200, result(request, called("there")))
-
-    [answer] = await answers_to(is_stateless, redirect, CALL)
-    assert answer.last["result"] == called("there")
-
-
 @pytest.mark.parametrize("began", [b"", reply(200, b"x" * 50)[:-20], stream(event("{}"), end=False)])
 async def test_a_cancelled_call_is_cancelled_at_the_target_and_its_connection_is_closed(began):
     reached = asyncio.Event()
@@ -209,29 +196,6 @@ async def test_a_cancelled_call_is_cancelled_at_the_target_and_its_connection_is
         writer.close()
 
 
-async def test_a_client_that_hangs_up_does_not_end_its_call_and_others_are_served():
-    going, ended = asyncio.Event(), []
-
-    async def wait(request, writer):
-        if request.method == "tools/call":
-            await going.wait()
-            ended.append(request.id)
-        return reply(200, result(request, called()))
-
-    async with answering(classic(wait)) as raw, HttpFront(raw.url) as front:
-        await front.begin()
-        _, writer = await front.connect()
-        writer.write(front.encoded(front.request("tools/call", CALL)))
-        await raw.until(lambda _: raw.sent("tools/call"))
-        writer.close()
-        await writer.wait_closed()
-        assert (await front.ask("acme/again", {})).last["result"] == called()
-        going.set()
-        assert (await front.ask("tools/call", CALL)).last["result"] == called()
-    assert len(ended) == 2
-    assert not raw.sent("notifications/cancelled")
-
-
 async def answer_of_a_call_during_which_the_server_ends(pause, *, is_stateless):
     """Return the answer to a call that passes to a target, which waits before it answers, while the front ends."""
 
@@ -258,179 +222,6 @@ async def test_a_call_in_flight_is_answered_before_the_server_ends(is_stateless)
     pause = partial(asyncio.sleep, 0.3)
     answer = await answer_of_a_call_during_which_the_server_ends(pause, is_stateless=is_stateless)
     assert answer["result"] == called()
-
-
-@ERAS
-async def test_requests_that_come_together_are_answered_in_order(is_stateless):
-    async with in_front_of(answer_with(), is_stateless=is_stateless) as (_, front):
-        await front.ask("tools/call", CALL)
-        reader, writer = await front.connect()
-        messages = [front.request("tools/call", CALL) for _ in range(40)]
-        writer.write(b"".join(map(front.encoded, messages)))
-        answers = [await front.read(reader) for _ in messages]
-        writer.close()
-    assert [one.last["id"] for one in answers] == [one["id"] for one in messages]
-
-
-@ERAS
-async def test_a_request_in_pieces_is_the_request_in_one(is_stateless):
-    async with in_front_of(answer_with(), is_stateless=is_stateless) as (_, front):
-        reader, writer = await front.connect()
-        for cut in (1, 30, 200, -40, -1, None):
-            data = front.encoded(front.request("tools/call", CALL))
-            for piece in (data[:cut], data[cut:] if cut else b""):
-                writer.write(piece)
-                await writer.drain()
-                await asyncio.sleep(0.01)
-            assert (await front.read(reader)).last["result"] == called()
-        writer.close()
-
-
-async def test_second_request_with_an_id_in_use_gets_409():
-    going = asyncio.Event()
-
-    async def wait(request, writer):
-        if request.method == "tools/call":
-            await going.wait()
-        return reply(200, result(request, called()))
-
-    async with answering(classic(wait)) as raw, HttpFront(raw.url) as front:
-        await front.begin()
-        message = front.request("tools/call", CALL)
-        calling = asyncio.ensure_future(front.post(message))
-        await raw.until(lambda _, raw=raw: raw.sent("tools/call"))
-        reader, writer = await front.connect()
-        writer.write(front.encoded(message))
-        assert (await front.read(reader)).status == 409
-        writer.close()
-        going.set()
-        assert (await calling).last["result"] == called()
-
-
-@pytest.mark.parametrize("turns", range(4))
-async def test_a_request_with_the_id_of_one_in_a_batch_is_refused_as_soon_as_the_batch_is_accepted(turns, monkeypatch):
-    monkeypatch.setattr("scenarios.proxied_http.NEWEST", BATCHING)
-
-    async def wait(request, writer):
-        if request.method == "initialize":
-            agreed = {"protocolVersion": BATCHING, "capabilities": {}, "serverInfo": INFO}
-            return reply(200, result(request, agreed), mcp_session_id="one")
-        if request.method == "tools/call":
-            await asyncio.sleep(0.1)
-        return (
-            reply(202, kind=None) if not request.body or request.id is None else reply(200, result(request, called()))
-        )
-
-    async with answering(wait) as raw, HttpFront(raw.url) as front:
-        await front.begin()
-        first, second = await front.connect(), await front.connect()
-        message = front.request("tools/call", CALL)
-        await asyncio.sleep(0.02)  # both connections are accepted
-        first[1].write(front.encoded([message]))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        second[1].write(front.encoded(message))
-        batch, alone = [await front.read(reader) for reader, _ in (first, second)]
-        for _, writer in (first, second):
-            writer.close()
-        assert (batch.status, isinstance(batch.last, list)) == (200, True)
-        assert isinstance(alone.last, dict)
-        assert sorted(["result" in batch.last[0], "result" in alone.last]) == [False, True]
-
-
-async def test_credentials_of_a_caller_reach_the_target_with_each_of_its_requests():
-    async def echo(request, writer):
-        return reply(200, result(request, called(request.headers.get("authorization", ""))))
-
-    async with answering(classic(echo)) as raw, HttpFront(raw.url, forward_credentials=True) as front:
-        await front.begin()
-        reader, writer = await front.connect()
-        seen = []
-        for name in "abbaab":
-            writer.write(front.encoded(front.request("tools/call", CALL), Authorization=f"Bearer {name}"))
-            seen.append((await front.read(reader)).last["result"]["content"][0]["text"])
-        writer.close()
-    assert seen == [f"Bearer {name}" for name in "abbaab"]
-
-
-async def test_header_function_is_called_for_every_request():
-    async def echo(request, writer):
-        return reply(200, result(request, called(request.headers["x-turn"])))
-
-    turns = iter(range(100))
-    async with (
-        answering(classic(echo)) as raw,
-        HttpFront(raw.url, headers={"X-Turn": lambda: str(next(turns))}) as front,
-    ):
-        await front.begin()
-        first, second = [(await front.ask("tools/call", CALL)).last["result"]["content"] for _ in range(2)]
-    assert first != second
-
-
-@ERAS
-async def test_the_access_log_has_a_passed_request_once(caplog, is_stateless):
-    caplog.set_level(logging.INFO)
-    script = modern(answer_with()) if is_stateless else classic(answer_with())
-    async with answering(script) as raw:
-        front = HttpFront(raw.url, is_stateless=is_stateless)
-        front.serving = {"access_log": True}
-        async with front:
-            await front.begin()
-            caplog.clear()
-            await front.ask("tools/call", CALL)
-            await front.ask("tools/list", {})
-    assert sum("tools/call" in record.getMessage() for record in caplog.records) == 1
-
-
-@pytest.mark.parametrize("front_is_http", [True, False])
-async def test_the_two_ends_may_have_different_carriers(front_is_http):
-    messages = asyncio.Queue()
-    if front_is_http:
-        async with HttpFront(everything()) as front:
-            await front.begin()
-            assert (await front.ask("acme/add", {"a": 1, "b": 2})).last["result"] == {"sum": 3, "exact": 1.0}
-        return
-    async with answering(classic(answer_with())) as raw:
-        proxy = Server.proxy(raw.url)
-        async with proxy.serving():
-            connection = proxy.connect(lambda data: messages.put_nowait(json.loads(data)))
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
-            asked = [("initialize", hello), ("ping", {}), *[("tools/call", CALL)] * 3]
-            for id, (method, params) in enumerate(asked):
-                request = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-                connection.receive(json.dumps(request).encode() + b"\n")
-                answer = await asyncio.wait_for(messages.get(), DEADLINE)
-            connection.close()
-    assert answer["result"] == called()
-
-
-async def test_a_stateless_client_that_hangs_up_cancels_its_call_at_the_target():
-    target, begun, ended = Server("target"), asyncio.Event(), asyncio.Event()
-
-    @target.tool
-    async def wait() -> str:
-        begun.set()
-        try:
-            return str(await asyncio.Event().wait())
-        finally:
-            ended.set()
-
-    @target.tool
-    async def again() -> str:
-        return "again"
-
-    async with (
-        asyncio.timeout(DEADLINE),
-        serving_itself(target.asgi()) as port,
-        HttpFront(f"http://127.0.0.1:{port}/mcp", is_stateless=True) as front,
-    ):
-        await front.begin()
-        _, writer = await front.connect()
-        writer.write(front.encoded(front.request("tools/call", {"name": "wait"})))
-        await begun.wait()
-        writer.close()
-        await ended.wait()
-        assert (await front.ask("tools/call", {"name": "again"})).last["result"]["content"][0]["text"] == "again"
 
 
 @pytest.mark.parametrize("name", ["add", "plain name", "añadir", "=?base64?x?="])
@@ -487,12 +278,3 @@ async def test_method_that_no_header_can_carry_is_refused():
     assert [one["id"] for one in answers] == [0, 1, 2]
     assert answers[1]["error"]["code"] == -32603
     assert answers[2]["result"] == called()
-
-
-async def test_a_service_without_sessions_passes_stateless_requests_too():
-    async with answering(modern(answer_with())) as raw:
-        front = HttpFront(raw.url, is_stateless=True)
-        front.serving = {"stateless": True}
-        async with front:
-            await front.begin()
-            assert (await front.ask("tools/call", CALL)).last["result"] == called()
