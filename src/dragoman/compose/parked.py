@@ -109,11 +109,28 @@ class ParkedCall:
         self._asked = asyncio.Event()
         self._count = 0
         self._task: asyncio.Task[Raw] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        """Ends the call if no answers come in time; None while a client waits."""
 
     def start(self, work: Coroutine[Any, Any, Raw]) -> None:
         """Begin the call to the target."""
         self._task = asyncio.get_running_loop().create_task(work)
-        self._task.add_done_callback(lambda _: self._finished())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, _: asyncio.Task[Raw]) -> None:
+        self.stop_timer()
+        self._finished()
+
+    def park(self) -> None:
+        """Begin to wait for answers of a client, for a limited time."""
+        self.stop_timer()
+        self.timer = asyncio.get_running_loop().call_later(PARKED_SECONDS, self.cancel)
+
+    def stop_timer(self) -> None:
+        """Wait without a limit: a client waits for the outcome, or the call has ended."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     async def ask(self, request: jsonrpc.Request) -> Raw:
         """Ask a question of the target, and return the answer."""
@@ -130,7 +147,8 @@ class ParkedCall:
                 self._asked.clear()
 
     def answer(self, answers: RawObject) -> None:
-        """Pass the answers of the client to the target."""
+        """Pass the answers of the client to the target; the client waits from now on."""
+        self.stop_timer()
         for key, answer in answers.items():
             if key in self._questions:
                 _, answered = self._questions.pop(key)
@@ -179,7 +197,6 @@ class ParkedCalls:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._calls: dict[str, ParkedCall] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._waiting: dict[str, asyncio.Future[CallOutcome]] = {}
         self._background: set[asyncio.Task[Any]] = set()
         self._bus: Bus | None = None
@@ -191,7 +208,6 @@ class ParkedCalls:
 
         def finished() -> None:
             self._calls.pop(id, None)
-            self._stop_timer(id)
             released()
 
         parked = self._calls[id] = ParkedCall(id, call, finished)
@@ -202,8 +218,7 @@ class ParkedCalls:
         found = await parked.outcome()
         if not isinstance(found, dict):
             return found
-        self._stop_timer(parked.id)
-        self._timers[parked.id] = asyncio.get_running_loop().call_later(PARKED_SECONDS, parked.cancel)
+        parked.park()
         payload = msgspec.json.encode([await self._name(call), parked.id])
         state = self._server.key_ring.seal(_purpose(call), payload)
         required = {"resultType": "input_required", "inputRequests": found, "requestState": state}
@@ -214,20 +229,10 @@ class ParkedCalls:
 
         Calls end one after the other: a call that waits may ask again before the connection of the last one is free.
         """
-        calls = {id: call for id, call in self._calls.items() if call.origin.principal == principal}
-        oldest = next((id for id in self._timers if id in calls), None)
-        if oldest is not None and not any(call.is_ending for call in calls.values()):
-            self._stop_timer(oldest)
-            self._calls[oldest].cancel()
-
-    def _stop_timer(self, id: str) -> None:
-        if (timer := self._timers.pop(id, None)) is not None:
-            timer.cancel()
-
-    def _answer(self, parked: ParkedCall, answers: RawObject) -> None:
-        """Pass the answers of a client that waits from now on."""
-        self._stop_timer(parked.id)
-        parked.answer(answers)
+        calls = [call for call in self._calls.values() if call.origin.principal == principal]
+        timers = [(call.timer.when(), call.id) for call in calls if call.timer is not None]
+        if timers and not any(call.is_ending for call in calls):
+            self._calls[min(timers)[1]].cancel()
 
     def waits_for(self, call: Call) -> bool:
         """Tell whether a request has answers for a call that was parked, in any process."""
@@ -253,7 +258,7 @@ class ParkedCalls:
             raise RpcError(GONE_CODE, GONE)
         parked.origin.channel, parked.progress_token = call.channel, call.request.progress_token
         parked.origin.progress = None
-        self._answer(parked, answers)
+        parked.answer(answers)
         return await self.result(parked, call)
 
     # Other processes.
@@ -289,7 +294,7 @@ class ParkedCalls:
         if isinstance(message, CallAbandoned):
             parked.cancel()
         elif isinstance(message, CallAnswered):
-            self._answer(parked, msgspec.json.decode(message.answers, type=dict[str, Raw]))
+            parked.answer(msgspec.json.decode(message.answers, type=dict[str, Raw]))
             work = self._reply(parked, message)
             keep_until_done(asyncio.get_running_loop().create_task(work), self._background)
         return KNOWN

@@ -27,6 +27,7 @@ from dragoman import types
 from dragoman.client.connect.endpoint import Endpoint
 from dragoman.client.connect.link import Link, Outgoing
 from dragoman.errors import DragomanError, HttpError, RpcError, SessionExpired, TransportError
+from dragoman.forward.messages import listed_plans
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.extensions import ProtocolTable
 from dragoman.protocol.headers import HeaderPlan
@@ -211,15 +212,7 @@ class Passthrough:
         if method == "initialize":
             self._link.version = _BY_NAME.get(_mapping(response.result).get("protocolVersion", ""))
         elif method == "tools/list":
-            for tool in _mapping(response.result).get("tools", ()):
-                self._read_tool(tool)
-
-    def _read_tool(self, tool: Any) -> None:
-        if isinstance(tool, dict) and isinstance(tool.get("name"), str) and isinstance(tool.get("inputSchema"), dict):
-            try:
-                self._plans[tool["name"]] = HeaderPlan.of(tool["inputSchema"])
-            except (DragomanError, ValueError):
-                self._plans.pop(tool["name"], None)
+            self._plans |= listed_plans(response.result)
 
 
 _RENEWAL = "dragoman-renewal"

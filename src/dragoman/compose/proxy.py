@@ -38,7 +38,6 @@ from dragoman.compose.raw_results import (
     fits,
     input_requests,
     is_begun_task,
-    listed_plans,
     params_of,
     report_progress,
     translated,
@@ -59,7 +58,7 @@ from dragoman.errors import (
     RpcError,
     TransportError,
 )
-from dragoman.forward.messages import RawObject, pages_of
+from dragoman.forward.messages import RawObject, listed_plans, pages_of
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES, Method

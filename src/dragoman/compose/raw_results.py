@@ -15,11 +15,11 @@ from json import JSONDecoder
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman import types
 from dragoman.compose.upstream import Upstream
-from dragoman.errors import DragomanError, HeaderMismatch, InvalidParams
+from dragoman.errors import HeaderMismatch, InvalidParams
 from dragoman.forward.messages import RawObject, raw_object
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.fields import trim
@@ -54,15 +54,6 @@ class _Asking(Struct, rename="camel"):
     result_type: str | None = None
     input_requests: dict[str, InputQuestion] = {}
     request_state: Raw | UnsetType = UNSET
-
-
-class _ListedTool(Struct, rename="camel"):
-    name: str
-    input_schema: dict[str, Any] = field(default_factory=dict)
-
-
-class _ListedTools(Struct):
-    tools: list[Raw] = []
 
 
 class _KnownName(Struct):
@@ -240,22 +231,6 @@ def is_begun_task(request: McpRequest, raw: Raw) -> bool:
     """Tell whether the result of a request that asked for a task says that the task has begun (2025-11-25)."""
     is_asked = getattr(request.params, "task", UNSET) is not UNSET
     return is_asked and b'"task"' in bytes(memoryview(raw)[:TASK_BYTES]) and "task" in raw_object(raw)
-
-
-def listed_plans(raw: Raw) -> dict[str, HeaderPlan]:
-    """Return which arguments of each listed tool are repeated in headers of HTTP."""
-    plans: dict[str, HeaderPlan] = {}
-    try:
-        page = msgspec.json.decode(raw, type=_ListedTools)
-    except (msgspec.DecodeError, RecursionError):
-        return plans
-    for one in page.tools:
-        try:
-            tool = msgspec.json.decode(one, type=_ListedTool)
-            plans[tool.name] = HeaderPlan.of(tool.input_schema)
-        except (DragomanError, ValueError, RecursionError):
-            continue
-    return plans
 
 
 def report_progress(

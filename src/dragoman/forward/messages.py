@@ -2,7 +2,7 @@
 
 `protocol/methods` and the rows of extensions name the parameters, fields and paths (`Method.name_in`, `uri_in`,
 `uris`). Mounts and proxies know nothing else about the content of messages, so an extension of anybody works behind
-them.
+them. Beside this, the file reads what else passes encoded: members of objects, pages of lists, and headers of tools.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
+from dragoman.errors import DragomanError
+from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import Method
 from dragoman.server.listing import PageCursors
@@ -108,3 +110,28 @@ async def pages_of(fetch: Callable[[str | None], Awaitable[Raw]], cursors: PageC
         cursor = decoders[_Page].decode(page).next_cursor
         if not cursors.continues(cursor):
             return
+
+
+class _ListedTool(Struct, rename="camel"):
+    name: str
+    input_schema: dict[str, Any] = field(default_factory=dict)
+
+
+class _ListedTools(Struct):
+    tools: list[Raw] = []
+
+
+def listed_plans(raw: Raw) -> dict[str, HeaderPlan]:
+    """Return which arguments of each listed tool are repeated in headers of HTTP."""
+    plans: dict[str, HeaderPlan] = {}
+    try:
+        page = msgspec.json.decode(raw, type=_ListedTools)
+    except (msgspec.DecodeError, RecursionError):
+        return plans
+    for one in page.tools:
+        try:
+            tool = msgspec.json.decode(one, type=_ListedTool)
+            plans[tool.name] = HeaderPlan.of(tool.input_schema)
+        except (DragomanError, ValueError, RecursionError):
+            continue
+    return plans

@@ -160,7 +160,7 @@ async def parked_forever(calls, ended, *principals):
     for number, principal in enumerate(principals):
         call = calls.begin(origin(principal), partial(ended.put_nowait, number))
         call.start(waiting())
-        calls._timers[call.id] = asyncio.get_running_loop().call_later(DEADLINE, call.cancel)
+        call.park()
 
 
 async def test_one_call_at_a_time_gives_way_however_often_a_connection_is_wanted():

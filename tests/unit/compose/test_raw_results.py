@@ -12,7 +12,6 @@ from dragoman.compose.raw_results import (
     fits,
     input_requests,
     is_begun_task,
-    listed_plans,
     split_meta,
     translated,
     with_age,
@@ -84,15 +83,6 @@ def test_meta_is_split_from_parameters_of_any_kind():
     params, meta = split_meta(Raw(b'{"a":1.0,"_meta":{"b":2}}'))
     assert ({key: bytes(value) for key, value in params.items()}, bytes(meta["b"])) == ({"a": b"1.0"}, b"2")
     assert split_meta(Raw(b"[1]")) == ({}, {})
-
-
-def test_a_tool_that_cannot_be_read_has_no_headers():
-    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    tools = [{"name": "route", "inputSchema": schema}, {"name": 5}, 7]
-    plans = listed_plans(Raw(json.dumps({"tools": tools}).encode()))
-    assert list(plans) == ["route"]
-    assert list(plans["route"].build({"region": "north"}).values()) == ["north"]
-    assert listed_plans(Raw(b'{"tools": 7}')) == {}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,15 @@ import pytest
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.forward.messages import pages_of, raw_object, result_with_uris, subject_of, with_subject, with_uris
+from dragoman.forward.messages import (
+    listed_plans,
+    pages_of,
+    raw_object,
+    result_with_uris,
+    subject_of,
+    with_subject,
+    with_uris,
+)
 from dragoman.protocol.extensions import ProtocolTable
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.official import apps, skills
@@ -91,3 +99,12 @@ async def test_pages_are_read_until_a_cursor_comes_back():
 
     assert len([page async for page in pages_of(fetch, PageCursors("tools/list"))]) == 3
     assert cursors == [None, "a", "b"]
+
+
+def test_a_tool_that_cannot_be_read_has_no_headers():
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    tools = [{"name": "route", "inputSchema": schema}, {"name": 5}, 7]
+    plans = listed_plans(Raw(json.dumps({"tools": tools}).encode()))
+    assert list(plans) == ["route"]
+    assert list(plans["route"].build({"region": "north"}).values()) == ["north"]
+    assert listed_plans(Raw(b'{"tools": 7}')) == {}
