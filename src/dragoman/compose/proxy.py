@@ -28,7 +28,6 @@ from msgspec import UNSET, Raw
 
 from dragoman import types
 from dragoman.client.connect.credentials import Credentials
-from dragoman.client.connect.reconnect import MAX_ATTEMPTS, Failures
 from dragoman.client.options import CONNECT_SECONDS
 from dragoman.compose.known_targets import UNREACHABLE, TargetDeclaration, refusal_of
 from dragoman.compose.pool import Dialer, Isolation, Pool
@@ -266,8 +265,7 @@ class ProxyServer(Server):
 
         async def fetch(wait: float | None) -> Raw:
             async with pool.taken(call, wait) as upstream:
-                failures = None if wait is None else Failures(unsent=MAX_ATTEMPTS)
-                raw, version = await self._pass(upstream, call, params, meta, failures)
+                raw, version = await self._pass(upstream, call, params, meta, reconnects=wait is None)
                 if known.is_away:
                     upstream.announce_lists(await upstream.connection())
             known.keep(key, raw, version)
@@ -292,7 +290,7 @@ class ProxyServer(Server):
         return translated(raw, version, request.caller.version, request.method, info)
 
     async def _pass(
-        self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, failures: Failures | None = None
+        self, upstream: Upstream, call: Call, params: RawObject, meta: RawObject, *, reconnects: bool = True
     ) -> tuple[Raw, Version]:
         """Send a request; ask a client with a session the questions of a stateless target, and send it again."""
         match call.request.method.name:
@@ -305,7 +303,7 @@ class ProxyServer(Server):
         if call.request.method.name in ABOUT_TASKS:
             await self._task_owners.require(call, params)
         for _ in range(MAX_ROUNDS + 1):
-            raw, version = await self._send(upstream, call, params, meta, failures=failures)
+            raw, version = await self._send(upstream, call, params, meta, reconnects=reconnects)
             if not version.asks_in_results or call.request.caller.version.asks_in_results:
                 return raw, version
             questions, state = input_requests(raw)
@@ -327,7 +325,8 @@ class ProxyServer(Server):
         params: RawObject,
         meta: RawObject,
         on_progress: Any = None,
-        failures: Failures | None = None,
+        *,
+        reconnects: bool = True,
     ) -> tuple[Raw, Version]:
         method, token = call.request.method.name, call.request.progress_token
         plan = upstream.plans.get(call.request.params.name) if method == "tools/call" else None
@@ -338,7 +337,7 @@ class ProxyServer(Server):
         ids: list[types.RequestId] = []
         try:
             raw, version = await upstream.request(
-                call, method, params, meta=meta, on_progress=on_progress, on_id=ids.append, failures=failures
+                call, method, params, meta=meta, on_progress=on_progress, on_id=ids.append, reconnects=reconnects
             )
         except RpcError as error:
             # The target may want arguments of the tool in headers, which its list of tools names.
@@ -429,9 +428,8 @@ class ProxyServer(Server):
                 known.declaration = declared = TargetDeclaration.of(connection)
                 if connection.version.stateless:
                     envelope = meta or cast("RawObject", connection.with_envelope({})["_meta"])
-                    failures = None if wait is None else Failures(unsent=MAX_ATTEMPTS)
                     raw, version = await upstream.request(
-                        call, "server/discover", params, meta=envelope, failures=failures
+                        call, "server/discover", params, meta=envelope, reconnects=wait is None
                     )
                     declared.discovered = with_versions(raw, version_names(self.offer.versions)), version
             return declared

@@ -38,7 +38,7 @@ from dragoman import types
 from dragoman.client.connect.connection import ServerConnection
 from dragoman.client.connect.endpoint import Endpoint
 from dragoman.client.connect.handshake import Connector
-from dragoman.client.connect.reconnect import Connections, Failures
+from dragoman.client.connect.reconnect import MAX_ATTEMPTS, Connections, Failures
 from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
 from dragoman.client.hear.subscriptions import ListenStream
 from dragoman.client.options import TIMEOUT_SECONDS, OnProgress, RequestOptions
@@ -240,17 +240,18 @@ class Upstream:
         meta: RawObject | None = None,
         on_progress: OnProgress | None = None,
         on_id: Callable[[types.RequestId], None] | None = None,
-        failures: Failures | None = None,
+        reconnects: bool = True,
     ) -> tuple[Raw, Version]:
         """Send a request of a client; return its result as received, and the version in which it was answered.
 
-        `failures` is how often the request has failed already.
+        Without `reconnects`, a request that could not be sent is not sent again.
 
         Raises:
             RpcError: the target answered with an error.
             TransportError: the target cannot be reached, or was lost.
         """
         PROXIED.set(call)
+        failures = Failures() if reconnects else Failures(unsent=MAX_ATTEMPTS)
         while True:
             connection = await self._connections.connection()
             options = RequestOptions(
@@ -262,7 +263,6 @@ class Upstream:
             try:
                 return await connection.request(method, sent, options), connection.version
             except TransportError as error:
-                failures = failures or Failures()
                 is_repeatable = method in self.table.repeatable
                 if not await self._connections.may_repeat(error, connection, failures, is_repeatable=is_repeatable):
                     raise

@@ -189,7 +189,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_target_and_its_connection_is
         given = {"requestId": message["id"], "reason": "late"}
         writer.write(front.encoded({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": given}))
         assert (await front.read(reader)).status == 202
-        assert (await calling).said[0::2] == (202, [])
+        assert ((await calling).status, (await calling).messages) == (202, [])
         [told] = await raw.until(lambda _: raw.sent("notifications/cancelled"))
         assert told.json["params"]["requestId"] == raw.sent("tools/call")[0].id
         assert (await front.ask("acme/again", {})).last["result"] == called()

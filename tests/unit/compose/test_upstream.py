@@ -9,9 +9,7 @@ import textwrap
 import pytest
 
 from dragoman import AsyncClient, Configuration, Context, Server
-from dragoman.compose.raw_results import AGE
 from dragoman.errors import RpcError
-from ports import free_port
 from scenarios.proxied_restart import call_while_the_target_is_killed
 from scenarios.proxied_server import ERAS, Heard, everything
 from scenarios.raw_http import serving
@@ -128,46 +126,6 @@ async def test_a_target_that_cannot_be_started_is_a_clear_error_without_its_secr
         error = (await peer.begin())["error"]
         assert error["message"] == "The server behind the proxy 'front' cannot be reached; try again later"
     assert "no/such/program" in caplog.text
-
-
-@contextlib.asynccontextmanager
-async def served_at(port, server):
-    """Serve over HTTP at a port, which can be used again at once."""
-    running = asyncio.create_task(server.run_async("http", port=port))
-    try:
-        async with asyncio.timeout(DEADLINE):
-            while True:
-                with contextlib.suppress(OSError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.close()
-                    break
-                await asyncio.sleep(0.01)
-        yield
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
-
-
-@pytest.mark.parametrize("mode", ERAS)
-async def test_while_the_target_is_away_calls_fail_and_lists_are_the_last_known_and_then_all_is_well(mode):
-    port = free_port()
-    proxy = Server.proxy(f"http://127.0.0.1:{port}/mcp")
-    async with proxy.serving():
-        client = AsyncClient(proxy, mode=mode)
-        with pytest.raises(RpcError, match="cannot be reached; try again later"):
-            await client.request("tools/list")
-        async with served_at(port, everything()):
-            page = await client.request("tools/list")
-            assert AGE not in page.get("_meta", {})
-        with pytest.raises(RpcError, match=r"cannot be reached|was lost"):
-            await client.call_tool("add", {"a": 1, "b": 2})
-        aged = await client.request("tools/list")
-        assert aged["tools"] == page["tools"]
-        assert aged["_meta"][AGE] >= 0
-        async with served_at(port, everything()):
-            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured == 3
-            assert AGE not in (await client.request("tools/list")).get("_meta", {})
-        await client.stop()
 
 
 @pytest.mark.parametrize("era", ERAS)

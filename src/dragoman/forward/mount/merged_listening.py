@@ -9,6 +9,7 @@ listens to its target for as long as the client listens; what it notifies meanwh
 from __future__ import annotations
 
 import asyncio
+from asyncio import FIRST_COMPLETED
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
+from dragoman.forward.messages import raw_object
 from dragoman.forward.mount.delegation import run_mounted
 from dragoman.forward.mount.merged_handlers import MergedHandler, resolve
 from dragoman.forward.mount.mount import Mount, is_open, reads
@@ -77,30 +79,41 @@ class MergedListening(MergedHandler):
 
     async def __call__(self, server: Server, call: Call) -> Any:
         """Serve a subscription until the client cancels it or the connection ends."""
-        uris = call.request.params.notifications.resource_subscriptions or []
+        wanted = call.request.params.notifications
+        uris = wanted.resource_subscriptions or []
         routes = {mount: _inner_uris(mount, uris) for mount in self.offering(call)}
-        passed = {outer for inner in routes.values() for outer in inner.values()}
-        held: list[tuple[asyncio.Task[Any], CapturingChannel]] = []
+        mounted_uris = {outer for inner in routes.values() for outer in inner.values()}
+        listening: dict[asyncio.Task[Any], CapturingChannel] = {}
         try:
-            own = await self._capture_own(server, call, [uri for uri in uris if uri not in passed])
+            own = CapturingChannel(call.channel, type(wanted))
+            await self._listen_here(server, call, own, [uri for uri in uris if uri not in mounted_uris])
             honoured, hidden = own.honoured.result(), own.hidden
             for mount, inner in routes.items():
-                channel = await self._capture_mounted(call, mount, inner, held)
-                if channel is not None:
+                if not inner and self._notifies_by_audience(mount, wanted):
+                    continue
+                channel = CapturingChannel(call.channel, type(wanted))
+                task = asyncio.create_task(self._listen_there(call, mount, channel, list(inner)))
+                listening[task] = channel
+                await asyncio.wait((task, channel.honoured), timeout=ANSWER_SECONDS, return_when=FIRST_COMPLETED)
+                if channel.honoured.done():
                     honoured = _union(honoured, channel.honoured.result(), inner)
                     hidden |= {inner[uri] for uri in channel.hidden}
             subscription = Subscription(call.request.id, honoured, server.offer.table.subscription_fields(), hidden)
-            for _, channel in held:
+            for channel in listening.values():
                 # The first step of `listen` sends the acknowledgement, which MUST be the first message (2026-07-28).
                 asyncio.get_running_loop().call_soon(channel.release)
             await call.channel.listen(subscription)
             return subscription.result()
         finally:
-            for task, _ in held:
+            for task in listening:
                 await cancel_and_wait(task)
 
-    async def _capture_own(self, server: Server, call: Call, uris: list[str]) -> CapturingChannel:
-        """Return a channel with the filter that the server honours without its mounts."""
+    def _notifies_by_audience(self, mount: Mount, wanted: types.SubscriptionFilter) -> bool:
+        """Tell whether a mounted server notifies every client of what a filter without URIs asks for."""
+        return not is_open(mount.server, self.method) and msgspec.to_builtins(wanted).keys() <= _CORE_WIRE_NAMES
+
+    async def _listen_here(self, server: Server, call: Call, channel: CapturingChannel, uris: list[str]) -> None:
+        """Let a server say what it honours without its mounts."""
         assert self.own is not None
         rows = () if server.installed is None else server.installed.rows
         known = _CORE_NAMES | {field.name for row in rows for field in row.subscriptions}
@@ -109,28 +122,13 @@ class MergedListening(MergedHandler):
         wanted = msgspec.structs.replace(wanted, resource_subscriptions=uris or None, **foreign)
         params = msgspec.structs.replace(call.request.params, notifications=wanted)
         request = msgspec.structs.replace(call.request, params=params)
-        channel = CapturingChannel(call.channel, type(wanted))
         await resolve(self.own(server, msgspec.structs.replace(call, request=request, channel=channel)))
-        return channel
 
-    async def _capture_mounted(
-        self, call: Call, mount: Mount, uris: Iterable[str], held: list[tuple[asyncio.Task[Any], CapturingChannel]]
-    ) -> CapturingChannel | None:
-        """Return a channel with the filter that a mounted server honours; None without an answer in time."""
-        wanted = msgspec.to_builtins(call.request.params.notifications)
-        inner = [*uris]
-        if not is_open(mount.server, self.method) and not inner and wanted.keys() <= _CORE_WIRE_NAMES:
-            return None  # a change of its lists reaches every client
-        wanted.pop("resourceSubscriptions", None)
-        given = {**msgspec.json.decode(call.request.raw_params), "notifications": wanted}
-        if inner:
-            wanted["resourceSubscriptions"] = inner
-        channel = CapturingChannel(call.channel, type(call.request.params.notifications))
-        listening = run_mounted(call, mount, Raw(encode(given)), channel=cast("Channel", channel))
-        serving = asyncio.create_task(listening)
-        held.append((serving, channel))
-        await asyncio.wait((serving, channel.honoured), timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        return channel if channel.honoured.done() else None
+    async def _listen_there(self, call: Call, mount: Mount, channel: CapturingChannel, uris: list[str]) -> None:
+        """Let a mounted server listen for as long as the client does."""
+        wanted = msgspec.structs.replace(call.request.params.notifications, resource_subscriptions=uris or None)
+        params = {**raw_object(call.request.raw_params), "notifications": wanted}
+        await run_mounted(call, mount, Raw(encode(params)), channel=cast("Channel", channel))
 
 
 def _inner_uris(mount: Mount, uris: Iterable[str]) -> dict[str, str]:
