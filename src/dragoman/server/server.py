@@ -255,7 +255,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
             DefinitionError: the target or an option cannot be used; the message says why.
         """
         options = dict(locals())  # the parameters, which `ProxyServer` has too
-        return cast("Server", look_up("dragoman.compose.proxy", "ProxyServer")(**options))
+        return cast("Server", look_up("dragoman.forward.proxy.proxy", "ProxyServer")(**options))
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.

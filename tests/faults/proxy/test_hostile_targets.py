@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from dragoman import AsyncClient, RpcError, Server
-from dragoman.compose.upstream import MAX_PLANS
+from dragoman.forward.proxy.upstream import MAX_PLANS
 from dragoman.server.listing import MAX_PAGES
 from scenarios.raw_http import answering, modern, refusal, reply, result
 

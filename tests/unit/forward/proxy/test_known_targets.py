@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from msgspec import Raw
 
-from dragoman.compose import known_targets
-from dragoman.compose.known_targets import KnownTarget, KnownTargets, is_absence, refusal_of
 from dragoman.errors import AuthRequired, ConnectError, HttpError, RpcError, Timeout, ToolError, TransportError
+from dragoman.forward.proxy import known_targets
+from dragoman.forward.proxy.known_targets import KnownTarget, KnownTargets, is_absence, refusal_of
 from dragoman.protocol.versions import V2025_11_25
 
 DEADLINE = 60

@@ -29,23 +29,6 @@ from msgspec import UNSET, Raw
 from dragoman import types
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.options import CONNECT_SECONDS
-from dragoman.compose.known_targets import UNREACHABLE, TargetDeclaration, refusal_of
-from dragoman.compose.pool import Dialer, Isolation, Pool
-from dragoman.compose.raw_results import (
-    check_mirrored,
-    declaration,
-    fits,
-    input_requests,
-    is_begun_task,
-    params_of,
-    report_progress,
-    translated,
-    with_age,
-    with_subscription,
-    with_versions,
-)
-from dragoman.compose.task_owners import ABOUT_TASKS, TaskOwners
-from dragoman.compose.upstream import Upstream, can_be_asked, mirrored_by
 from dragoman.errors import (
     DefinitionError,
     DragomanError,
@@ -58,6 +41,23 @@ from dragoman.errors import (
     TransportError,
 )
 from dragoman.forward.messages import RawObject, listed_plans, pages_of
+from dragoman.forward.proxy.known_targets import UNREACHABLE, TargetDeclaration, refusal_of
+from dragoman.forward.proxy.pool import Dialer, Isolation, Pool
+from dragoman.forward.proxy.raw_results import (
+    check_mirrored,
+    declaration,
+    fits,
+    input_requests,
+    is_begun_task,
+    params_of,
+    report_progress,
+    translated,
+    with_age,
+    with_subscription,
+    with_versions,
+)
+from dragoman.forward.proxy.task_owners import ABOUT_TASKS, TaskOwners
+from dragoman.forward.proxy.upstream import Upstream, can_be_asked, mirrored_by
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES, Method

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from dragoman import AsyncClient, Configuration, Context, Server
-from dragoman.compose import parked
 from dragoman.errors import InputNeeded, RpcError
+from dragoman.forward.proxy import parked
 from scenarios.http_crew import crew, until
 from scenarios.proxied_server import HANDSHAKE
 from scenarios.raw_http import serving

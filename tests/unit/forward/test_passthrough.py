@@ -9,7 +9,7 @@ import pytest
 from dragoman import AsyncClient, Configuration, Context, Server
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
-from dragoman.compose.passthrough import Passthrough
+from dragoman.forward.passthrough import Passthrough
 from scenarios.raw_http import serving
 from scenarios.shop_server import shop
 

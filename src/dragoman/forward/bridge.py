@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from dragoman.compose.passthrough import LIMITS
 from dragoman.errors import ParseError, TransportError
+from dragoman.forward.passthrough import LIMITS
 from dragoman.protocol.jsonrpc import Invalid, decode, decode_batch, encode_error
 from dragoman.protocol.lines import LineDecoder, Oversized
 from dragoman.transports.contract import Sink, Transport

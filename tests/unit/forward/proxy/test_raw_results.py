@@ -7,7 +7,8 @@ import pytest
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.compose.raw_results import (
+from dragoman.errors import HeaderMismatch
+from dragoman.forward.proxy.raw_results import (
     check_mirrored,
     fits,
     input_requests,
@@ -17,7 +18,6 @@ from dragoman.compose.raw_results import (
     with_age,
     with_versions,
 )
-from dragoman.errors import HeaderMismatch
 from dragoman.protocol.eras import Caller, McpRequest
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.methods import METHODS

@@ -9,8 +9,8 @@ from hashlib import sha256
 import pytest
 
 from dragoman import AsyncClient, Server
-from dragoman.compose.task_owners import TaskOwners
 from dragoman.errors import DragomanError, InvalidParams, RpcError, StoreUnavailable
+from dragoman.forward.proxy.task_owners import TaskOwners
 from dragoman.stores import Memory
 from scenarios.raw_http import serving
 from scenarios.task_peer import FIRST, SECOND

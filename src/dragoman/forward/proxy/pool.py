@@ -40,12 +40,12 @@ import msgspec
 
 from dragoman import types
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
-from dragoman.compose.known_targets import UNREACHABLE, KnownTargets
-from dragoman.compose.parked import ParkedCalls
-from dragoman.compose.passthrough import LIMITS
-from dragoman.compose.upstream import PROXIED, Upstream, can_be_asked, header_of
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, DragomanError, RpcError, Timeout, ToolError, TransportError
+from dragoman.forward.passthrough import LIMITS
+from dragoman.forward.proxy.known_targets import UNREACHABLE, KnownTargets
+from dragoman.forward.proxy.parked import ParkedCalls
+from dragoman.forward.proxy.upstream import PROXIED, Upstream, can_be_asked, header_of
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import LATEST_HANDSHAKE

@@ -18,9 +18,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman import types
-from dragoman.compose.upstream import Upstream
 from dragoman.errors import HeaderMismatch, InvalidParams
 from dragoman.forward.messages import RawObject, raw_object
+from dragoman.forward.proxy.upstream import Upstream
 from dragoman.protocol.eras import McpRequest
 from dragoman.protocol.fields import trim
 from dragoman.protocol.headers import HeaderPlan

@@ -42,9 +42,9 @@ from dragoman.client.connect.reconnect import MAX_ATTEMPTS, Connections, Failure
 from dragoman.client.connect.server_requests import MAX_SERVER_REQUESTS
 from dragoman.client.hear.subscriptions import ListenStream
 from dragoman.client.options import TIMEOUT_SECONDS, OnProgress, RequestOptions
-from dragoman.compose.passthrough import LIMITS
 from dragoman.errors import DragomanError, HttpError, MethodNotFound, RpcError, TransportError
 from dragoman.forward.messages import RawObject, raw_object
+from dragoman.forward.passthrough import LIMITS
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.eras import Caller
 from dragoman.protocol.extensions import ProtocolTable
