@@ -57,7 +57,7 @@ LOOKS_UP = {
 
 LOOKS_ABOVE = {
     "server/server.py": {"dragoman.forward.proxy.proxy", "dragoman.forward.mount.mounts"},
-    "server/registration.py": {"dragoman.forward.mount.mounts"},
+    "server/registration.py": {"dragoman.forward.mount.mounts", "dragoman.forward.mount.renaming"},
 }
 """The files that find a module of a room above their own by `look_up`, and the modules."""
 

@@ -419,8 +419,9 @@ class Registration:
         """
         if not isinstance(server, Registration):
             raise DefinitionError(f"{server!r} cannot be mounted: give a Server")
-        add_mount = look_up("dragoman.forward.mount.mounts", "add_mount")
-        add_mount(self, server, prefix, separator, rename, include, exclude)
+        renaming = look_up("dragoman.forward.mount.renaming", "Renaming")(prefix, separator, rename, include, exclude)
+        mounts: MountedServers = self.mounts or look_up("dragoman.forward.mount.mounts", "Mounts")(self)
+        mounts.add(server, renaming)
 
     def expose_as_tools(self, *, resources: bool = True, prompts: bool = True, tags: Iterable[str] = ()) -> None:
         """Register tools that list and read the resources and prompts, for hosts that know only tools.

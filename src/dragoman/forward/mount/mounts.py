@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,7 +24,6 @@ from dragoman.server.define.definition import Definition
 from dragoman.server.define.prompts import Prompt
 from dragoman.server.define.resources import Resource
 from dragoman.server.define.tools import TOOL_NAME, Tool
-from dragoman.server.dispatch.mount_contract import Patterns
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -38,24 +37,6 @@ MAX_NAME = 128
 _NOTIFICATIONS = ("notifications/initialized", ROOTS_CHANGED)
 """The notifications of clients that every server gets."""
 _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "resource template"}
-
-
-def add_mount(
-    parent: Server,
-    server: Server,
-    prefix: str | None,
-    separator: str,
-    rename: Mapping[str, str] | None,
-    include: Patterns,
-    exclude: Patterns,
-) -> None:
-    """Mount a server in another, as `Server.mount` says.
-
-    Raises:
-        DefinitionError: the server cannot be mounted so; the message says why.
-    """
-    renaming = Renaming(prefix, separator, rename, include, exclude)
-    (cast("Mounts | None", parent.mounts) or Mounts(parent)).add(server, renaming)
 
 
 class Mounts:

@@ -95,11 +95,14 @@ class KnownTarget:
     def __init__(self, on_growth: Callable[[], None]) -> None:
         self.declaration: TargetDeclaration | None = None
         self.is_away = False
-        self.size = 0
-        """The number of bytes of the pages."""
         self._on_growth = on_growth
         self._pages: Recent[Hashable, KnownPage] = Recent(MAX_PAGES)
         self._retrying: set[asyncio.Task[None]] = set()
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of the pages."""
+        return sum(len(page.raw) for page in self._pages.values())
 
     def page(self, key: Hashable) -> KnownPage | None:
         """Return the last known page of a list."""
@@ -108,9 +111,8 @@ class KnownTarget:
     def keep(self, key: Hashable, raw: Raw, version: Version) -> None:
         """Keep a page of a list."""
         self._pages[key] = KnownPage(raw, version, asyncio.get_running_loop().time())
-        while (size := sum(len(page.raw) for page in self._pages.values())) > MAX_USER_BYTES:
+        while self.size > MAX_USER_BYTES:
             del self._pages[next(iter(self._pages))]
-        self.size = size
         self._on_growth()
 
     async def latest(

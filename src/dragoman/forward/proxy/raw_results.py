@@ -76,15 +76,19 @@ def _known_names(kind: msgspec.inspect.Type, depth: int = _MAX_DEPTH) -> dict[st
     return names
 
 
-def _names_of_params(key: tuple[type[types.Params], str | None]) -> dict[str, _KnownName]:
-    kind, named_by = key
-    names = _known_names(msgspec.inspect.type_info(kind))
+def _names_in_params(key: tuple[str, type[types.Params]]) -> dict[str, _KnownName]:
+    method, own = key
+    names: dict[str, _KnownName] = {}
+    for kind in (own, *(row.params for row in Upstream.table.methods if row.name == method)):
+        for folded, known in _known_names(msgspec.inspect.type_info(kind)).items():
+            within = names[folded].within if folded in names else {}
+            names[folded] = _KnownName(known.name, {**within, **known.within})
     names["_meta"] = _KnownName("_meta", _known_names(msgspec.inspect.type_info(types.RequestMeta)))
-    return names if named_by is None else {named_by.casefold(): _KnownName(named_by), **names}
+    return names
 
 
-_names_of = Memo(_names_of_params)
-"""The names in parameters, by their type and the parameter that `Mcp-Name` mirrors."""
+_names_of = Memo(_names_in_params)
+"""The names in the parameters of a method with a type, also those that official extensions define."""
 _tree = JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=str)
 """Decodes an object to a tuple of names and values, which keeps repeated names."""
 
@@ -97,12 +101,12 @@ def require_unambiguous(request: McpRequest) -> None:
     Raises:
         InvalidParams: a name occurs twice, or is a name of the protocol in another case.
     """
-    named_by = Upstream.table.named_by.get(request.method.name)
+    known_names = _names_of[request.method.name, request.method.params]
     try:
         tree = _tree.decode(bytes(request.raw_params).decode())
     except RecursionError:
         raise InvalidParams("The parameters are nested too deeply") from None
-    parts: list[tuple[Any, dict[str, _KnownName] | None]] = [(tree, _names_of[request.method.params, named_by])]
+    parts: list[tuple[Any, dict[str, _KnownName] | None]] = [(tree, known_names)]
     while parts:
         part, known = parts.pop()
         members = part if type(part) is tuple else ()

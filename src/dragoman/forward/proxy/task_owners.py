@@ -2,7 +2,8 @@
 
 Clients of a proxy share its connections, so the target cannot tell their principals apart and would show each of them
 the tasks of all. The proxy therefore records the principal of each task that a call began, in the store of the server,
-and serves a request about a task only for the principal of the task. A caller without a principal uses the tasks that
+and serves a request about a task only for the principal of the task; `require_unambiguous` has refused other spellings
+of `taskId` before. A caller without a principal uses the tasks that
 have no record, and a client on stdio uses all. If the credentials of a caller are forwarded, the target knows the
 caller, and nothing is recorded.
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -103,10 +104,10 @@ class TaskOwners:
         Raises:
             InvalidParams: the task is not one of the caller's, or the id is not a string.
         """
-        if call.request.method.name in ABOUT_TASKS and self._is_needed(call):
-            _require_one_spelling(params, "taskId")
-            if not await self._is_owner(call, msgspec.json.decode(params.get("taskId", b"null"))):
-                raise InvalidParams("There is no such task, or it has expired")
+        if call.request.method.name not in ABOUT_TASKS or not self._is_needed(call):
+            return
+        if not await self._is_owner(call, msgspec.json.decode(params.get("taskId", b"null"))):
+            raise InvalidParams("There is no such task, or it has expired")
 
     async def _shown(self, call: Call, raw: Raw) -> Raw:
         fields: dict[str, Any] = raw_object(raw)
@@ -117,10 +118,7 @@ class TaskOwners:
     async def heard(self, call: Call, params: RawObject) -> RawObject:
         """Return the parameters of `subscriptions/listen` without the tasks of other principals."""
         wanted: dict[str, Any] = raw_object(params.get("notifications", b""))
-        if not self._is_needed(call):
-            return params
-        _require_one_spelling(wanted, "taskIds")
-        if "taskIds" not in wanted:
+        if not self._is_needed(call) or "taskIds" not in wanted:
             return params
         ids = msgspec.json.decode(wanted["taskIds"], type=list[str])
         wanted["taskIds"] = [id for id in ids if await self._is_owner(call, id)]
@@ -148,12 +146,6 @@ def _task(raw: Raw) -> _BegunTask:
     except (msgspec.DecodeError, RecursionError):
         return _BegunTask()
     return begun.task or begun
-
-
-def _require_one_spelling(fields: Mapping[str, Any], name: str) -> None:
-    """Refuse other spellings of a name: some targets read `TASKID` as `taskId`, and the proxy checks only `taskId`."""
-    if any(key != name and key.casefold() == name.casefold() for key in fields):
-        raise InvalidParams(f"A parameter must be spelled exactly {name!r}")
 
 
 def _key(id: str) -> str:

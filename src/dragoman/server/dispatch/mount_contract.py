@@ -39,6 +39,9 @@ class MountedServers(Protocol):
 
     def __iter__(self) -> Iterator[MountedServer]: ...
 
+    def add(self, server: Server, renaming: Any) -> None:
+        """Mount a server, with the names that it has here."""
+
     def handlers(self, current: Mapping[str, Any]) -> dict[str, Any]:
         """Return the handlers of the server and its mounts."""
         ...
