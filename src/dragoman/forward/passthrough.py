@@ -27,7 +27,7 @@ from dragoman import types
 from dragoman.client.connect.endpoint import Endpoint
 from dragoman.client.connect.link import Link, Outgoing
 from dragoman.errors import DragomanError, HttpError, RpcError, SessionExpired, TransportError
-from dragoman.forward.messages import listed_plans
+from dragoman.forward.messages import listed_plans, raw_object
 from dragoman.protocol import jsonrpc
 from dragoman.protocol.extensions import ProtocolTable
 from dragoman.protocol.headers import HeaderPlan
@@ -126,7 +126,9 @@ class Passthrough:
             await self._post_healing(message)
         except DragomanError as error:
             if self._pending.pop(message.id, None) is not None:
-                await _passed(self._receive(jsonrpc.encode_error(message.id, _rpc_error(error))))
+                received = self._receive(jsonrpc.encode_error(message.id, _rpc_error(error)))
+                if received is not None:
+                    await received
         finally:
             self._posts.pop(message.id, None)
 
@@ -157,7 +159,7 @@ class Passthrough:
             await self._link.close()
             self._link = self._endpoint.link()
             await self._link.open(self._received, self._lost)
-            params = _mapping(_request(self._initialize).params)
+            params = _mapping(raw_object(self._initialize or b"").get("params"))
             data = jsonrpc.encode_request(_RENEWAL, "initialize", params)
             self._pending[_RENEWAL] = "initialize"
             await self._link.send(Outgoing(data, "initialize", _RENEWAL, params, None, self._is_renewed))
@@ -221,17 +223,6 @@ _RENEWAL = "dragoman-renewal"
 
 def _ignore(_: object) -> None:
     return
-
-
-async def _passed(received: Awaitable[None] | None) -> None:
-    if received is not None:
-        await received
-
-
-def _request(data: bytes | None) -> Request:
-    decoded = jsonrpc.decode(data or b"", LIMITS)
-    assert isinstance(decoded, Request)
-    return decoded
 
 
 def _mapping(raw: msgspec.Raw | Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import (
@@ -50,7 +50,6 @@ from dragoman.protocol.methods import Method
 from dragoman.server.dispatch.runner import encoded_result
 from dragoman.server.listing import PageCursors, read_cursor
 from dragoman.server.request.call import Call
-from dragoman.types.decoding import decoders
 
 if TYPE_CHECKING:
     from dragoman.server.server import Server
@@ -262,7 +261,7 @@ class BySubject(MergedHandler):
 
     def _candidates(self, call: Call, subject: Subject) -> Iterator[_Candidate]:
         for mount in self.offering(call):
-            inner = mount.inner_subject(subject)
+            inner = mount.inner("resources" if subject.is_uri else "tools", subject.text)
             if inner is not None:
                 answer = has(mount.server, self.row, Subject(inner, subject.is_uri))
                 if answer is not False or (self.method in _SUBSCRIBING and inner != subject.text):
@@ -387,15 +386,11 @@ class Introduction(MergedHandler):
         try:
             async with timeout(INTRODUCTION_SECONDS):
                 answer = await run_mounted(call, mount, call.request.raw_params)
-            introduced: _Introduced = decoders[_Introduced].decode(encoded_result(*answer))
-        except (RpcError, TimeoutError, msgspec.DecodeError) as error:
+        except (RpcError, TimeoutError) as error:
             _logger.info("The mounted server %r does not introduce itself: %s", mount.server.name, error)
             return None
-        return introduced.instructions
-
-
-class _Introduced(Struct):
-    instructions: str | None = None
+        text = msgspec.json.decode(raw_object(encoded_result(*answer)).get("instructions", b"null"))
+        return text if isinstance(text, str) else None
 
 
 def _merged_texts(own: str | None, mounts: Sequence[Mount], texts: Sequence[str | None]) -> str | None:

@@ -71,10 +71,6 @@ class Mount:
         """Return the name or URI of a definition in the mounted server; None if it cannot be one of that server's."""
         return self.renaming.inner_uri(key) if table in URI_TABLES else self.renaming.inner_name(key)
 
-    def inner_subject(self, subject: Subject) -> str | None:
-        """Return what a request is about, as the mounted server calls it; None if it cannot be one of that server's."""
-        return (self.renaming.inner_uri if subject.is_uri else self.renaming.inner_name)(subject.text)
-
     def outer_uri(self, uri: str) -> str:
         """Return a URI as clients of the parent know it; a URI that the mounted server lacks is not changed."""
         return uri if reads(self.server, uri) is False else self.renaming.uri(uri) or uri

@@ -39,6 +39,7 @@ from weakref import WeakKeyDictionary, finalize
 import msgspec
 
 from dragoman import types
+from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, DragomanError, RpcError, Timeout, ToolError, TransportError
@@ -58,7 +59,6 @@ from dragoman.server.server import Server
 
 if TYPE_CHECKING:
     from dragoman.client.connect.connection import ServerConnection
-    from dragoman.client.connect.credentials import Credentials
     from dragoman.client.connect.endpoint import Endpoint
     from dragoman.server.request.context import CredentialExchange
 
@@ -85,7 +85,7 @@ class Dialer:
         server: Server,
         target: Any,
         *,
-        credentials: Callable[[Mapping[str, Any]], Credentials],
+        auth: object,
         headers: Mapping[str, str],
         forward_credentials: bool | CredentialExchange,
         env: Mapping[str, str],
@@ -97,7 +97,7 @@ class Dialer:
             raise DefinitionError(
                 f"A proxy needs a URL, a command, an entry of a configuration file or a Server, not {target!r}"
             )
-        self._server, self._target, self._credentials = server, target, credentials
+        self._server, self._target, self._auth = server, target, auth
         self._local = target if isinstance(target, Server) else None
         self._headers, self._env, self._cwd = dict(headers), env, cwd
         self._connect_timeout = connect_timeout
@@ -179,7 +179,7 @@ class Dialer:
     def _endpoint(self, headers: Mapping[str, Any], hops: list[str], sender: Sender | None = None) -> Endpoint:
         marked = ",".join([*hops, self._id])
         options = EndpointOptions(
-            self._credentials({**headers, HOPS_HEADER: marked}),
+            Credentials.of({**headers, HOPS_HEADER: marked}, self._auth),
             env={**self._env, HOPS_VARIABLE: marked},
             cwd=self._cwd,
             limits=LIMITS,

@@ -27,7 +27,6 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman import types
-from dragoman.client.connect.credentials import Credentials
 from dragoman.client.options import CONNECT_SECONDS
 from dragoman.errors import (
     DefinitionError,
@@ -151,7 +150,7 @@ class ProxyServer(Server):
         self._dialer = Dialer(
             self,
             target,
-            credentials=partial(Credentials.of, auth=auth),
+            auth=auth,
             headers=headers or {},
             forward_credentials=forward_credentials,
             env=env or {},
