@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from dragoman import Server
@@ -12,7 +12,6 @@ from dragoman.server.http.run import serve_http
 
 DEADLINE = 60
 STATELESS, NEWEST = "2026-07-28", "2025-11-25"
-VARYING = ("date", "mcp-session-id")
 INFO = {"name": "any", "version": "1"}
 
 
@@ -37,27 +36,15 @@ def stateless_meta(capabilities: Any) -> Any:
     return {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}
 
 
-def _data_of(body: bytes) -> list[str]:
-    """Return the messages of an event stream, each of which is one line."""
-    return [line[6:] for line in body.decode().splitlines() if line.startswith("data: {")]
-
-
 class Answer:
-    """A response: its status, its headers but for those that vary, and its messages as text."""
+    """A response: its status, its headers, and its messages as text."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.status = status
-        self.all_headers = headers
-        self.headers = {name: value for name, value in headers.items() if name not in VARYING}
+        self.headers = headers
         self.messages = [body.decode()] if body else []
         if headers.get("content-type") == "text/event-stream":
-            self.messages = _data_of(body)
-            self.headers.pop("content-length", None)
-
-    @property
-    def said(self) -> tuple[Any, ...]:
-        """The status, the headers and the messages."""
-        return self.status, self.headers, self.messages
+            self.messages = [line[6:] for line in body.decode().splitlines() if line.startswith("data: {")]
 
     @property
     def last(self) -> Any:
@@ -100,7 +87,7 @@ class HttpFront:
             return
         hello = {"protocolVersion": NEWEST, "capabilities": capabilities or {}, "clientInfo": INFO}
         answer = await self.ask("initialize", hello)
-        self.session = answer.all_headers["mcp-session-id"]
+        self.session = answer.headers["mcp-session-id"]
         await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
         await self.ask("ping", {})
         await self.ask("acme/first", {})
@@ -120,7 +107,7 @@ class HttpFront:
             self._streams = await self.connect()
         self._streams[1].write(self.encoded(message))
         answer = await self.read(self._streams[0])
-        if answer.all_headers.get("connection") == "close":
+        if answer.headers.get("connection") == "close":
             self._streams[1].close()
         return answer
 
@@ -142,23 +129,16 @@ class HttpFront:
         """Return another connection."""
         return await asyncio.open_connection("127.0.0.1", self.port)
 
-    async def read(
-        self, reader: asyncio.StreamReader, on_event: Callable[[str], Awaitable[None]] | None = None
-    ) -> Answer:
-        """Return the next response of a connection; `on_event` gets the data of each event when it comes."""
+    async def read(self, reader: asyncio.StreamReader) -> Answer:
+        """Return the next response of a connection."""
         async with asyncio.timeout(DEADLINE):
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = dict(line.lower().split(": ", 1) for line in head[1:] if line and "session" not in line.lower())
             headers |= dict(line.split(": ", 1) for line in head[1:] if "session" in line.lower())
             body = b""
             if headers.get("transfer-encoding") == "chunked":
-                heard = 0
                 while size := int(await reader.readline(), 16):
                     body += (await reader.readexactly(size + 2))[:-2]
-                    whole = _data_of(body[: body.rfind(b"\n") + 1])
-                    for message in whole[heard:] if on_event is not None else ():
-                        await on_event(message)
-                    heard = len(whole)
                 await reader.readline()
             else:
                 body = await reader.readexactly(int(headers.get("content-length", 0)))

@@ -36,7 +36,9 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict
+
+import msgspec
 
 from dragoman.compose.masking import Masks
 from dragoman.errors import SessionFileError
@@ -319,6 +321,14 @@ def write_session(path: Path, records: Iterable[Record], *, target: str = "") ->
         raise SessionFileError(f"{path} cannot be written as a session file: {error}") from None
 
 
+class _RecordHead(TypedDict, total=False):
+    """The members of a head whose types readers rely on; a head may have others."""
+
+    method: str
+    path: str
+    headers: list[tuple[str, str]]
+
+
 def _record_of(row: tuple[Any, ...]) -> Record:
     """Return the record of a row. Any program can write a database, and SQLite keeps a value of any type in any column.
 
@@ -326,32 +336,13 @@ def _record_of(row: tuple[Any, ...]) -> Record:
         ValueError: a column has no value of its type.
     """
     number, connection, when, sender, kind, exchange, head_json, size, data = row
-    head: Any = json.loads(head_json) if isinstance(head_json, str) else None
-    if (
-        isinstance(connection, str)
-        and isinstance(when, float)
-        and sender in get_args(Sender)
-        and kind in get_args(Kind)
-        and isinstance(exchange, int | None)
-        and _is_head(head)
-        and isinstance(size, int)
-        and isinstance(data, bytes)
-    ):
-        return Record(number, connection, when, sender, kind, exchange, head, size, data)
-    raise ValueError(f"record {number} has a value of another type")
-
-
-def _is_head(head: Any) -> bool:
-    return (
-        isinstance(head, dict)
-        and isinstance(head.get("path", ""), str)
-        and isinstance(head.get("method", ""), str)
-        and isinstance(head.get("headers", []), list)
-        and all(
-            isinstance(pair, list) and len(pair) == 2 and all(isinstance(word, str) for word in pair)
-            for pair in head.get("headers", [])
-        )
-    )
+    try:
+        head: dict[str, Any] = json.loads(msgspec.convert(head_json, str))
+        msgspec.convert(head, _RecordHead)
+        values = (number, connection, when, sender, kind, exchange, head, size, data)
+        return msgspec.convert(values, Record, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise ValueError(f"record {number} has a value of another type: {error}") from None
 
 
 def _insert(database: sqlite3.Connection, records: Iterable[Record]) -> None:

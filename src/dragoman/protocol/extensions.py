@@ -51,7 +51,8 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     entries. All these fields are optional. A Struct may name a field that the core has, with the same type, to set it.
     `result_types` maps each further `resultType` to the methods whose result may have it. `capability` is the path of
     the declaration if that is not `extensions.<id>`; then only the receiver of a method declares the extension, as for
-    core methods.
+    core methods. `uris` maps core methods to the paths of the URIs that the extension adds to their results or entries
+    (see `Method.uris`), which a server with mounts renames.
 
     Raises:
         DefinitionError: the id is malformed, a version is unknown, or a method or result type exists in the core
@@ -69,6 +70,7 @@ class ExtensionRow(Struct, frozen=True, kw_only=True):
     entries: Mapping[str, type[Struct]] = field(default_factory=dict)
     result_types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     subscriptions: tuple[SubscriptionField, ...] = ()
+    uris: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_extension_id(self.id)
@@ -189,6 +191,12 @@ class ProtocolTable(Struct, frozen=True):
     def exists(self, method: str, version: Version) -> bool:
         """Tell whether a version has a method."""
         return any(row.name == method and row.exists_in(version) for row in self.methods)
+
+    def uris(self, method: str) -> tuple[str, ...]:
+        """Return the paths of the URIs in the result of a method, in each entry of a list, or in a notification."""
+        of_rows = (row.uris for row in self.methods if row.name == method)
+        added = (row.uris.get(method, ()) for row in self.extensions)
+        return tuple(dict.fromkeys(path for paths in (*of_rows, *added) for path in paths))
 
     def answering(self, method: str, result_type: str, version: Version) -> ExtensionRow | None:
         """Return the extension that permits this `resultType` for a method in a version, None if there is none."""

@@ -69,6 +69,19 @@ class Method(Struct, frozen=True, kw_only=True):
     """A client may send the request again after a lost connection, because serving it twice does no harm."""
     declared: tuple[str, ...] = ()
     """The capability that the sender must have declared, as a path into its capabilities."""
+    name_in: str | None = None
+    """The parameter with the name of what a request is about; if there is no such parameter, the field of each entry.
+
+    The parameter may be an object with a `name` or a `uri`, such as the `ref` of a completion.
+    """
+    uri_in: str | None = None
+    """The parameter with the URI of what a request is about; if there is no such parameter, the field of each entry."""
+    uris: tuple[str, ...] = ()
+    """The paths of the URIs in the result, in each entry of a list, or in a notification, such as `contents[].uri`."""
+    listed_in: tuple[str, ...] = ()
+    """The lists whose entries are what such requests may be about."""
+    owner_from: str | None = None
+    """The method that only a server answers which has what the request is about, such as a task."""
 
     def __post_init__(self) -> None:
         name_versions(self)
@@ -94,6 +107,8 @@ class Method(Struct, frozen=True, kw_only=True):
             raise InvalidParams(f"Invalid parameters for {self.name}: {error}") from None
 
 
+CONTENT_URIS = ("content[].uri", "content[].resource.uri")
+"""The URIs in the content of the result of a tool."""
 _HANDSHAKE: dict[str, Any] = {"until": LATEST_HANDSHAKE}
 _STATELESS: dict[str, Any] = {"since": V2026_07_28}
 
@@ -109,13 +124,17 @@ def _request(
     return Method(name=name, params=params, result=result, capability=capability, repeatable=repeatable, **row)
 
 
-def _list(name: str, result: type[types.Result], capability: str) -> Method:
-    return _request(name, types.PaginatedRequestParams, result, capability)
+def _list(name: str, result: type[types.Result], capability: str, **row: Any) -> Method:
+    return _request(name, types.PaginatedRequestParams, result, capability, **row)
 
 
 def _get(name: str, params: type[types.Params], result: type[types.Result], capability: str, **row: Any) -> Method:
     """Return the row of a request whose handler may report progress and ask for input."""
     return _request(name, params, result, capability, input_required=True, progresses=True, **row)
+
+
+def _subscribing(name: str, params: type[types.Params]) -> Method:
+    return _request(name, params, types.Result, "resources", "subscribe", uri_in="uri", **_HANDSHAKE)
 
 
 def _ask(name: str, params: type[types.Params], result: type[types.Result], capability: str, **row: Any) -> Method:
@@ -131,18 +150,38 @@ METHODS: tuple[Method, ...] = (
     _request("initialize", types.InitializeRequestParams, types.InitializeResult, **_HANDSHAKE),
     _request("server/discover", types.Params, types.DiscoverResult, **_STATELESS),
     _request("ping", types.Params, types.Result, sender=("client", "server"), **_HANDSHAKE),
-    _list("tools/list", types.ListToolsResult, "tools"),
-    _get("tools/call", types.CallToolRequestParams, types.CallToolResult, "tools", name_from="name", repeatable=False),
-    _list("prompts/list", types.ListPromptsResult, "prompts"),
-    _get("prompts/get", types.GetPromptRequestParams, types.GetPromptResult, "prompts", name_from="name"),
-    _list("resources/list", types.ListResourcesResult, "resources"),
-    _list("resources/templates/list", types.ListResourceTemplatesResult, "resources"),
-    _get("resources/read", types.ReadResourceRequestParams, types.ReadResourceResult, "resources", name_from="uri"),
-    _request("resources/subscribe", types.SubscribeRequestParams, types.Result, "resources", "subscribe", **_HANDSHAKE),
-    _request(
-        "resources/unsubscribe", types.UnsubscribeRequestParams, types.Result, "resources", "subscribe", **_HANDSHAKE
+    _list("tools/list", types.ListToolsResult, "tools", name_in="name"),
+    _get(
+        *("tools/call", types.CallToolRequestParams, types.CallToolResult, "tools"),
+        name_from="name",
+        repeatable=False,
+        name_in="name",
+        listed_in=("tools/list",),
+        uris=CONTENT_URIS,
     ),
-    _request("completion/complete", types.CompleteRequestParams, types.CompleteResult, "completions"),
+    _list("prompts/list", types.ListPromptsResult, "prompts", name_in="name"),
+    _get(
+        *("prompts/get", types.GetPromptRequestParams, types.GetPromptResult, "prompts"),
+        name_from="name",
+        name_in="name",
+        listed_in=("prompts/list",),
+        uris=("messages[].content.uri", "messages[].content.resource.uri"),
+    ),
+    _list("resources/list", types.ListResourcesResult, "resources", uri_in="uri"),
+    _list("resources/templates/list", types.ListResourceTemplatesResult, "resources", uri_in="uriTemplate"),
+    _get(
+        *("resources/read", types.ReadResourceRequestParams, types.ReadResourceResult, "resources"),
+        name_from="uri",
+        uri_in="uri",
+        uris=("contents[].uri",),
+    ),
+    _subscribing("resources/subscribe", types.SubscribeRequestParams),
+    _subscribing("resources/unsubscribe", types.UnsubscribeRequestParams),
+    _request(
+        *("completion/complete", types.CompleteRequestParams, types.CompleteResult, "completions"),
+        name_in="ref",
+        listed_in=("prompts/list", "resources/templates/list"),
+    ),
     _request("logging/setLevel", types.SetLevelRequestParams, types.Result, "logging", **_HANDSHAKE),
     _request(
         "subscriptions/listen", types.SubscriptionsListenRequestParams, types.SubscriptionsListenResult, **_STATELESS
@@ -156,7 +195,7 @@ METHODS: tuple[Method, ...] = (
     _notification("notifications/progress", types.ProgressNotificationParams, "client", **_HANDSHAKE),
     _notification(ROOTS_CHANGED, types.Params, "client", **_HANDSHAKE),
     _notification("notifications/message", types.LoggingMessageNotificationParams),
-    _notification("notifications/resources/updated", types.ResourceUpdatedNotificationParams),
+    _notification("notifications/resources/updated", types.ResourceUpdatedNotificationParams, uris=("uri",)),
     _notification("notifications/tools/list_changed"),
     _notification("notifications/prompts/list_changed"),
     _notification("notifications/resources/list_changed"),

@@ -22,7 +22,7 @@ def look_up(module: str, name: str) -> Any:
     """Return a name of a room above the caller's room; `tests/budgets` lists every use.
 
     Example:
-        look_up("dragoman.compose.proxy", "ProxyServer")
+        look_up("dragoman.forward.proxy.proxy", "ProxyServer")
     """
     return getattr(import_module(module), name)
 

@@ -12,6 +12,7 @@ from dragoman.config import is_async
 from dragoman.errors import DefinitionError, MethodAlreadyDefined
 from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.runtime.callables import at_caller, explaining, raise_at_caller, refuse_unknown
+from dragoman.runtime.lazy import look_up
 from dragoman.server.define.binding import Hook
 from dragoman.server.define.definition import P, R, decorated, lists_options
 from dragoman.server.define.prompts import Prompt, PromptOptions
@@ -26,14 +27,12 @@ from dragoman.server.settings import ENABLE_OPTIONS_ELSEWHERE, MOUNT_OPTIONS_ELS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dragoman.server.dispatch.mount_contract import MountedServer, MountedServers, Patterns
     from dragoman.server.extensions.apps import AppOptions, Html
     from dragoman.server.extensions.contract import ServerExtension
     from dragoman.server.extensions.installed import Extensions, InstalledExtensions
     from dragoman.server.extensions.skill_files import Skill
     from dragoman.server.extensions.skills import Skills
-    from dragoman.server.mounting.mount import Mount
-    from dragoman.server.mounting.mounts import Mounts
-    from dragoman.server.mounting.renaming import Patterns
     from dragoman.server.server import Server
 
 E = TypeVar("E", bound="ServerExtension")
@@ -79,9 +78,9 @@ class Registration:
         self.own_methods: tuple[Method, ...] = ()
         """The rows of the methods that `server.method` registered; they need no capability."""
         self.overrides = Overrides()
-        self.mounts: Mounts | None = None
+        self.mounts: MountedServers | None = None
         """The servers that are mounted in this one; None if there are none."""
-        self.mounted_in: WeakSet[Mount] = WeakSet()
+        self.mounted_in: WeakSet[MountedServer] = WeakSet()
         """The mounts of this server in others."""
 
     @overload
@@ -418,13 +417,11 @@ class Registration:
         Raises:
             DefinitionError: a name is taken or too long, an option has an invalid value, or the servers form a cycle.
         """
-        from dragoman.server.mounting.mounts import Mounts
-        from dragoman.server.mounting.renaming import Renaming
-
         if not isinstance(server, Registration):
             raise DefinitionError(f"{server!r} cannot be mounted: give a Server")
-        renaming = Renaming(prefix, separator, rename, include, exclude)
-        (self.mounts or Mounts(cast("Server", self))).add(server, renaming)
+        renaming = look_up("dragoman.forward.mount.renaming", "Renaming")(prefix, separator, rename, include, exclude)
+        mounts: MountedServers = self.mounts or look_up("dragoman.forward.mount.mounts", "Mounts")(self)
+        mounts.add(server, renaming)
 
     def expose_as_tools(self, *, resources: bool = True, prompts: bool = True, tags: Iterable[str] = ()) -> None:
         """Register tools that list and read the resources and prompts, for hosts that know only tools.

@@ -255,7 +255,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
             DefinitionError: the target or an option cannot be used; the message says why.
         """
         options = dict(locals())  # the parameters, which `ProxyServer` has too
-        return cast("Server", look_up("dragoman.compose.proxy", "ProxyServer")(**options))
+        return cast("Server", look_up("dragoman.forward.proxy.proxy", "ProxyServer")(**options))
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
@@ -325,9 +325,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
 
     def _require_servable(self, definition: Definition[..., Any]) -> None:
         if self.mounts is not None or self.mounted_in:
-            from dragoman.server.mounting.mounts import require_definable
-
-            require_definable(self, definition)
+            look_up("dragoman.forward.mount.mounts", "require_definable")(self, definition)
         self.settings.require_definition_carried(definition)
         if isinstance(definition, Tool) and (options := definition.official_options):
             from dragoman.server.extensions.official import extensions_of

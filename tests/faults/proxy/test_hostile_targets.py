@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from dragoman import AsyncClient, RpcError, Server
-from dragoman.compose.upstream import MAX_PLANS
+from dragoman.forward.proxy.upstream import MAX_PLANS
 from dragoman.server.listing import MAX_PAGES
 from scenarios.raw_http import answering, modern, refusal, reply, result
 
@@ -66,17 +66,6 @@ async def test_a_repeated_cursor_ends_the_list_that_a_proxy_reads():
         assert len(target.sent("tools/list")) == 3
 
 
-async def test_a_mounted_target_with_endless_pages_is_left_out_of_the_list(caplog):
-    outer = Server("outer")
-    outer.tool(name="own")(lambda: "")
-    async with answering(listing_for_ever(endless_cursors())) as target, asyncio.timeout(DEADLINE):
-        outer.mount(Server.proxy(target.url, name="far"), prefix="far")
-        async with AsyncClient(outer) as client:
-            assert [tool.name for tool in await client.tools()] == ["own"]
-        assert len(target.sent("tools/list")) == MAX_PAGES
-    assert f"'far' is left out: There are more than {MAX_PAGES} pages of tools/list" in caplog.text
-
-
 async def test_a_connection_remembers_a_bounded_number_of_tools():
     async with answering(listing_for_ever(endless_cursors())) as target, asyncio.timeout(DEADLINE):
         proxy = Server.proxy(target.url)
@@ -84,5 +73,5 @@ async def test_a_connection_remembers_a_bounded_number_of_tools():
             for number in range(2 * MAX_PLANS // PAGE):
                 await client.list_tools(cursor=str(number))
             (pool,) = proxy.lifespan_values(asyncio.get_running_loop()).values()
-            (upstream,) = [upstream for several in pool._upstreams.values() for upstream in several]
+            ((_, upstream),) = pool._upstreams
             assert len(upstream.plans) == MAX_PLANS

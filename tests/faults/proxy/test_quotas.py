@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dragoman import AsyncClient, RpcError, Server
-from dragoman.compose import pool
-from dragoman.compose.known_targets import CONNECT_WAIT
+from dragoman.forward.proxy import pool
+from dragoman.forward.proxy.known_targets import CONNECT_WAIT
 from scenarios.plain_target import COMMAND, is_running
 from scenarios.proxied_http import HttpFront, serving_itself
 

@@ -3,8 +3,9 @@
 import asyncio
 
 import pytest
+from msgspec import Struct
 
-from dragoman import Context, Server, types
+from dragoman import Context, InvalidParams, Server, types
 from dragoman.protocol.extensions import ExtensionRow
 from dragoman.protocol.methods import Method
 from dragoman.server import ServerExtension, ToolResult
@@ -192,3 +193,93 @@ async def test_an_extension_of_an_author_answers_for_the_parent_and_hears_what_c
         assert (await peer.request("prices/all"))["result"]["prices"] == [1, 2]
         peer.notify("notifications/prices/seen")
         await asyncio.wait_for(prices.seen.wait(), DEADLINE)
+
+
+class FindParams(types.Params):
+    book: str = ""
+
+
+class LoanParams(types.Params):
+    at: str = ""
+
+
+class Book(Struct):
+    code: str
+    cover: str = ""
+
+
+class Books(types.PaginatedResult, kw_only=True):
+    books: list[Book]
+
+
+class Found(types.Result, kw_only=True):
+    pages: list[types.Json] | None = None
+    at: str = ""
+
+
+class Library(ServerExtension):
+    """An extension with a list, requests about names and URIs, and URIs in its results and notifications."""
+
+    rows = (
+        ExtensionRow(
+            id="com.example/library",
+            one_sided=True,
+            methods=(
+                Method(
+                    name="books/list",
+                    params=types.PaginatedRequestParams,
+                    result=Books,
+                    name_in="code",
+                    uris=("cover",),
+                ),
+                Method(
+                    name="books/find",
+                    params=FindParams,
+                    result=Found,
+                    name_in="book",
+                    listed_in=("books/list",),
+                    uris=("pages[].scan",),
+                ),
+                Method(name="books/lend", params=LoanParams, result=Found, uri_in="at", uris=("at",)),
+            ),
+        ),
+    )
+
+    def __init__(self, *codes):
+        self.codes = codes
+
+    def handlers(self):
+        return {"books/list": self.every, "books/find": self.find, "books/lend": self.lend}
+
+    async def every(self, ctx, params):
+        return Books(books=[Book(code, f"scan://{code}") for code in self.codes])
+
+    async def find(self, ctx, params):
+        if params.book not in self.codes:
+            raise InvalidParams("No such book")
+        return Found(pages=[{"scan": f"scan://{params.book}/1"}])
+
+    async def lend(self, ctx, params):
+        return Found(at=params.at)
+
+
+@EVERY_ERA
+@pytest.mark.parametrize("front", ["mount", "proxy"])
+async def test_an_extension_works_behind_a_mount_and_a_proxy_by_what_its_rows_declare(era, front):
+    outer = server("outer")
+    for name, code in ("inner", "a"), ("other", "b"):
+        inner = Server(name, extensions=[Library(code)])
+        inner.resource("scan://{+path}")(lambda path: path)
+        outer.mount(inner, prefix=name)
+    async with WirePeer(Server.proxy(outer) if front == "proxy" else outer, era) as peer:
+        listed = (await peer.request("books/list"))["result"]["books"]
+        assert listed == [
+            {"code": "inner_a", "cover": "scan://inner/a"},
+            {"code": "other_b", "cover": "scan://other/b"},
+        ]
+        assert (await peer.request("books/find", {"book": "other_b"}))["result"]["pages"] == [
+            {"scan": "scan://other/b/1"}
+        ]
+        assert (await peer.request("books/find", {"book": "other_a"}))["error"]["code"] == -32602
+        lent = await peer.request("books/lend", {"at": "scan://inner/a"})
+        assert lent["result"]["at"] == "scan://inner/a"

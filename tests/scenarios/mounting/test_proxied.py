@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from dragoman import DefinitionError, InvalidParams, Server
-from dragoman.server.mounting import joined
+from dragoman.forward.mount import merged_handlers
 from dragoman.testing import connected
 from scenarios import mounted_servers
-from scenarios.forwarding_server import forwarding
 from scenarios.mounted_servers import shop, weather
 
 pytestmark = pytest.mark.skipif(not hasattr(Server, "proxy"), reason="this build has no proxies")
@@ -111,19 +110,6 @@ async def test_a_proxy_that_is_mounted_twice_tells_each_client_of_a_changed_list
         assert methods == ["notifications/tools/list_changed", "notifications/prompts/list_changed"]
 
 
-@pytest.mark.parametrize("era", ["handshake", "stateless"])
-async def test_a_target_that_names_an_unknown_tool_in_a_result_is_answered_with_the_name_that_the_client_used(era):
-    def refuse(method, params):
-        words = f"MCP error -32602: Tool {params.get('name')} not found"
-        return {"content": [{"type": "text", "text": words}], "isError": True} if method == "tools/call" else {}
-
-    outer = shop()
-    outer.mount(forwarding("far", refuse), prefix="far")
-    async with connected(outer, era) as client:
-        with pytest.raises(InvalidParams, match="Unknown tool: far_nothing"):
-            await client.call_tool("far_nothing")
-
-
 async def test_a_notification_for_a_target_that_is_away_is_no_unexpected_error(tmp_path, caplog):
     outer = shop()
     outer.mount(Server.proxy([str(tmp_path / "absent")], name="absent"), prefix="far")
@@ -164,7 +150,7 @@ async def test_a_target_with_odd_instructions_does_not_keep_others_from_introduc
 
 
 async def test_targets_that_hang_are_waited_for_together(monkeypatch):
-    monkeypatch.setattr(joined, "INTRODUCTION_SECONDS", 1.0)
+    monkeypatch.setattr(merged_handlers, "INTRODUCTION_SECONDS", 1.0)
     outer = shop()
     for number in range(5):
         hanging = [sys.executable, "-c", "import sys; sys.stdin.read()"]

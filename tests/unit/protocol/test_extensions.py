@@ -381,3 +381,12 @@ def test_a_subscription_of_an_extension_that_the_server_did_not_declare_is_not_h
     params = method(TABLE, "subscriptions/listen").decode_params(b'{"notifications":{"priceItems":true}}')
     honoured = honoured_filter(params.notifications, types.ServerCapabilities(), TABLE.subscription_fields())
     assert msgspec.json.encode(honoured) == b"{}"
+
+
+def test_a_row_declares_where_uris_appear_in_its_own_methods_and_in_those_of_the_core() -> None:
+    own = Method(name="prices/get", result=types.Result, uris=("seller.uri",))
+    row = ExtensionRow(id="com.example/prices", methods=(own,), uris={"tools/call": ("_meta.prices",)})
+    table = ProtocolTable.of([row])
+    assert table.uris("prices/get") == ("seller.uri",)
+    assert table.uris("tools/call") == ("content[].uri", "content[].resource.uri", "_meta.prices")
+    assert table.uris("tools/list") == ()

@@ -40,7 +40,7 @@ def command(terminal: Terminal, target: str | None, http: str | None, path: str)
         raise usage_error("Give a URL or a cassette; a command after -- needs --http, such as --http :8000.")
     streams = claim()
     show_logs(terminal)
-    from dragoman.compose.bridge import StdioBridge
+    from dragoman.forward.bridge import StdioBridge
 
     run_stdio(StdioBridge(_transport(terminal, target)), streams=streams)
 
@@ -77,7 +77,7 @@ def _transport(terminal: Terminal, target: str) -> Transport:
         raise usage_error(f"{target!r} is neither a URL nor a cassette; a command speaks stdio without a bridge.")
     from dragoman.client.connect.credentials import Credentials
     from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
-    from dragoman.compose.passthrough import LIMITS, Passthrough
+    from dragoman.forward.passthrough import LIMITS, Passthrough
 
     headers, auth = _credentials(terminal)
     return Passthrough(endpoint_of(target, EndpointOptions(Credentials.of(headers or None, auth), limits=LIMITS)))

@@ -21,7 +21,8 @@ ID = "io.modelcontextprotocol/ui"
 MIME_TYPE = "text/html;profile=mcp-app"
 SCHEME = "ui://"
 LEGACY_KEY = "ui/resourceUri"
-ROW = ExtensionRow(id=ID, settings={"mimeTypes": [MIME_TYPE]})
+_URIS = ("_meta.ui.resourceUri", f"_meta.{LEGACY_KEY}")
+ROW = ExtensionRow(id=ID, settings={"mimeTypes": [MIME_TYPE]}, uris=dict.fromkeys(("tools/list", "tools/call"), _URIS))
 NOT_SETTINGS = ("resourceUri", "resource_uri", "visibility", "ui")
 """The keys of `_meta` that a caller may give as settings by mistake."""
 T = TypeVar("T")

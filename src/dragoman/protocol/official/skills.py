@@ -42,14 +42,19 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _SAFE = "!$&'()*+,;=:@~"
 """The characters of a path segment, beside letters, digits and `-._`, that a URI takes as they are."""
 
+
+def _method(name: str, params: type[types.Params], result: type[types.Result], *uris: str, **row: Any) -> Method:
+    return Method(name=name, params=params, result=result, repeatable=True, uri_in="uri", uris=uris, **row)
+
+
 ROW = ExtensionRow(
     id=ID,
     settings={"directoryRead": True},
     one_sided=True,
     methods=(
-        Method(name=LIST, params=types.PaginatedRequestParams, result=ListSkillsResult, repeatable=True),
-        Method(name=GET, params=GetSkillRequestParams, result=GetSkillResult, repeatable=True),
-        Method(name=READ_DIRECTORY, params=ReadDirectoryRequestParams, result=ReadDirectoryResult, repeatable=True),
+        _method(LIST, types.PaginatedRequestParams, ListSkillsResult, "resources[].uri"),
+        _method(GET, GetSkillRequestParams, GetSkillResult, "skill.uri", "skill.resources[].uri", listed_in=(LIST,)),
+        _method(READ_DIRECTORY, ReadDirectoryRequestParams, ReadDirectoryResult, "resources[].uri"),
     ),
 )
 

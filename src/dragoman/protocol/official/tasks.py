@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dragoman import types
 from dragoman.protocol.extensions import ExtensionRow
-from dragoman.protocol.methods import Method, Side
+from dragoman.protocol.methods import CONTENT_URIS, Method, Side
 from dragoman.protocol.subscriptions import SubscriptionField
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
 from dragoman.types.tasks import (
@@ -58,16 +58,17 @@ class TaskSupporting(Struct, rename="camel", omit_defaults=True):
 
 
 _EITHER: tuple[Side, ...] = ("client", "server")
+_about_task = partial(Method, params=TaskRequestParams, owner_from=GET)
 _FIRST = ExtensionRow(
     id=ID,
     capability=("tasks",),
     since=V2025_11_25,
     until=V2025_11_25,
     methods=(
-        Method(name=GET, params=TaskRequestParams, result=Task, sender=_EITHER, repeatable=True),
-        Method(name=RESULT, params=TaskRequestParams, result=types.Result, sender=_EITHER, repeatable=True),
+        _about_task(name=GET, result=Task, sender=_EITHER, repeatable=True),
+        _about_task(name=RESULT, result=types.Result, sender=_EITHER, repeatable=True, uris=CONTENT_URIS),
         Method(name=LIST, params=types.PaginatedRequestParams, result=ListTasksResult, sender=_EITHER, repeatable=True),
-        Method(name=CANCEL, params=TaskRequestParams, result=Task, sender=_EITHER),
+        _about_task(name=CANCEL, result=Task, sender=_EITHER),
         Method(name=STATUS_CHANGED, sender=_EITHER),
     ),
     params={
@@ -87,15 +88,16 @@ FIRST_OF_CLIENTS = msgspec.structs.replace(
 )
 """The row of 2025-11-25, as a client declares it."""
 # MUST (2026-07-28): clients send `Mcp-Name` with the id of the task. Widely used clients leave it out.
-_about_task = partial(Method, name_from="taskId", name_optional=True, repeatable=True)
+_about_named_task = partial(_about_task, name_from="taskId", name_optional=True, repeatable=True)
+_RESULT_URIS = tuple(f"result.{path}" for path in CONTENT_URIS)
 SECOND = ExtensionRow(
     id=ID,
     since=V2026_07_28,
     methods=(
-        _about_task(name=GET, params=TaskRequestParams, result=DetailedTask),
-        _about_task(name=UPDATE, params=UpdateTaskRequestParams, result=types.Result),
-        _about_task(name=CANCEL, params=TaskRequestParams, result=types.Result),
-        Method(name=TASK_CHANGED, sender=("server",)),
+        _about_named_task(name=GET, result=DetailedTask, uris=_RESULT_URIS),
+        _about_named_task(name=UPDATE, params=UpdateTaskRequestParams, result=types.Result),
+        _about_named_task(name=CANCEL, result=types.Result),
+        Method(name=TASK_CHANGED, sender=("server",), uris=_RESULT_URIS),
     ),
     result_types={TASK: ("tools/call",)},
     subscriptions=(SubscriptionField(name="task_ids", method=TASK_CHANGED),),

@@ -185,6 +185,6 @@ def _each(message: Any) -> list[Message]:
 def _transport_to(target: Any) -> Transport:
     from dragoman.client.connect.credentials import Credentials
     from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
-    from dragoman.compose.passthrough import LIMITS, Passthrough
+    from dragoman.forward.passthrough import LIMITS, Passthrough
 
     return Passthrough(endpoint_of(target, EndpointOptions(Credentials(), limits=LIMITS)))

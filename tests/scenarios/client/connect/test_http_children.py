@@ -11,8 +11,8 @@ import pytest
 from dragoman import AsyncClient, Timeout
 from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
-from dragoman.compose.passthrough import Passthrough
 from dragoman.errors import ServerUsesHttp
+from dragoman.forward.passthrough import Passthrough
 from interop.client.peers import command
 from ports import free_port
 
