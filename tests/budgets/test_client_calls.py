@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import threading
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +11,7 @@ import pytest
 
 import dragoman
 from budgets.test_imports import ENVIRONMENT
-from dragoman import AsyncClient, Client, Server
-from dragoman.runtime.portal import portal
+from dragoman import AsyncClient, Server
 
 DEADLINE = 60
 OURS = str(Path(dragoman.__file__).parent)
@@ -165,39 +163,3 @@ def test_a_call_over_http_takes_no_memory_from_the_system_and_gives_none_back(ur
     program = [sys.executable, "-c", PAGES, url]
     told = subprocess.run(program, check=True, capture_output=True, env=ENVIRONMENT, timeout=2 * DEADLINE)
     assert int(told.stdout) < 50, "pages in 100 calls; a mapping for each answer takes a page or more"
-
-
-@contextmanager
-def wake_ups(monkeypatch):
-    """Count how often threads wake the loop of the blocking clients."""
-    counted, wake = [], portal()._wake_loop
-    with monkeypatch.context() as patch:
-        patch.setattr(portal(), "_wake_loop", lambda: (counted.append(None), wake()))
-        yield counted
-
-
-def test_a_blocking_call_wakes_the_loop_once(monkeypatch):
-    with Client(sums()) as client:
-        client.call_tool("add", {"a": 1, "b": 2})
-        with wake_ups(monkeypatch) as counted:
-            for _ in range(20):
-                assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
-    assert len(counted) == 20
-
-
-def test_the_blocking_calls_of_many_threads_share_wake_ups(url, monkeypatch):
-    def work():
-        started.wait(DEADLINE)
-        texts.extend(client.call_tool("add", {"a": 1, "b": 2}).text for _ in range(50))
-
-    texts, started = [], threading.Barrier(32)
-    with Client(url) as client:
-        client.call_tool("add", {"a": 1, "b": 2})
-        with wake_ups(monkeypatch) as counted:
-            threads = [threading.Thread(target=work) for _ in range(32)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(DEADLINE)
-    assert texts == ["3"] * 1600
-    assert len(counted) < 400, "wake-ups for 1600 calls; one at a time they are 1600"

@@ -34,19 +34,11 @@ class FastPath(NamedTuple):
 _PLAIN = "properties/test_server_shortcuts.py::test_a_plain_result_is_the_one_that_is_looked_at_closely"
 _IN_PLACE = "properties/test_server_shortcuts.py::test_an_inline_handler_says_what_one_in_a_thread_says"
 _HTTP = "properties/test_http_carriers.py::test_every_carrier_of_http_answers_alike"
-_CHILD = "properties/test_writer.py::test_what_a_child_is_sent_is_what_was_sent"
-_LIMITS = "properties/test_limits.py::test_a_message_that_is_not_measured_is_within_the_limits"
-_GLANCE = "unit/protocol/test_inbound.py::test_a_glance_at_the_body_finds_what_reading_it_finds"
-_WOKEN = "unit/runtime/test_tasks.py::test_a_loop_that_is_woken_sees_what_was_published_before"
 
 FAST_PATHS = (
-    FastPath("runtime/tasks.py", SECOND, ("waker",), "call_soon_threadsafe", _WOKEN),
     FastPath("server/request/driving.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
     FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
     FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
-    FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
-    FastPath("protocol/inbound.py", SECOND, ("_receive_request",), "reading the params of every request", _GLANCE),
-    FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter.send",), "one write a turn", _CHILD),
     FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
 )
 

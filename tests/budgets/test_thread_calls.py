@@ -1,4 +1,4 @@
-"""What a `def` costs over stdio: tasks, changes of threads, and wake-ups of the loop."""
+"""How often calls of a `def` tool over stdio change threads."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ from dragoman.runtime import offload
 
 DEADLINE = 60
 CALLS = 500
-MOST_HUNTS = MOST_WAKE_UPS = CALLS // 5
+MOST_CHANGES = CALLS // 5
 """A busy machine changes threads more often than an idle one, which needs about one in a hundred calls."""
 CALL = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"work","arguments":{}}}\n'
 
@@ -34,23 +34,17 @@ class Conversation:
             await self.ended.wait()
 
 
-async def test_calls_in_one_go_change_threads_and_wake_the_loop_seldom(monkeypatch):
-    hunts, wake_ups = [], []
-    end_hunt, waker = offload._Threads.end_hunt, offload.waker
+async def test_calls_in_one_go_change_threads_seldom(monkeypatch):
+    changes = []
+    first_job = offload._Workers._first_job
 
-    def note_hunt(threads):
-        hunts.append(threading.get_ident())
-        return end_hunt(threads)
+    def note_change(workers):
+        changes.append(threading.get_ident())
+        return first_job(workers)
 
-    def noting_waker(loop, function):
-        wake = waker(loop, function)
-        return lambda: (wake_ups.append(function), wake())
-
-    monkeypatch.setattr(offload._Threads, "end_hunt", note_hunt)
-    monkeypatch.setattr(offload, "waker", noting_waker)
+    monkeypatch.setattr(offload._Workers, "_first_job", note_change)
     conversation = Conversation(lambda: "done")
     await conversation.call()
     assert all(b'"text":"done"' in answer for answer in conversation.sent)
-    assert 1 <= len(hunts) <= MOST_HUNTS
-    assert 1 <= len(wake_ups) <= MOST_WAKE_UPS
+    assert 1 <= len(changes) <= MOST_CHANGES
     conversation.connection.close()

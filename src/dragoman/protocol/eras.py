@@ -9,7 +9,6 @@ connection may carry messages of both eras, so no module stores the era of a con
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -136,13 +135,8 @@ _params_with_meta = msgspec.json.Decoder(_ParamsWithMeta)
 _meta_with_version = msgspec.json.Decoder(_MetaWithVersion)
 _request_meta = msgspec.json.Decoder(types.RequestMeta)
 _object = msgspec.json.Decoder(types.Json)
-_remembered_meta = lru_cache(maxsize=256)(_request_meta.decode)
-"""Decodes a `_meta` of the stateless era: most clients send the same one with each request."""
-_LEAST_REMEMBERED_BYTES, _MOST_REMEMBERED_BYTES = 64, 1024
-"""A `_meta` of the handshake era is shorter: it has a progress token at most, which differs each time."""
 _NO_META = types.RequestMeta()
 _NULL = Raw(b"null")
-_NULL_BYTES = len(_NULL)
 _DISCOVER = "server/discover"
 _NO_METHODS: Mapping[str, Method] = {}
 
@@ -227,10 +221,8 @@ def read_params(message: jsonrpc.Request, offer: Offer) -> ReadParams:
         params = None
     try:
         raw_meta = _params_with_meta.decode(message.params).meta if params is None else params.meta
-        if raw_meta is UNSET or (len(raw_meta) == _NULL_BYTES and raw_meta == _NULL):
+        if raw_meta is UNSET or raw_meta == _NULL:
             return _NO_META, UNSET, params
-        if _LEAST_REMEMBERED_BYTES <= len(raw_meta) <= _MOST_REMEMBERED_BYTES:
-            return _remembered_meta(bytes(raw_meta)), raw_meta, params
         return _request_meta.decode(raw_meta), raw_meta, params
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidParams(f"Invalid parameters: {error}") from None

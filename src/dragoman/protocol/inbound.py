@@ -12,7 +12,6 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from dragoman import types
 from dragoman.errors import (
     HeaderMismatch,
     InvalidParams,
@@ -59,7 +58,6 @@ class SessionMessages(Struct, frozen=True):
 InboundPost = eras.McpRequest | jsonrpc.Notification | SessionMessages | Rejection
 
 _BY_HEADER: dict[str | None, Version] = {None: ASSUMED_OVER_HTTP, **{version.name: version for version in VERSIONS}}
-_VERSION_KEY = types.PROTOCOL_VERSION.encode()
 _QUALITY_ZERO = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
@@ -106,7 +104,7 @@ def receive_post(
     version = _BY_HEADER.get(headers.protocol_version)
     if type(message) is jsonrpc.Request:
         try:
-            return _receive_request(headers, version, message, offer, body)
+            return _receive_request(headers, version, message, offer)
         except RpcError as refused:
             return _reject(rejection_status(refused), refused, headers, message.id, message)
     if type(message) is jsonrpc.Invalid:
@@ -131,25 +129,19 @@ def receive_post(
 
 
 def _receive_request(
-    headers: McpHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer, body: bytes
+    headers: McpHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer
 ) -> InboundPost:
-    # Quick path: if the body lacks the bytes of the key, `_meta` names no version, and only the session reads the
-    # parameters. A body with escapes may spell the key differently. If the header names a stateless version, the body
-    # is not searched, because `_meta` most likely names it too.
-    is_stateless = version is not None and version.stateless
-    if is_stateless or _VERSION_KEY in body or b"\\" in body:
-        try:
-            read = eras.read_params(message, offer)
-        except InvalidParams:
-            if eras.claims_stateless(message):
-                raise
-        else:
-            if read[0].protocol_version is not None:
-                return eras.open(message, offer, None, read, headers)
-    if message.method == "initialize":
+    already_read: eras.ReadParams | None = None
+    try:
+        already_read = eras.read_params(message, offer)
+    except InvalidParams:
+        if eras.claims_stateless(message):
+            raise
+    names_version = already_read is not None and already_read[0].protocol_version is not None
+    if message.method == "initialize" and not names_version:
         return SessionMessages([message], is_initialize=True)
-    if is_stateless:
-        return eras.open(message, offer, None, None, headers)
+    if names_version or (version is not None and version.stateless):
+        return eras.open(message, offer, None, already_read, headers)
     return _in_session(headers, version, message, offer)
 
 

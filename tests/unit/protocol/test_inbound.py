@@ -758,28 +758,3 @@ def test_a_malformed_meta_that_claims_nothing_is_left_to_the_session() -> None:
     found = receive_post(sent, body, OFFER)
     assert isinstance(found, SessionMessages)
     assert found.messages == [jsonrpc.decode(body)]
-
-
-@pytest.mark.parametrize("version", [None, "2025-11-25", "2026-07-28", "1999-01-01"])
-@pytest.mark.parametrize(
-    "body",
-    [
-        PING,
-        INITIALIZE,
-        message("tools/list", {"_meta": ENVELOPE}),
-        message("tools/list", {"_meta": {"progressToken": []}}),
-        message("tools/list", {"cursor": "\n", "_meta": {"progressToken": 1}}),
-        message("tools/list", [1]),
-        message("no/such/method"),
-    ],
-)
-def test_a_glance_at_the_body_finds_what_reading_it_finds(
-    version: str | None, body: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def outcome() -> Any:
-        found = post(body, mcp_protocol_version=version, mcp_session_id="s", mcp_method=body["method"])
-        return body_of(found) if isinstance(found, Rejection) else found
-
-    by_glance = outcome()
-    monkeypatch.setattr(inbound, "_VERSION_KEY", b"")  # which every body has, so that every body is read
-    assert outcome() == by_glance
