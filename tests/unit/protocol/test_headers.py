@@ -292,14 +292,6 @@ def test_the_name_is_taken_from_the_parameters_where_they_were_decoded(name: str
 
 
 @pytest.mark.parametrize(
-    ("name", "is_plain"),
-    [("forecast", True), ("", True), ("=?base64?Zm9yZWNhc3Q=?=", False), ("é", False), ("\t", False), (None, False)],
-)
-def test_a_name_is_plain_unless_it_is_encoded_or_must_be(name: str | None, is_plain: bool) -> None:
-    assert McpHeaders(name=name).has_plain_name is is_plain
-
-
-@pytest.mark.parametrize(
     ("header", "sent", "expected"),
     [
         ("Mcp-Method", "tools/call", "tools/call"),
