@@ -17,7 +17,6 @@ import uvloop
 
 from dragoman.errors import ConnectError, ServerCrashed, TransportError
 from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
-from dragoman.transports.process import child as children
 from dragoman.transports.process.process import TAIL_BYTES, ProcessTransport
 from scenarios.client_peer import open_files
 from unit.loops import in_each_loop
@@ -476,10 +475,7 @@ async def test_nothing_is_received_after_close():
 
 @pytest.mark.covers("CST-12")
 @pytest.mark.parametrize("runner", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-@pytest.mark.parametrize("pidfd", [True, False], ids=["descriptor", "thread"])
-def test_a_loop_in_another_thread_sees_children_end(monkeypatch, pidfd, runner):
-    if not pidfd:
-        monkeypatch.setattr(children, "_open_process", lambda pid: None)
+def test_a_loop_in_another_thread_sees_children_end(runner):
     outcome = []
 
     async def scenario():
