@@ -31,7 +31,6 @@ from dragoman.protocol.methods import Method, offered, require_declared
 from dragoman.protocol.versions import VERSIONS, Version, handshake_versions, stateless_versions, version_names
 from dragoman.types import SERVER_INFO
 from dragoman.types.decoding import decoders
-from dragoman.types.memo import Memo
 
 
 class Caller(Struct, frozen=True):
@@ -267,10 +266,10 @@ def seal(result: types.Result, version: Version, server_info: Raw | None = None)
     """
     if version.stateless:
         sealed: Any = trim(result, version).__copy__()  # type: ignore[attr-defined]
-        result_type, is_cacheable = _result_type_and_cacheable[type(result)]
         if sealed.result_type is None:
-            sealed.result_type = result_type
-        if is_cacheable:
+            is_question = isinstance(result, types.InputRequiredResult)
+            sealed.result_type = "input_required" if is_question else "complete"
+        if isinstance(result, types.CacheableResult):
             sealed.ttl_ms = sealed.ttl_ms or 0
             sealed.cache_scope = sealed.cache_scope or "private"
         if server_info is not None:
@@ -289,14 +288,6 @@ def seal_in_place(result: types.CallToolResult, server_info: Raw | None = None) 
     result.result_type = "complete"
     if server_info is not None:
         result.meta = {SERVER_INFO: server_info}
-
-
-def _find_result_type_and_cacheable(kind: type[types.Result]) -> tuple[str, bool]:
-    result_type = "input_required" if issubclass(kind, types.InputRequiredResult) else "complete"
-    return result_type, issubclass(kind, types.CacheableResult)
-
-
-_result_type_and_cacheable = Memo(_find_result_type_and_cacheable)
 
 
 def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:

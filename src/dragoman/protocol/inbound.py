@@ -24,7 +24,7 @@ from dragoman.errors import (
 )
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.headers import McpHeaders
-from dragoman.protocol.versions import ASSUMED_OVER_HTTP, VERSIONS, Version, version_names
+from dragoman.protocol.versions import ASSUMED_OVER_HTTP, Version, find_version, version_names
 from dragoman.types import RequestId
 
 JSON = "application/json"
@@ -57,7 +57,6 @@ class SessionMessages(Struct, frozen=True):
 
 InboundPost = eras.McpRequest | jsonrpc.Notification | SessionMessages | Rejection
 
-_BY_HEADER: dict[str | None, Version] = {None: ASSUMED_OVER_HTTP, **{version.name: version for version in VERSIONS}}
 _QUALITY_ZERO = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
@@ -101,7 +100,7 @@ def receive_post(
 ) -> InboundPost:
     """Return the content of a POST, or its rejection. The caller calls `reject_media_types` first."""
     message: jsonrpc.Message | jsonrpc.Batch = jsonrpc.decode(body, limits)
-    version = _BY_HEADER.get(headers.protocol_version)
+    version = _version(headers)
     if type(message) is jsonrpc.Request:
         try:
             return _receive_request(headers, version, message, offer)
@@ -126,6 +125,10 @@ def receive_post(
         return _in_session(headers, version, message, offer)
     except RpcError as error:
         return _reject(rejection_status(error), error, headers, id)
+
+
+def _version(headers: McpHeaders) -> Version | None:
+    return ASSUMED_OVER_HTTP if headers.protocol_version is None else find_version(headers.protocol_version)
 
 
 def _receive_request(
@@ -173,7 +176,7 @@ def _reject(
     id: RequestId | None = None,
     request: jsonrpc.Request | None = None,
 ) -> Rejection:
-    version = _BY_HEADER.get(headers.protocol_version)
+    version = _version(headers)
     return Rejection(status, error, id, version is not None and not version.omits_unknown_id, request)
 
 
