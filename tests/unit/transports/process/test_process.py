@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from dragoman.errors import ConnectError, ServerCrashed, TransportError
-from dragoman.protocol.jsonrpc import CLIENT_LIMITS, Limits
+from dragoman.protocol.jsonrpc import Limits
 from dragoman.transports.process.process import TAIL_BYTES, ProcessTransport
 from scenarios.client_peer import open_files
 from unit.loops import in_each_loop
@@ -308,23 +308,6 @@ async def test_a_line_that_is_too_long_ends_the_connection():
         with pytest.raises(TransportError, match="more than 1000 bytes"):
             await process.send(PING)
     assert process.exit_code == 0
-
-
-@pytest.mark.covers("CST-02")
-@in_each_loop
-async def test_line_over_the_limit_ends_the_connection():
-    code = """
-size = int(input())
-print('{"' + 'x' * (size - 4) + '"}', flush=True)
-input()
-"""
-    async with opened(code) as (process, heard):
-        await process.send(b"%d" % CLIENT_LIMITS.message_bytes)
-        assert len(await heard.message()) == CLIENT_LIMITS.message_bytes
-    async with opened(code) as (process, heard):
-        await process.send(b"%d" % (CLIENT_LIMITS.message_bytes + 1))
-        assert f"more than {CLIENT_LIMITS.message_bytes} bytes" in str(await heard.end())
-        assert heard.messages == []
 
 
 @pytest.mark.covers("CST-06")
