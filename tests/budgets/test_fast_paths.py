@@ -23,11 +23,12 @@ class FastPath(NamedTuple):
     """Something that is done for speed."""
 
     file: str
-    """A file, or a folder whose files share the entry."""
     kind: str
     names: tuple[str, ...]
     """The functions and classes in which it is done; empty for the module itself."""
     instead_of: str
+    for_whom: str
+    """The user who would wait otherwise."""
     compared_by: str
 
 
@@ -36,11 +37,40 @@ _IN_PLACE = "properties/test_server_shortcuts.py::test_an_inline_handler_says_wh
 _HTTP = "properties/test_http_carriers.py::test_every_carrier_of_http_answers_alike"
 
 FAST_PATHS = (
-    FastPath("server/request/driving.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
-    FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
-    FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
-    FastPath("transports/http/http1.py", SECOND, ("Http1Connection",), "uvicorn's ASGI connection", _HTTP),
+    FastPath(
+        "server/request/driving.py",
+        DRIVEN,
+        ("_run_in_place",),
+        instead_of="a thread that waits for the loop",
+        for_whom="callers of an inline tool that reports progress or logs",
+        compared_by=_IN_PLACE,
+    ),
+    FastPath(
+        "server/dispatch/runner.py",
+        SECOND,
+        ("_answer",),
+        instead_of="eras.seal and one message",
+        for_whom="agents that call many quick tools at once",
+        compared_by=_PLAIN,
+    ),
+    FastPath(
+        "server/define/tool_results.py",
+        SECOND,
+        ("Output.plain_result",),
+        instead_of="Output.result",
+        for_whom="agents that call many quick tools at once",
+        compared_by=_PLAIN,
+    ),
+    FastPath(
+        "transports/http/http1.py",
+        SECOND,
+        ("Http1Connection",),
+        instead_of="uvicorn's ASGI connection",
+        for_whom="clients of a server that many others call over HTTP at the same time",
+        compared_by=_HTTP,
+    ),
 )
+MOST_FAST_PATHS = 6
 
 # Attributes by which tasks and futures do their work, but for those that classes of ours have too.
 _INSIDE = {name for name in (*dir(asyncio.Task), *dir(asyncio.Future)) if name.startswith("_") and name[1] != "_"} - {
@@ -162,6 +192,11 @@ def definitions(path: Path) -> set[str]:
 def test_what_is_done_for_speed_stands_in_the_list_and_what_stands_there_is_done():
     listed = {(path.file, path.kind, name) for path in FAST_PATHS if path.kind != SECOND for name in path.names}
     assert set(uses()) == listed
+
+
+def test_there_are_at_most_six_fast_paths_each_in_one_file():
+    assert len(FAST_PATHS) <= MOST_FAST_PATHS
+    assert all((SOURCE / path.file).is_file() for path in FAST_PATHS)
 
 
 @pytest.mark.parametrize("path", FAST_PATHS, ids=lambda path: f"{path.file}: {path.kind}")

@@ -15,7 +15,8 @@ that sleeps does not delay the jobs behind it. While jobs do not block, one thre
 woken for each job, as in `ThreadPoolExecutor`, which costs every job a change of threads: a call of a `def` tool over
 stdio takes twice as long.
 
-All threads are daemons, so the interpreter never waits for one.
+All threads are daemons, so the interpreter never waits for one. Finished jobs return to their loop through an outbox,
+which wakes the loop once for all the jobs in it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from contextlib import suppress
 from io import FileIO, TextIOWrapper
 from types import CoroutineType
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 MAX_THREADS = 256
 IDLE_SECONDS = 10.0
@@ -66,13 +68,40 @@ async def offload(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
         del future, job  # an exception holds this frame, and the future holds the exception
 
 
+class _Outbox:
+    """The finished jobs of one loop, which is woken once for all of them."""
+
+    __slots__ = ("_finished", "_is_woken")
+
+    def __init__(self) -> None:
+        self._finished: deque[_Job] = deque()
+        self._is_woken = False
+
+    def put(self, job: _Job, loop: asyncio.AbstractEventLoop) -> None:
+        self._finished.append(job)
+        if not self._is_woken:
+            self._is_woken = True
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        # This must come first: a job that is put after this line is either settled below or wakes the loop again.
+        self._is_woken = False
+        while self._finished:
+            self._finished.popleft().settle()
+
+
+_outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Outbox] = WeakKeyDictionary()
+
+
 class _Job:
     """One function call and the future that receives its outcome."""
 
-    __slots__ = ("_call", "_error", "_future", "_result")
+    __slots__ = ("_call", "_error", "_future", "_outbox", "_result")
 
     def __init__(self, future: asyncio.Future[Any], call: Callable[[], Any]) -> None:
         self._future = future
+        self._outbox = _outboxes.setdefault(future.get_loop(), _Outbox())
         self._call = call
         self._result: Any = None
         self._error: BaseException | None = None
@@ -90,10 +119,10 @@ class _Job:
 
     def deliver(self) -> None:
         """Give the outcome to the loop; a worker does this."""
-        with suppress(RuntimeError):  # the loop is closed
-            self._future.get_loop().call_soon_threadsafe(self._settle)
+        self._outbox.put(self, self._future.get_loop())
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Tell the outcome to the future; the outbox does this in the loop."""
         error, self._error = self._error, None
         if self._future.cancelled():
             if isinstance(self._result, CoroutineType):  # nobody will await it
