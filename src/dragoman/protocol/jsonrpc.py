@@ -274,7 +274,6 @@ class _ErrorOut(Struct, tag_field="jsonrpc", tag="2.0"):
 
 
 _encoder = msgspec.json.Encoder()
-_UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def encode(value: Any) -> bytes:
@@ -285,12 +284,8 @@ def encode(value: Any) -> bytes:
     """
     try:
         return _encoder.encode(value)
-    except _UNENCODABLE as error:
-        raise _unencodable(error) from None
-
-
-def _unencodable(error: Exception) -> ValidationError:
-    return ValidationError(f"The value cannot be sent as JSON: {error}")
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ValidationError(f"The value cannot be sent as JSON: {error}") from None
 
 
 def encode_request(id: RequestId, method: str, params: Any = NO_PARAMS) -> bytes:
@@ -299,10 +294,7 @@ def encode_request(id: RequestId, method: str, params: Any = NO_PARAMS) -> bytes
     Raises:
         ValidationError: JSON has no form for the parameters; NaN and infinity are refused too.
     """
-    try:
-        data = _encoder.encode(_RequestOut(id, method, params))
-    except _UNENCODABLE as error:
-        raise _unencodable(error) from None
+    data = encode(_RequestOut(id, method, params))
     if type(params) is not Raw and b"null" in data:
         _require_finite(params)
     return data
@@ -331,10 +323,7 @@ def encode_notification(method: str, params: Any = NO_PARAMS) -> bytes:
 
 def encode_result(id: RequestId, result: Any) -> bytes:
     """Return the bytes of a response; a `Raw` result is copied as it is."""
-    try:
-        return _encoder.encode(_ResultOut(id, result))
-    except _UNENCODABLE as error:
-        raise _unencodable(error) from None
+    return encode(_ResultOut(id, result))
 
 
 def encode_error(id: RequestId | None, error: RpcError, *, null_id: bool = False) -> bytes:
