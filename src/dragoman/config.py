@@ -85,17 +85,6 @@ class Configuration(Struct, kw_only=True):
 
 
 _FLAGS = ("instrument_server_context", "validate_tool_call_arguments", "validate_tool_call_results")
-CLIENT_OPTIONS = (
-    "roots",
-    "on_sampling",
-    "on_elicitation",
-    "on_approval",
-    "on_log",
-    "log_level",
-    "on_progress",
-    "on_notification",
-)
-"""The options of clients that `configure` takes."""
 _CALLABLES = (
     "exception_reporter",
     "around_request",
@@ -218,6 +207,12 @@ class ConfigurationOptions(TypedDict, total=False):
     log_level: str | None
     on_progress: Callable[..., object] | None
     on_notification: Callable[..., object] | None
+
+
+CLIENT_OPTIONS = tuple(
+    name for name in ConfigurationOptions.__annotations__ if name not in Configuration.__struct_fields__
+)
+"""The options of clients that `configure` takes."""
 
 
 def configure(**options: Unpack[ConfigurationOptions]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import DefinitionError
 from dragoman.protocol.lines import LineDecoder, Oversized
-from dragoman.protocol.sse import KEEP_ALIVE, Event, EventDecoder, EventId, encode
+from dragoman.protocol.sse import KEEP_ALIVE, Event, EventDecoder, encode
 from dragoman.protocol.uritemplate import UriTemplate
 
 LIMIT = 16
@@ -142,20 +142,6 @@ def test_an_encoded_event_decodes_to_itself(sent: list[Event], positions: list[i
     decoder = EventDecoder(100_000)
     received = [event for chunk in chunks_of(stream, positions) for event in decoder.receive(chunk)]
     assert received == [Event(re.sub("\r\n?", "\n", event.data), event.event, event.id, event.retry) for event in sent]
-
-
-@quickly
-@given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1), st.integers(0, 10**18 - 1))
-def test_an_encoded_event_id_decodes_to_itself(stream: str, sequence: int) -> None:
-    event_id = EventId(stream, sequence)
-    assert EventId.decode(event_id.encode()) == event_id
-
-
-@quickly
-@given(st.text() | st.from_regex(r"[!-~]*-[0-9]*", fullmatch=True))
-def test_decoding_any_event_id_never_fails_and_is_undone_by_encoding(text: str) -> None:
-    event_id = EventId.decode(text)
-    assert event_id is None or event_id.encode() == text
 
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

@@ -84,14 +84,6 @@ def test_a_stream_brings_what_its_messages_bring_one_by_one(stream, batches):
     assert whole.waiting == single.waiting
 
 
-@given(streams)
-@settings(max_examples=100, deadline=None)
-def test_one_byte_at_a_time_brings_the_same_events(stream):
-    whole, split = fresh_peer(batches=False), fresh_peer(batches=False)
-    events = [event for position in range(len(stream)) for event in received(split, stream[position : position + 1])]
-    assert seen(events) == seen(received(whole, stream))
-
-
 class PeerAgainstModel(RuleBasedStateMachine):
     """What the machine must keep, said with sets and dicts."""
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, and however it is read: what leaves is what was sent, in order, and nothing is left over."""
+"""A writer writes every message whole and in order, however the other side reads."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.transports.stdio.writers import DirectWriter, open_writer
+from dragoman.transports.stdio.writers import open_writer
 
 DEADLINE = 60
 
@@ -34,7 +34,7 @@ class Unregulated:
         raise AssertionError("the other side is there")
 
 
-async def written(script, pipe_bytes, open_writer):
+async def written(script, pipe_bytes):
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, pipe_bytes)
     os.set_blocking(reading, False)
@@ -65,23 +65,10 @@ async def written(script, pipe_bytes, open_writer):
     return bytes(sent), bytes(read)
 
 
-def compare(script, pipe_bytes, open_writer):
+@given(st.lists(actions, max_size=30), st.sampled_from([4096, 65_536, 1 << 20]))
+@settings(max_examples=150, deadline=None)
+def test_every_message_is_written_whole_and_in_order(script, pipe_bytes):
     before = len(list(Path("/proc/self/fd").iterdir()))
-    sent, read = asyncio.run(asyncio.wait_for(written(script, pipe_bytes, open_writer), DEADLINE))
+    sent, read = asyncio.run(asyncio.wait_for(written(script, pipe_bytes), DEADLINE))
     assert read == sent
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-
-
-scripts, sizes = st.lists(actions, max_size=30), st.sampled_from([4096, 65_536, 1 << 20])
-
-
-@given(scripts, sizes)
-@settings(max_examples=150, deadline=None)
-def test_what_leaves_is_what_was_sent(script, pipe_bytes):
-    compare(script, pipe_bytes, open_writer)
-
-
-@given(scripts, sizes)
-@settings(max_examples=100, deadline=None)
-def test_what_a_child_is_sent_is_what_was_sent(script, pipe_bytes):
-    compare(script, pipe_bytes, DirectWriter)

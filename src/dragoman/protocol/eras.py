@@ -9,7 +9,6 @@ connection may carry messages of both eras, so no module stores the era of a con
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -32,7 +31,6 @@ from dragoman.protocol.methods import Method, offered, require_declared
 from dragoman.protocol.versions import VERSIONS, Version, handshake_versions, stateless_versions, version_names
 from dragoman.types import SERVER_INFO
 from dragoman.types.decoding import decoders
-from dragoman.types.memo import Memo
 
 
 class Caller(Struct, frozen=True):
@@ -136,13 +134,8 @@ _params_with_meta = msgspec.json.Decoder(_ParamsWithMeta)
 _meta_with_version = msgspec.json.Decoder(_MetaWithVersion)
 _request_meta = msgspec.json.Decoder(types.RequestMeta)
 _object = msgspec.json.Decoder(types.Json)
-_remembered_meta = lru_cache(maxsize=256)(_request_meta.decode)
-"""Decodes a `_meta` of the stateless era: most clients send the same one with each request."""
-_LEAST_REMEMBERED_BYTES, _MOST_REMEMBERED_BYTES = 64, 1024
-"""A `_meta` of the handshake era is shorter: it has a progress token at most, which differs each time."""
 _NO_META = types.RequestMeta()
 _NULL = Raw(b"null")
-_NULL_BYTES = len(_NULL)
 _DISCOVER = "server/discover"
 _NO_METHODS: Mapping[str, Method] = {}
 
@@ -227,10 +220,8 @@ def read_params(message: jsonrpc.Request, offer: Offer) -> ReadParams:
         params = None
     try:
         raw_meta = _params_with_meta.decode(message.params).meta if params is None else params.meta
-        if raw_meta is UNSET or (len(raw_meta) == _NULL_BYTES and raw_meta == _NULL):
+        if raw_meta is UNSET or raw_meta == _NULL:
             return _NO_META, UNSET, params
-        if _LEAST_REMEMBERED_BYTES <= len(raw_meta) <= _MOST_REMEMBERED_BYTES:
-            return _remembered_meta(bytes(raw_meta)), raw_meta, params
         return _request_meta.decode(raw_meta), raw_meta, params
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidParams(f"Invalid parameters: {error}") from None
@@ -275,10 +266,10 @@ def seal(result: types.Result, version: Version, server_info: Raw | None = None)
     """
     if version.stateless:
         sealed: Any = trim(result, version).__copy__()  # type: ignore[attr-defined]
-        result_type, is_cacheable = _result_type_and_cacheable[type(result)]
         if sealed.result_type is None:
-            sealed.result_type = result_type
-        if is_cacheable:
+            is_question = isinstance(result, types.InputRequiredResult)
+            sealed.result_type = "input_required" if is_question else "complete"
+        if isinstance(result, types.CacheableResult):
             sealed.ttl_ms = sealed.ttl_ms or 0
             sealed.cache_scope = sealed.cache_scope or "private"
         if server_info is not None:
@@ -297,14 +288,6 @@ def seal_in_place(result: types.CallToolResult, server_info: Raw | None = None) 
     result.result_type = "complete"
     if server_info is not None:
         result.meta = {SERVER_INFO: server_info}
-
-
-def _find_result_type_and_cacheable(kind: type[types.Result]) -> tuple[str, bool]:
-    result_type = "input_required" if issubclass(kind, types.InputRequiredResult) else "complete"
-    return result_type, issubclass(kind, types.CacheableResult)
-
-
-_result_type_and_cacheable = Memo(_find_result_type_and_cacheable)
 
 
 def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:

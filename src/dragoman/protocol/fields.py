@@ -21,6 +21,7 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28, Version
 from dragoman.schema.walk import REFERENCES, with_subschemas
 from dragoman.types.content import Block
+from dragoman.types.decoding import fields_of
 from dragoman.types.memo import Memo
 from dragoman.types.wire import Named
 
@@ -136,11 +137,8 @@ def _plan(kind: type, version: Version) -> Callable[[Any], Any] | None:
     return _struct_plan(kind, version) if issubclass(kind, Struct) else None
 
 
-_fields_of = Memo(msgspec.structs.fields)
-
-
 def _struct_plan(kind: type[Struct], version: Version) -> Callable[[Any], Any] | None:
-    fields = _fields_of[kind]
+    fields = fields_of[kind]
     dropped = {field.name: field.default for field in fields if not _carries(kind, field.name, version)}
     nested = tuple(
         field.name
@@ -158,7 +156,7 @@ _plans: Memo[Version, Memo[type, Callable[[Any], Any] | None]] = Memo(
 
 
 def _changes(kind: type[Struct], version: Version) -> bool:
-    fields = _fields_of[kind]
+    fields = fields_of[kind]
     return bool(_conversions(kind, version)) or not all(_carries(kind, field.name, version) for field in fields)
 
 
@@ -183,7 +181,7 @@ def _reachable(annotation: Any) -> set[type[Struct]]:
         kind = unvisited.pop()
         if kind not in found:
             found.add(kind)
-            unvisited += [inner for field in _fields_of[kind] for inner in _structs_in(field.type)]
+            unvisited += [inner for field in fields_of[kind] for inner in _structs_in(field.type)]
     return found
 
 

@@ -103,11 +103,6 @@ class McpHeaders(Struct, frozen=True):
     """The `Mcp-Param-*` headers, by the rest of the name in lower case."""
     repeated: str | None = None
     """An `Mcp-*` header that was sent more than once."""
-    has_plain_name: bool = False
-    """Whether the name is sent as it is, and not in the Base64 sentinel encoding; computed from the name."""
-
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "has_plain_name", _is_sent_plainly(self.name))
 
 
 _FIELDS = {
@@ -161,8 +156,6 @@ def check_request(headers: McpHeaders, message: Request, method: Method | None, 
     if method is None or method.name_from is None or (headers.name is None and method.name_optional):
         return
     expected: str | None = getattr(params, method.name_from, None)
-    if headers.has_plain_name and headers.name == expected:
-        return
     if expected is None:
         with suppress(KeyError, msgspec.DecodeError):
             expected = _text.decode(_parts.decode(message.params)[method.name_from])
@@ -185,16 +178,10 @@ def check_mirror(header: str, sent: str | None, expected: str) -> None:
     """
     if sent is None:
         raise HeaderMismatch(f"The header {header} is missing; it mirrors {expected!r}")
-    if sent == expected and _is_sent_plainly(sent):
-        return
     # MUST (2026-07-28): decode before comparing, "for headers that permit the Base64 sentinel encoding".
     value = decode_value(header, sent) if header.startswith(_PERMIT_BASE64) else _read_value(header, sent)
     if value != expected:
         raise HeaderMismatch(f"The header {header} does not match the body, which says {expected!r}")
-
-
-def _is_sent_plainly(sent: str | None) -> bool:
-    return sent is not None and sent.isascii() and sent.isprintable() and not sent.startswith(_SENTINEL_START)
 
 
 def build(version: str, method: str, name: str | None = None) -> dict[str, str]:

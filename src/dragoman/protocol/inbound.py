@@ -12,7 +12,6 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from dragoman import types
 from dragoman.errors import (
     HeaderMismatch,
     InvalidParams,
@@ -23,7 +22,7 @@ from dragoman.errors import (
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.headers import McpHeaders
 from dragoman.protocol.statuses import NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE, rejection_status
-from dragoman.protocol.versions import ASSUMED_OVER_HTTP, VERSIONS, Version, version_names
+from dragoman.protocol.versions import ASSUMED_OVER_HTTP, Version, find_version, version_names
 from dragoman.types import RequestId
 
 JSON = "application/json"
@@ -54,8 +53,6 @@ class SessionMessages(Struct, frozen=True):
 
 InboundPost = eras.McpRequest | jsonrpc.Notification | SessionMessages | Rejection
 
-_BY_HEADER: dict[str | None, Version] = {None: ASSUMED_OVER_HTTP, **{version.name: version for version in VERSIONS}}
-_VERSION_KEY = types.PROTOCOL_VERSION.encode()
 _QUALITY_ZERO = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
@@ -99,10 +96,10 @@ def receive_post(
 ) -> InboundPost:
     """Return the content of a POST, or its rejection. The caller calls `reject_media_types` first."""
     message: jsonrpc.Message | jsonrpc.Batch = jsonrpc.decode(body, limits)
-    version = _BY_HEADER.get(headers.protocol_version)
+    version = _version(headers)
     if type(message) is jsonrpc.Request:
         try:
-            return _receive_request(headers, version, message, offer, body)
+            return _receive_request(headers, version, message, offer)
         except RpcError as refused:
             return _reject(rejection_status(refused), refused, headers, message.id, message)
     if type(message) is jsonrpc.Invalid:
@@ -126,26 +123,24 @@ def receive_post(
         return _reject(rejection_status(error), error, headers, id)
 
 
+def _version(headers: McpHeaders) -> Version | None:
+    return ASSUMED_OVER_HTTP if headers.protocol_version is None else find_version(headers.protocol_version)
+
+
 def _receive_request(
-    headers: McpHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer, body: bytes
+    headers: McpHeaders, version: Version | None, message: jsonrpc.Request, offer: eras.Offer
 ) -> InboundPost:
-    # Quick path: if the body lacks the bytes of the key, `_meta` names no version, and only the session reads the
-    # parameters. A body with escapes may spell the key differently. If the header names a stateless version, the body
-    # is not searched, because `_meta` most likely names it too.
-    is_stateless = version is not None and version.stateless
-    if is_stateless or _VERSION_KEY in body or b"\\" in body:
-        try:
-            read = eras.read_params(message, offer)
-        except InvalidParams:
-            if eras.claims_stateless(message):
-                raise
-        else:
-            if read[0].protocol_version is not None:
-                return eras.open(message, offer, None, read, headers)
-    if message.method == "initialize":
+    already_read: eras.ReadParams | None = None
+    try:
+        already_read = eras.read_params(message, offer)
+    except InvalidParams:
+        if eras.claims_stateless(message):
+            raise
+    names_version = already_read is not None and already_read[0].protocol_version is not None
+    if message.method == "initialize" and not names_version:
         return SessionMessages([message], is_initialize=True)
-    if is_stateless:
-        return eras.open(message, offer, None, None, headers)
+    if names_version or (version is not None and version.stateless):
+        return eras.open(message, offer, None, already_read, headers)
     return _in_session(headers, version, message, offer)
 
 
@@ -177,5 +172,5 @@ def _reject(
     id: RequestId | None = None,
     request: jsonrpc.Request | None = None,
 ) -> Rejection:
-    version = _BY_HEADER.get(headers.protocol_version)
+    version = _version(headers)
     return Rejection(status, error, id, version is not None and not version.omits_unknown_id, request)

@@ -13,10 +13,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-# `in` on bytes first tries to read its operand as an integer. With bytes as the operand that attempt fails slowly.
-_NEWLINE, _RETURN = b"\n\r"
-(_OBJECT_END,) = b"}"
-
 
 class Oversized(Struct, frozen=True):
     """Stands in the place of a line or an event that exceeds the limit."""
@@ -24,17 +20,7 @@ class Oversized(Struct, frozen=True):
 
 def encode(message: bytes) -> bytes:
     """Return a JSON message as one line."""
-    if _NEWLINE in message or _RETURN in message:
-        message = without_newlines(message)
-    return message + b"\n"
-
-
-def encode_all(messages: list[bytes]) -> bytes:
-    """Return JSON messages as lines."""
-    joined = b"".join(messages)
-    if _NEWLINE in joined or _RETURN in joined:
-        messages = list(map(without_newlines, messages))
-    return b"\n".join((*messages, b""))
+    return without_newlines(message) + b"\n"
 
 
 def without_newlines(message: bytes) -> bytes:
@@ -68,16 +54,8 @@ class LineDecoder:
         if lines and (self._discarding or self._partial):
             self._append(lines.pop(0), found)
             self._report(self._pop_partial(), found)
-        limit = self._limit
-        # Several lines are looked at together, which takes less than a step of Python for each.
-        if len(lines) > 1 and len(chunk) <= limit and _RETURN not in chunk and all(map(bytes.strip, lines)):
-            found += lines
-        else:
-            for line in lines:
-                if line and line[-1] == _OBJECT_END and len(line) <= limit:
-                    found.append(line)
-                else:
-                    self._report(line, found)
+        for line in lines:
+            self._report(line, found)
         if rest:
             self._append(rest, found)
         return found

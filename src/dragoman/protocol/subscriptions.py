@@ -28,7 +28,6 @@ RESOURCE_UPDATED = "notifications/resources/updated"
 MAX_WAITING = 1000
 # One object for all subscriptions, of which there may be many thousands.
 _NO_SUBJECTS: frozenset[str] = frozenset()
-_NO_LENGTHS: frozenset[int] = frozenset()
 
 
 class SubscriptionField(Struct, frozen=True, kw_only=True):
@@ -156,22 +155,15 @@ class Subscription:
 class _FieldFilter:
     """The subjects of one method that a subscription includes."""
 
-    __slots__ = ("_includes_all", "_parent_lengths", "_parents", "_subjects")
+    __slots__ = ("_includes_all", "_parents", "_subjects")
 
     def __init__(self, field: SubscriptionField, value: bool | list[str], hidden: frozenset[str]) -> None:  # noqa: FBT001
         self._includes_all = value is True
-        self._subjects = self._parents = _NO_SUBJECTS
-        self._parent_lengths = _NO_LENGTHS
-        if isinstance(value, list):
-            self._subjects = frozenset(value) - hidden
-            if field.covers_below:
-                self._parents = frozenset(subject.rstrip("/") for subject in self._subjects)
-                self._parent_lengths = frozenset(map(len, self._parents))
+        self._subjects = frozenset(value) - hidden if isinstance(value, list) else _NO_SUBJECTS
+        self._parents = tuple(f"{subject.rstrip('/')}/" for subject in self._subjects) if field.covers_below else ()
 
     def includes(self, subject: str | None) -> bool:
         """Tell whether the filter includes a notification about this subject; None is a notification without one."""
         if self._includes_all or subject is None:
             return self._includes_all
-        return subject in self._subjects or any(
-            subject[length : length + 1] == "/" and subject[:length] in self._parents for length in self._parent_lengths
-        )
+        return subject in self._subjects or subject.startswith(self._parents)

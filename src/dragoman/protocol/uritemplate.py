@@ -4,12 +4,10 @@ A template is parsed once into literals and expressions. Expansion follows the t
 matching, the query expressions are separated, because their parameters come in any order. The rest becomes slots. A
 slot is a variable, the text before it, and the characters that its value cannot contain.
 
-If the text after each variable has a character that the variable cannot contain, a URI matches in at most one way, and
-a regular expression finds the match in linear time (`_UniqueMatcher`). Otherwise a URI may match in several ways, as
-for `{name}.{format}` and `{+path}/{revision}`. A regular expression would backtrack, and a URI that does not match
-would take polynomial time. `_AmbiguousMatcher` computes all end positions of each variable, from the last variable to
-the first. Then it reads the values from the first variable to the last. This takes linear time, and an earlier variable
-gets as much text as possible.
+A URI may match in several ways, as for `{name}.{format}` and `{+path}/{revision}`. A regular expression would
+backtrack, and a URI that does not match would take polynomial time. `_Matcher` computes all end positions of each
+variable, from the last variable to the first. Then it reads the values from the first variable to the last. This takes
+linear time, and an earlier variable gets as much text as possible.
 
 A variable outside the query is never absent and, except in `{;name}`, never empty.
 """
@@ -19,7 +17,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -57,7 +54,7 @@ class UriTemplate:
         optional = () if self._query is None else self._query.names
         self.required = tuple(name for name in self.variables if name not in optional)
         """The variables that every URI of the template has: all but those of a query."""
-        self._matcher = _matcher(self._pieces)
+        self._matcher = _Matcher(*_slots(self._pieces))
 
     def __repr__(self) -> str:
         return f"UriTemplate({self.template!r})"
@@ -274,12 +271,6 @@ class _VariableSlot(NamedTuple):
     excluded: str
     is_named: bool
 
-    @property
-    def pattern(self) -> str:
-        character = f"[^{self.excluded}]" if self.excluded else "."
-        value = f"(?:=({character}*)|(?!=))" if self.is_named else f"({character}+)"
-        return re.escape(self.before) + value
-
 
 def _slots(pieces: Sequence[str | _Expression]) -> tuple[Sequence[_VariableSlot], str]:
     slots: list[_VariableSlot] = []
@@ -314,25 +305,13 @@ def _value_separator(piece: str | _Expression) -> str:
     return piece.operator.separator if piece.operator.is_named or len(piece.names) > 1 else ""
 
 
-class _UniqueMatcher:
-    """Matches templates for which a URI has at most one assignment of values."""
+class _Matcher:
+    """Finds the values of the variables outside the query."""
 
     def __init__(self, slots: Sequence[_VariableSlot], tail: str) -> None:
-        self._pattern = re.compile("".join(slot.pattern for slot in slots) + re.escape(tail))
-        self._names = [slot.name for slot in slots]
-
-    def match(self, text: str) -> dict[str, str] | None:
-        found = self._pattern.fullmatch(text)
-        return None if found is None else dict(zip(self._names, found.groups(""), strict=True))
-
-
-class _AmbiguousMatcher:
-    """Matches templates for which a URI may have several assignments of values."""
-
-    def __init__(self, slots: Sequence[_VariableSlot], tail: str) -> None:
-        self._head = slots[0].before
+        self._head = slots[0].before if slots else ""
         self._tail = tail
-        self._slots = [slots[0]._replace(before=""), *slots[1:]]
+        self._slots = [slot if number else slot._replace(before="") for number, slot in enumerate(slots)]
 
     def match(self, text: str) -> dict[str, str] | None:
         middle = text.removeprefix(self._head).removesuffix(self._tail)
@@ -405,11 +384,3 @@ def _last_stop(text: str, slot: _VariableSlot, stops: int, start: int) -> int:
     barrier = min((position for position in found if position != -1), default=len(text))
     stops >>= len(text) - barrier
     return barrier - (stops & -stops).bit_length() + 1
-
-
-def _matcher(pieces: Sequence[str | _Expression]) -> _UniqueMatcher | _AmbiguousMatcher:
-    slots, tail = _slots(pieces)
-    for slot, following in pairwise(slots):
-        if not set(slot.excluded) & set(following.before):
-            return _AmbiguousMatcher(slots, tail)
-    return _UniqueMatcher(slots, tail)

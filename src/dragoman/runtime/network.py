@@ -16,7 +16,7 @@ import ssl
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -102,29 +102,7 @@ def basic_authorization(user: str, password: str) -> str:
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
-class Content(Protocol):
-    """The body of a response, by the names that aiohttp has."""
-
-    def at_eof(self) -> bool:
-        """Tell whether the whole body was read."""
-
-    async def readany(self) -> bytes:
-        """Return what has arrived."""
-
-
-class ContentResponse(Protocol):
-    """A response with its body."""
-
-    @property
-    def content_length(self) -> int | None:
-        """The length that the head names."""
-
-    @property
-    def content(self) -> Content:
-        """The body."""
-
-
-async def read_body(response: ContentResponse, limit: int) -> bytes | None:
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
     """Return the body of a response; None if it has more than `limit` bytes."""
     if (response.content_length or 0) > limit:
         return None

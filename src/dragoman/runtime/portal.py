@@ -4,24 +4,7 @@ All callers share the loop, so that a connection stays on one loop even if many 
 first use. A forked child starts a new portal. A daemon thread never delays the exit. Objects in `kept` are stopped at
 the exit.
 
-`run` puts a call into the inbox and waits. The loop begins the call, and puts it into `_finished` when it has ended.
-The threads of finished calls continue one after another: whoever releases a thread gives it the baton, and the thread
-first releases the next one. The baton is in one of these states:
-
-    resting    no finished call waits; a new call wakes the loop
-    passing    a thread has the baton; a new call does not wake the loop, because the last thread does so
-
-The last thread finds no finished call, lets the baton rest, and wakes the loop if the inbox is not empty. So many
-threads cost one wake-up of the loop, and at most two threads compete for the interpreter.
-
-The invariants need no lock. Each side first publishes (a call in the inbox or in `_finished`, a resting baton, a caller
-that left) and then reads what the other side has published, so at least one side acts. If both act, there are two
-batons or two wake-ups, which is harmless. An interrupt of a caller may come at any bytecode and lose the baton or a
-wake-up. So every caller waits in slices, and wakes the loop and passes the baton again after each slice.
-
-Rejected: a `concurrent.futures.Future` for each call. It takes twice as long, and releases all threads at once, which
-then compete for the interpreter. Also rejected: the loop of uvloop. A forked child that exits would close the
-connections of its parent.
+Rejected: the loop of uvloop. A forked child that exits would close the connections of its parent.
 
 A forked child has a copy of its parent's loop, selector and sockets. Both processes share the selector, so a child that
 closed the copies would unregister the parent's sockets. The copies therefore must live as long as the child. Nothing
@@ -37,16 +20,13 @@ import logging
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
-from contextvars import copy_context
+from concurrent.futures import Future
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dragoman.errors import Cancelled, DragomanError
-from dragoman.runtime.tasks import waker
 
 T = TypeVar("T")
 SLICE_SECONDS = 1.0
@@ -65,13 +45,6 @@ class Portal:
         self.process = os.getpid()
         self.kept: set[Any] = set()
         """Objects that must live as long as the loop, also in a forked child; `stop` ends them at the exit."""
-        self._inbox: deque[_BlockingCall] = deque()
-        self._finished: deque[_BlockingCall] = deque()
-        self._is_woken = False
-        """Whether the loop was woken, and has not looked into the inbox since."""
-        self._is_passing = False
-        """Whether a thread has the baton."""
-        self._wake_loop = waker(self.loop, self._begin_calls)
         self.thread = threading.Thread(target=self._run, name="dragoman portal", daemon=True)
         self.thread.start()
 
@@ -81,7 +54,7 @@ class Portal:
             try:
                 self.loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
-                _logger.exception("What would have ended the loop of every blocking caller ended only its task")
+                _logger.exception("A blocking call raised SystemExit or KeyboardInterrupt; only that call ended")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop and return its result; an interrupt of the caller cancels the coroutine.
@@ -97,71 +70,12 @@ class Portal:
             raise
         if not _HAS_WARNED.is_set():
             _warn_in_running_loop()
-        call = _BlockingCall(work)
+        call = _InterruptibleCall(work)
         try:
-            self._inbox.append(call)
-            if not self._is_passing:
-                self._wake()
-            while not call.ended.acquire(timeout=SLICE_SECONDS):
-                # An interrupted caller may have lost a wake-up or the baton.
-                self._is_woken = False
-                self._pass_baton()
-                if call.is_over():
-                    break
-        except KeyboardInterrupt:
-            INTERRUPTS.notify()
+            return outcome(self.start(call.serve()))
+        except BaseException:  # an interrupt may come anywhere above
+            self.loop.call_soon_threadsafe(call.cancel)
             raise
-        finally:
-            # An interrupt may come anywhere above.
-            call.is_left = True
-            if call.has_baton:
-                self._pass_baton()
-            if not call.is_done:
-                self.loop.call_soon_threadsafe(call.cancel)
-        return call.outcome()  # type: ignore[no-any-return]
-
-    def _wake(self) -> None:
-        if not self._is_woken:
-            self._is_woken = True
-            self._wake_loop()
-
-    def _begin_calls(self) -> None:
-        # This must come first: a call that comes into the inbox after this line is begun below or wakes the loop again.
-        self._is_woken = False
-        while self._inbox:
-            call = self._inbox.popleft()
-            if call.is_left:
-                call.cancel()
-            else:
-                call.task = asyncio.Task(self._serve(call), loop=self.loop, context=call.context)
-
-    async def _serve(self, call: _BlockingCall) -> None:
-        try:
-            call.result = await call.work
-        except BaseException as error:  # also what would end the shared loop: SystemExit and KeyboardInterrupt
-            call.error = error
-        call.is_done = True
-        self._finished.append(call)
-        if not self._is_passing:
-            self._is_passing = True
-            self._pass_baton()
-
-    def _pass_baton(self) -> None:
-        """Give the baton to the next thread that waits for a finished call; let it rest if there is none."""
-        while True:
-            try:
-                call = self._finished.popleft()
-            except IndexError:
-                self._is_passing = False
-                if self._finished:
-                    continue
-                break
-            call.has_baton = True
-            call.ended.release()
-            if not call.is_left:
-                return
-        if self._inbox:
-            self._wake()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[tuple[T | None, BaseException | None]]:
         """Run a coroutine in the loop without waiting; pass the future to `outcome`."""
@@ -203,47 +117,27 @@ def _warn_in_running_loop() -> None:
     )
 
 
-class _BlockingCall:
-    """A coroutine that a thread waits for."""
+class _InterruptibleCall(Generic[T]):
+    """A coroutine that a thread waits for. The loop alone changes it."""
 
-    __slots__ = ("context", "ended", "error", "has_baton", "is_done", "is_left", "result", "task", "work")
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
 
-    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
-        self.work = work
-        self.context = copy_context()
-        self.task: asyncio.Task[None] | None = None
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.is_done = False
-        self.is_left = False
-        """Whether the thread waits no more."""
-        self.has_baton = False
-        self.ended = threading.Lock()
-        """A lock that is held until the thread may continue."""
-        self.ended.acquire()
-
-    def is_over(self) -> bool:
-        """Tell whether the task has ended, perhaps by a cancellation before its first step."""
-        return self.task is not None and self.task.done()
+    async def serve(self) -> T:
+        """Await the coroutine, unless its caller was interrupted before."""
+        if self._is_cancelled:
+            self._work.close()
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        return await self._work
 
     def cancel(self) -> None:
-        """End the coroutine; called in the loop."""
-        if self.task is None or self.task.done():
-            self.work.close()
-        else:
-            self.task.cancel()
-
-    def outcome(self) -> Any:
-        """Return the result, or raise the exception."""
-        error, self.error = self.error, None
-        try:
-            if isinstance(error, asyncio.CancelledError) or not self.is_done:
-                raise CancelledError from error
-            if error is not None:
-                raise error
-        finally:
-            del error  # it refers to this frame
-        return self.result
+        """Cancel the coroutine, if it has not ended."""
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 WITHDRAWN = "The question was withdrawn"

@@ -1,23 +1,12 @@
-"""Helpers for asyncio: the origin of a cancellation, the end of a task, and calls into a loop.
-
-A thread wakes a loop by a `waker`. On Linux a loop of asyncio watches an eventfd: a wake-up takes two system calls, of
-which the loop makes one, and the loop calls the function in the same turn. Rejected: `call_soon_threadsafe` alone. It
-takes more system calls, and the loop calls the function one turn later.
-
-The eventfd is closed together with its loop, but not while a thread writes to it. So no thread writes to another
-descriptor that has got the same number.
-"""
+"""Helpers for asyncio: the origin of a cancellation, the end of a task, and calls into a loop."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeGuard, TypeVar
-from weakref import ref
 
 T = TypeVar("T")
 
@@ -37,49 +26,6 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None],
     else:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(function, *args)
-
-
-def waker(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> Callable[[], object]:
-    """Return a function that any thread may call to have another function called in a loop.
-
-    The other function is called after the functions that the thread passed to `call_soon_threadsafe` before. If the
-    loop is closed, the returned function does nothing or raises RuntimeError.
-    """
-    # uvloop calls a reader before functions that were scheduled earlier.
-    if sys.platform == "linux" and isinstance(loop, asyncio.SelectorEventLoop):
-        with suppress(OSError):  # the process has no further descriptor
-            return partial(_set, _watched_event(loop, function))
-    return partial(loop.call_soon_threadsafe, function)
-
-
-def _watched_event(loop: asyncio.SelectorEventLoop, function: Callable[[], None]) -> ref[_Event]:
-    event = _Event()
-
-    def receive() -> None:
-        os.eventfd_read(event.descriptor)
-        function()
-
-    loop.add_reader(event.descriptor, receive)
-    return ref(event)
-
-
-def _set(watched: ref[_Event]) -> None:
-    event = watched()
-    if event is not None:  # the loop is open, or was when this thread looked
-        os.eventfd_write(event.descriptor, 1)
-
-
-class _Event:
-    """An eventfd, which is closed when nothing refers to it: an open loop does, and a thread that writes to it."""
-
-    __slots__ = ("__weakref__", "descriptor")
-
-    def __init__(self) -> None:
-        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        with suppress(AttributeError):  # there is no descriptor
-            close(self.descriptor)
 
 
 class SelfCancelTask(asyncio.Task[T]):

@@ -6,6 +6,7 @@ Example:
     TextContent("hello").text
 """
 
+from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -175,16 +176,7 @@ else:
     __all__ += [name for names in _LATER.values() for name in names]
 
     def __getattr__(name: str) -> object:
-        if name in _LATER["apps"]:
-            from dragoman.types import apps
-
-            return getattr(apps, name)
-        if name in _LATER["skills"]:
-            from dragoman.types import skills
-
-            return getattr(skills, name)
-        if name in _LATER["tasks"]:
-            from dragoman.types import tasks
-
-            return getattr(tasks, name)
+        for module, names in _LATER.items():
+            if name in names:
+                return getattr(_import_module(f"dragoman.types.{module}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,6 @@ that one malformed tool does not lose the list. The parts are slices of the JSON
 from __future__ import annotations
 
 import re
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -51,6 +50,8 @@ def decode(data: bytes | Raw, kind: type[T], dropped: list[Dropped] | None = Non
 
 decoders: Memo[Any, msgspec.json.Decoder[Any]] = Memo(msgspec.json.Decoder)
 """The strict decoder of each type."""
+fields_of: Memo[type[Struct], tuple[msgspec.structs.FieldInfo, ...]] = Memo(msgspec.structs.fields)
+"""The fields of each type, which msgspec finds anew at each call."""
 
 
 def _unreadable(error: Exception) -> str:
@@ -103,19 +104,13 @@ def _repair_struct(parts: dict[str, Raw], kind: type[Struct], path: str, dropped
     if config.tag_field in parts:
         _read(parts[config.tag_field], cast("Any", Literal)[config.tag], f"{path}.{config.tag_field}", dropped)
     fields: dict[str, Any] = {}
-    for field in _fields(kind):
+    for field in fields_of[kind]:
         place = f"{path}.{field.encode_name}"
         if field.encode_name in parts:
             fields[field.name] = _read(parts[field.encode_name], field.type, place, dropped)
         elif field.required:
             raise ValidationError(f"Object missing required field at {place}", place)
     return kind(**fields)
-
-
-@cache
-def _fields(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a type; cached here, because msgspec does not cache them."""
-    return msgspec.structs.fields(kind)
 
 
 def _repair_list(parts: list[Raw], kind: Any, path: str, dropped: list[Dropped]) -> list[Any]:

@@ -26,7 +26,6 @@ from dragoman.errors import (
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.eras import Caller, Offer
 from dragoman.protocol.extensions import ExtensionRow, ProtocolTable
-from dragoman.protocol.fields import wrap_structured_content
 from dragoman.protocol.headers import McpHeaders
 from dragoman.protocol.methods import Method
 from dragoman.protocol.versions import (
@@ -438,35 +437,6 @@ def test_a_server_may_keep_its_name_to_itself() -> None:
     assert wire(eras.seal(types.Result(), V2026_07_28)) == {"resultType": "complete"}
 
 
-@pytest.mark.parametrize(
-    ("version", "plain", "wrapped"),
-    [
-        (V2024_11_05, UNSET, UNSET),
-        (V2025_03_26, UNSET, UNSET),
-        (V2025_06_18, {"a": 1}, {"result": {"a": 1}}),
-        (V2025_11_25, {"a": 1}, {"result": {"a": 1}}),
-        (V2026_07_28, {"a": 1}, {"result": {"a": 1}}),
-    ],
-)
-def test_an_object_stays_one_in_whatever_it_was_wrapped(version: Version, plain: Any, wrapped: Any) -> None:
-    result = types.CallToolResult([], structured_content={"a": 1})
-    assert eras.seal(result, version).structured_content == plain  # type: ignore[attr-defined]
-    assert eras.seal(wrap_structured_content(result), version).structured_content == wrapped  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("version", [V2025_06_18, V2025_11_25], ids=lambda version: version.name)
-@pytest.mark.parametrize("value", [None, 5, [1], "text"])
-def test_what_is_no_object_is_wrapped_once(version: Version, value: Any) -> None:
-    result = types.CallToolResult([], structured_content=value)
-    for given in (result, wrap_structured_content(result)):
-        assert eras.seal(given, version).structured_content == {"result": value}  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("result", [types.CallToolResult([]), types.GetPromptResult([])])
-def test_nothing_is_wrapped_where_there_is_nothing(result: types.Result) -> None:
-    assert eras.seal(wrap_structured_content(result), V2025_06_18) is result
-
-
 @dataclasses.dataclass
 class Fire:
     floor: int
@@ -664,16 +634,6 @@ def test_a_session_knows_the_client_as_far_as_the_agreed_version_goes_and_by_its
     assert wire(caller.capabilities) == usable | {"extensions": {"com.example/ui": {}}}
 
 
-def test_a_caller_is_who_the_envelope_says() -> None:
-    meta = types.RequestMeta("2026-07-28", types.ClientCapabilities(), types.Implementation("c", "1"))
-    caller = eras.stateless_caller(meta, OFFER)
-    assert (caller.version.name, caller.capabilities, caller.info) == (
-        "2026-07-28",
-        meta.client_capabilities,
-        meta.client_info,
-    )
-
-
 def test_versions_that_have_all_fields_of_a_plain_result_are_found_by_what_they_lack() -> None:
     assert [version.name for version in VERSIONS if eras.has_plain_results[version.name]] == [
         "2026-07-28",
@@ -694,24 +654,7 @@ def test_a_plain_result_that_is_sealed_in_place_is_the_result_that_is_sealed(str
     assert jsonrpc.encode(result) == jsonrpc.encode(sealed)
 
 
-@pytest.mark.parametrize("name_length", [1, 200, 2000])
-def test_a_meta_that_comes_again_is_read_alike_whatever_its_size(name_length: int) -> None:
-    meta = {**ENVELOPE, types.CLIENT_INFO: {"name": "c" * name_length, "version": "1"}}
-    message = request("tools/list", {"_meta": meta})
-    first, again = eras.open(message, OFFER), eras.open(message, OFFER)
-    assert first.caller == again.caller
-    assert first.caller.info == types.Implementation("c" * name_length, "1")
-
-
-def test_a_malformed_meta_is_refused_each_time() -> None:
-    message = request("tools/list", {"_meta": {**ENVELOPE, types.CLIENT_INFO: "c" * 100}})
-    for _ in range(2):
-        with pytest.raises(InvalidParams, match="clientInfo"):
-            eras.open(message, OFFER)
-
-
 PRICES = "com.example/prices"
-PRICE_PATH = ("extensions", PRICES)
 
 
 class GetPriceParams(types.Params):

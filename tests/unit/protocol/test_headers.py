@@ -247,6 +247,7 @@ def test_a_version_header_that_says_otherwise_than_the_body_is_named_with_both(s
 CALL, LIST = (next(row for row in METHODS if row.name == name) for name in ("tools/call", "tools/list"))
 
 
+@pytest.mark.covers("BEY-03")
 @pytest.mark.parametrize(
     ("method", "params", "name"),
     [
@@ -265,6 +266,7 @@ def test_headers_that_mirror_a_request_say_what_its_body_says(
     headers.check_request(McpHeaders(method="m", name=name), Request(1, "m", Raw(params)), method, None)
 
 
+@pytest.mark.covers("BEY-03", "BEY-04")
 @pytest.mark.parametrize(
     ("sent", "params", "said"),
     [
@@ -289,14 +291,6 @@ def test_the_name_is_taken_from_the_parameters_where_they_were_decoded(name: str
     headers.check_request(sent, message, CALL, CallToolRequestParams("forecast"))
     with pytest.raises(HeaderMismatch, match="Mcp-Name does not match"):
         headers.check_request(sent, message, CALL, CallToolRequestParams("other"))
-
-
-@pytest.mark.parametrize(
-    ("name", "is_plain"),
-    [("forecast", True), ("", True), ("=?base64?Zm9yZWNhc3Q=?=", False), ("é", False), ("\t", False), (None, False)],
-)
-def test_a_name_is_plain_unless_it_is_encoded_or_must_be(name: str | None, is_plain: bool) -> None:
-    assert McpHeaders(name=name).has_plain_name is is_plain
 
 
 @pytest.mark.parametrize(
@@ -669,12 +663,8 @@ def test_what_a_client_sends_a_server_accepts(arguments: dict[str, Any]) -> None
         ({"text": "a"}, {"text": "a"}),
         ({"text": "a"}, {"text": " a\t"}),
         ({"text": "a"}, {"text": "=?base64?YQ==?="}),
-        ({"text": "Hello"}, {"text": "=?base64?SGVsbG8=?="}),
-        ({"text": "SGVsbG8="}, {"text": "SGVsbG8="}),
-        ({"text": "=?base64?SGVsbG8="}, {"text": "=?base64?SGVsbG8="}),
         ({"text": ""}, {"text": ""}),
         ({"text": ""}, {"text": "=?base64??="}),
-        ({"text": "a\tb"}, {"text": "a\tb"}),
         ({"text": "42.0"}, {"text": "42.0"}),
         ({"flag": True}, {"flag": "true"}),
         ({"flag": False}, {"flag": "false"}),
@@ -721,8 +711,6 @@ def test_headers_that_mirror_the_arguments_pass(arguments: dict[str, Any], sent:
         ({"text": "42"}, {"text": "42.0"}, "Mcp-Param-Text does not match"),
         ({"text": 42}, {"text": "42.0"}, "Mcp-Param-Text does not match"),
         ({"text": "Hello"}, {"text": "=?base64?SGVsbG8?="}, "Mcp-Param-Text is not valid base64"),
-        ({"text": "Hello"}, {"text": "=?base64?SGVs!!!bG8=?="}, "Mcp-Param-Text is not valid base64"),
-        ({"text": "Hello"}, {"text": "=?BASE64?SGVsbG8=?="}, "Mcp-Param-Text does not match"),
         ({"text": "é"}, {"text": "é"}, "Mcp-Param-Text has invalid characters"),
         ({"count": 42}, {"count": "4\x002"}, "Mcp-Param-Count has invalid characters"),
         ({"count": 42}, {"count": "=?base64?NDI?="}, "Mcp-Param-Count is not valid base64"),

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from dragoman.protocol.lines import LineDecoder, Oversized, encode, encode_all
+from dragoman.protocol.lines import LineDecoder, Oversized, encode
 
 
 def decode(*chunks: bytes, limit: int = 10) -> list[bytes | Oversized]:
@@ -119,10 +119,3 @@ def test_a_large_line_in_small_chunks_comes_out_whole() -> None:
 def test_a_message_is_one_line_even_if_it_was_written_over_several(message, line):
     assert encode(message) == line
     assert LineDecoder(1000).receive(line) == [line[:-1]]
-
-
-@pytest.mark.parametrize(
-    "messages", [[], [b"{}"], [b"{}", b"[1]"], [b'{\n"a":1}', b"[\r\n]", b"{}"], [b"{}", b"1\r"], [b"", b"{}"]]
-)
-def test_messages_that_are_encoded_together_are_the_lines_of_each(messages: list[bytes]) -> None:
-    assert encode_all(messages) == b"".join(map(encode, messages))

@@ -61,16 +61,6 @@ def answer(previous: types.InputRequiredResult, now: float = NOW, **responses: b
     return Rounds.resume(SUBJECT, RING, now, raw, previous.request_state)
 
 
-def test_a_first_question_is_asked_under_its_kind_and_order() -> None:
-    rounds = begin()
-    assert not rounds.pending
-    assert rounds.ask(elicit()) is None
-    assert rounds.pending
-    result = rounds.required()
-    assert result.input_requests == {"elicit-1": elicit()}
-    assert isinstance(result.request_state, str)
-
-
 def test_the_result_on_the_wire_holds_the_questions_as_requests() -> None:
     rounds = begin()
     rounds.ask(elicit())
@@ -173,15 +163,6 @@ def test_two_questions_of_one_run_cannot_share_a_key(first_key: str | None) -> N
         rounds.ask(sample(), first_key or "elicit-1")
 
 
-def test_an_answered_key_cannot_be_used_for_a_second_question_of_the_run() -> None:
-    first = begin()
-    first.ask(elicit(), "mine")
-    second = answer(first.required(), mine=b"1")
-    second.ask(elicit(), "mine")
-    with pytest.raises(ValidationError, match="have the key 'mine'"):
-        second.ask(elicit(), "mine")
-
-
 def test_answers_are_taken_without_a_state_too() -> None:
     rounds = Rounds.resume(SUBJECT, RING, NOW, {"elicit-1": Raw(b"1"), "own": Raw(b"2"), "surplus": Raw(b"3")})
     assert rounds.ask(elicit()) == Raw(b"1")
@@ -271,15 +252,6 @@ def test_an_answer_holds_for_the_schema_and_not_for_the_words(
     assert (fingerprint(asked) == fingerprint(then)) is holds
 
 
-def test_after_a_change_of_schema_the_new_answer_counts() -> None:
-    first = begin()
-    first.ask(elicit(schema=CITY))
-    second = answer(first.required(), elicit_1=b'"for the city"')
-    assert second.ask(elicit(schema=UNITS)) is None
-    third = answer(second.required(), elicit_1=b'"for the units"')
-    assert third.ask(elicit(schema=UNITS)) == Raw(b'"for the units"')
-
-
 def test_after_a_change_of_schema_the_old_answer_stays_refused_while_there_is_no_new_one() -> None:
     first = begin()
     first.ask(elicit(schema=CITY))
@@ -335,12 +307,6 @@ def test_steps_are_recorded_for_later_rounds() -> None:
     second.recording.steps["more"] = Raw(json.dumps(1).encode())
     third = answer(second.required())
     assert [third.recording.steps.get(name) for name in ("charge", "more")] == [Raw(b'{"receipt":7}'), Raw(b"1")]
-
-
-def test_a_step_that_ran_in_this_round_is_known_in_it() -> None:
-    rounds = begin()
-    rounds.recording.steps["charge"] = Raw(json.dumps(1).encode())
-    assert rounds.recording.steps.get("charge") == Raw(b"1")
 
 
 @pytest.mark.parametrize("value", [object(), "\ud800", float], ids=["object", "surrogate", "type"])

@@ -20,7 +20,6 @@ OTHER_KEY = bytes(range(32, 64))
 NONCE = b"sixteen bytes ok"
 NOW = 1_790_000_000.5
 DAY = 86_400
-VISIBLE_ASCII = set(string.ascii_letters + string.digits + string.punctuation)
 URL_SAFE = string.ascii_letters + string.digits + "-_"
 
 ring = KeyRing(KEY)
@@ -350,23 +349,6 @@ def test_long_names_are_cut_and_the_id_stays_below_2048_bytes(
     assert opened.info == types.Implementation(opened_name, opened_version)
 
 
-@given(name=st.text(), version=st.text(), principal=st.none() | st.text())
-def test_an_id_is_visible_ascii_whatever_the_names_are(name: str, version: str, principal: str | None) -> None:
-    token = seal(Caller(VERSIONS[1], info=types.Implementation(name, version)), principal)
-    assert set(token) <= VISIBLE_ASCII
-    assert caller_of(sessions, token, principal=principal, now=NOW) is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "version"),
-    [("claude-ai", "0.1.0"), ("Visual Studio Code", "1.104.2"), ("modelcontextprotocol/inspector", "0.17.0-beta.1")],
-)
-@pytest.mark.parametrize("principal", [None, "auth0|5f7c8ec7c33c6c004bbafe82"])
-def test_a_typical_id_has_about_140_bytes(name: str, version: str, principal: str | None) -> None:
-    caller = msgspec.structs.replace(CALLER, info=types.Implementation(name, version))
-    assert 110 <= len(seal(caller, principal)) <= 180
-
-
 def test_the_nonce_makes_ids_differ() -> None:
     first = sessions.seal(CALLER, principal=None, now=NOW, nonce=b"a" * 16)
     second = sessions.seal(CALLER, principal=None, now=NOW, nonce=b"b" * 16)
@@ -435,13 +417,6 @@ def test_an_id_says_until_when_it_opens() -> None:
     opened = sessions.open(seal(now=1000.9), principal=None, now=1000)
     assert opened is not None
     assert opened.expires_at == 1000 + DAY == 1000 + sessions.max_age
-
-
-def test_a_changed_character_anywhere_in_an_id_is_refused() -> None:
-    token = seal()
-    for place, character in enumerate(token):
-        other = "A" if character != "A" else "B"
-        assert caller_of(sessions, token[:place] + other + token[place + 1 :], principal=None, now=NOW) is None
 
 
 PURPOSE = "session 7 weather /mcp"

@@ -10,15 +10,13 @@ import time
 import traceback
 import weakref
 from collections import deque
-from functools import partial
-from pathlib import Path
 
 import pytest
 import uvloop
 
 from dragoman.runtime import offload as room
 from dragoman.runtime.offload import offload
-from unit.loops import in_a_loop, in_each_loop
+from unit.loops import in_each_loop
 
 DEADLINE = 60
 
@@ -37,7 +35,7 @@ def workers(monkeypatch):
     """Return a function that replaces the workers of the process."""
 
     def replace(most=256, idle_seconds=10.0):
-        replacement = room._Threads(most, idle_seconds)
+        replacement = room._Workers(most, idle_seconds)
         monkeypatch.setattr(room, "_workers", replacement)
         return replacement
 
@@ -218,17 +216,6 @@ async def test_a_call_that_is_cancelled_while_it_queues_is_never_made(workers):
     assert made == ["third"]
 
 
-@in_a_loop
-async def test_a_call_that_is_cancelled_when_a_worker_has_just_taken_it_is_not_made():
-    made, told = [], []
-    job = room.Job(room._current_outbox(), told.append, made.append, ("made",), {})
-    job.drop()
-    job.run()
-    job.deliver()
-    await asyncio.sleep(0)
-    assert made == told == []
-
-
 def test_a_thread_that_is_idle_ends(run, workers):
     threads = workers(idle_seconds=0.01)
     thread = run(offload(threading.current_thread))
@@ -265,14 +252,13 @@ def test_a_worker_that_is_woken_when_its_time_is_over_does_not_end(workers):
     waits = []
 
     class WokenLate:
-        def acquire(self, timeout=-1):
+        def acquire(self, timeout=None):
             waits.append(timeout)
-            return timeout < 0
+            return timeout is None
 
-    worker = room._Worker(threads)
-    worker.turn = WokenLate()
-    assert threads.wait_for_turn(worker)
-    assert waits == [0.5, -1]
+    threads._wake_ups = WokenLate()
+    assert threads._wait()
+    assert waits == [0.5, None]
 
 
 def test_a_worker_that_becomes_idle_takes_what_came_in_that_moment(workers):
@@ -290,8 +276,7 @@ def test_a_worker_that_becomes_idle_takes_what_came_in_that_moment(workers):
 
     async def main():
         future = asyncio.get_running_loop().create_future()
-        told = partial(room._set_outcome, future)
-        came.append(room.Job(room._current_outbox(), told, str, ("late",), {}))
+        came.append(room._Job(future, lambda: "late"))
         await offload(int)
         return await asyncio.wait_for(future, DEADLINE)
 
@@ -353,27 +338,14 @@ def test_a_result_for_a_loop_that_is_closed_is_dropped_and_the_thread_lives_on(r
     assert not gate.thread.is_alive()
 
 
-def test_no_result_for_a_loop_that_is_closed_is_kept():
-    loop = asyncio.new_event_loop()
-    outbox = room._Outbox(loop)
-    loop.close()
-    for _ in range(3):
-        job = room.Job(outbox, print, object, (), {})
-        job.run()
-        job.deliver()
-        assert not outbox._finished
-
-
 def test_an_interrupt_while_a_worker_is_woken_does_not_stop_the_other_jobs(workers):
-    class Interrupted:
-        def release(self):
+    class Interrupted(threading.Semaphore):
+        def release(self, n=1):
             raise KeyboardInterrupt
 
     threads = workers()
-    worker = room._Worker(threads)
-    worker.turn = Interrupted()
-    threads._idle.append(worker)
-    threads.count = 1
+    threads._wake_ups = Interrupted(0)
+    threads._idle = threads.count = 1
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(offload(int))
     assert asyncio.run(asyncio.wait_for(offload(int, 7), DEADLINE)) == 7
@@ -458,35 +430,3 @@ def test_the_interpreter_does_not_wait_for_a_function_that_is_stuck():
         "asyncio.run(main())\n"
     )
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "left\n", "")
-
-
-@in_each_loop
-async def test_an_end_that_is_not_taken_is_reported_and_the_other_jobs_are_settled():
-    loop = asyncio.get_running_loop()
-    reported = []
-    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
-    settled = loop.create_future()
-
-    def refuse(result, error):
-        raise LookupError("not taken")
-
-    for on_end in (refuse, lambda result, error: settled.set_result(result)):
-        job = room.Job(room._current_outbox(), on_end, int, (3,), {})
-        job.run()
-        job.deliver()
-    assert await asyncio.wait_for(settled, DEADLINE) == 3
-    assert [type(error) for error in reported] == [LookupError]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has eventfd")
-def test_a_loop_that_is_closed_leaves_no_descriptor():
-    def descriptors():
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    before = descriptors()
-    for _ in range(20):
-        assert asyncio.run(offload(int, 3)) == 3
-    ends = time.monotonic() + 60
-    while descriptors() > before and time.monotonic() < ends:  # a worker may be within its last wake-up
-        time.sleep(0.001)
-    assert descriptors() <= before

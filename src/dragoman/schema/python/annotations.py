@@ -134,7 +134,6 @@ class AnnotationReader:
 
     def __init__(self, local_names: Mapping[str, Any] | None = None, *, for_output: bool = False) -> None:
         self.definitions: Json = {}
-        self.is_rewritten = False
         self._local_names = local_names or {}
         self._for_output = for_output
         self._known: dict[Any, Shape] = {}
@@ -168,12 +167,8 @@ class AnnotationReader:
             return self._class(annotation, origin)
         return self._special(annotation, origin)
 
-    def _rewritten(self, kind: Any, schema: Json, **parts: Any) -> Shape:
-        self.is_rewritten = True
-        return Shape(kind=kind, schema=schema, native=False, **parts)
-
     def _anything(self, _annotation: Any, _arguments: tuple[Any, ...]) -> Shape:
-        return self._rewritten(Any, {})
+        return Shape(kind=Any, schema={}, native=False)
 
     # Annotations that are no classes
 
@@ -194,7 +189,6 @@ class AnnotationReader:
         return _refuse(annotation, _USE_ANOTHER)
 
     def _variable(self, annotation: TypeVar) -> Shape:
-        self.is_rewritten = True
         meant = union_of(*annotation.__constraints__) if annotation.__constraints__ else annotation.__bound__
         if meant is None and not self._class_depth:
             _refuse(annotation, "a type variable stands for no type; write the type, or typing.Any")
@@ -207,7 +201,7 @@ class AnnotationReader:
             self._recurring.add(key)
             return self._known[key]
         name = self._new_name(annotation)
-        waiting = self._known[key] = self._rewritten(stand_in_type(name), _reference(name))
+        waiting = self._known[key] = Shape(kind=stand_in_type(name), schema=_reference(name), native=False)
         self._local_names = {origin.__name__: annotation, **self._local_names}
         meanings = dict(zip(origin.__type_params__, get_args(annotation), strict=False))
         shape = self.shape(field_classes.substitute(origin.__value__, meanings))
@@ -235,10 +229,8 @@ class AnnotationReader:
         schema: Json = {"type": "array"} | ({"items": item.schema} if item.schema else {})
         if container is not list:
             schema["uniqueItems"] = True
-        if origin is abstract.Iterable:
-            return self._rewritten(container[item.kind], schema, item=item)
-        kind = annotation if item.native else container[item.kind]
-        return Shape(kind=kind, schema=schema, native=item.native, item=item)
+        native = item.native and origin is not abstract.Iterable
+        return Shape(kind=annotation if native else container[item.kind], schema=schema, native=native, item=item)
 
     def _tuple(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
         if not arguments and get_origin(annotation) is None:
@@ -274,23 +266,21 @@ class AnnotationReader:
         schema = _choices(annotation, values)
         if not any(isinstance(argument, enum.Enum) for argument in arguments):
             return Shape(kind=annotation, schema=schema)
-        return self._rewritten(stand_in_type("Literal", value_lookup(zip(values, arguments, strict=True))), schema)
+        lookup = value_lookup(zip(values, arguments, strict=True))
+        return Shape(kind=stand_in_type("Literal", lookup), schema=schema, native=False)
 
     def _enumeration(self, annotation: type[enum.Enum]) -> Shape:
         values = [member.value for member in annotation]
         schema = _choices(annotation, values)
         if schema.get("type") in {"string", "integer"}:
             return Shape(kind=annotation, schema=schema)
-        return self._rewritten(
-            stand_in_type(annotation.__name__, value_lookup(zip(values, annotation, strict=True))), schema
-        )
+        lookup = value_lookup(zip(values, annotation, strict=True))
+        return Shape(kind=stand_in_type(annotation.__name__, lookup), schema=schema, native=False)
 
     def _union(self, annotation: Any, arguments: tuple[Any, ...]) -> Shape:
         arms = tuple(self.shape(argument) for argument in arguments if argument is not UnsetType)
         several = len([arm for arm in arms if arm.kind is not type(None)]) > 1
-        if several and not _is_union_accepted(annotation, arms):
-            self.is_rewritten = True
-        elif all(arm.native for arm in arms):
+        if all(arm.native for arm in arms) and not (several and not _is_union_accepted(annotation, arms)):
             return Shape(kind=annotation, schema=_any_of(arms), arms=arms)
         return self._joined(arms, may_be_unset=UnsetType in arguments)
 
@@ -318,16 +308,12 @@ class AnnotationReader:
 
     def _limited(self, annotation: Any, shape: Shape, metadata: AnnotatedMetadata) -> Shape:
         if shape.arms:
-            self.is_rewritten = True
             arms = tuple(constrained(arm, metadata.limits, partly=True) or arm for arm in shape.arms)
             return self._joined(arms) if arms != shape.arms else self._unlimited(annotation, metadata)
         limited = constrained(shape, metadata.limits)
         if limited is None:
             return self._unlimited(annotation, metadata)
-        if metadata.foreign or not shape.native:
-            self.is_rewritten = True
-            return limited
-        return structs.replace(limited, native=True)
+        return structs.replace(limited, native=shape.native and not metadata.foreign)
 
     def _unlimited(self, annotation: Any, metadata: AnnotatedMetadata) -> Shape:
         if metadata.foreign and "pydantic" in sys.modules:
@@ -344,10 +330,8 @@ class AnnotationReader:
         if (read := field_classes.reader_for(origin, for_output=self._for_output)) is not None:
             return self._field_class(annotation, origin, read)
         if "pathlib" in sys.modules and issubclass(origin, sys.modules["pathlib"].PurePath):
-            return self._rewritten(
-                stand_in_type(origin.__name__, lambda value: cast("Any", origin)(msgspec.convert(value, str))),
-                {"type": "string", "format": "path"},
-            )
+            stand_in = stand_in_type(origin.__name__, lambda value: cast("Any", origin)(msgspec.convert(value, str)))
+            return Shape(kind=stand_in, schema={"type": "string", "format": "path"}, native=False)
         return _refuse(annotation, self._remedy_for_class(origin))
 
     def _remedy_for_class(self, origin: type) -> str:
@@ -385,9 +369,7 @@ class AnnotationReader:
         else:
             shape.fields = {field.key: part for field, part in zip(found.fields, shapes, strict=True)}
             shape.required = [field.key for field in found.fields if field.required]
-        if found.needs_stand_in or is_local:
-            self.is_rewritten = True
-        elif all(part.native for part in shapes):
+        if all(part.native for part in shapes) and not (found.needs_stand_in or is_local):
             shape.kind, shape.native = annotation, True
             return shape
         shape.kind.convert = field_classes.stand_in_conversion(name, found, shapes)
@@ -406,7 +388,6 @@ class AnnotationReader:
         """Return the shape of an annotation that pydantic reads; a model becomes a definition like any other class."""
         from dragoman.schema.python import pydantic_types
 
-        self.is_rewritten = True
         key = _key(annotation)
         if key in self._known:
             return self._known[key]

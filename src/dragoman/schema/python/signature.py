@@ -12,7 +12,6 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
-from types import MappingProxyType
 from typing import Annotated, Any, NoReturn, Protocol, cast, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -41,7 +40,6 @@ MAX_PROBLEMS = 100
 MAX_REPAIRED_BYTES = 256 * 1024
 """Larger arguments are not repaired, because a repair visits every part of the arguments."""
 _NO_ARGUMENTS = Raw(b"{}")
-_NO_KEYWORDS: Mapping[str, Any] = MappingProxyType({})
 _EMPTY = inspect.Parameter.empty
 _UNBOUND = ("self", "cls")
 _SHAREABLE = (str, int, float, type(None), bytes, tuple, frozenset, Enum)
@@ -172,8 +170,6 @@ class Signature:
         self._defaults = tuple(slot.default for slot in slots)
         self._named = [(slot.name, index) for index, slot in enumerate(slots) if slot.by_keyword]
         self._positional = len(slots) - len(self._named)
-        self._is_plain = not (self._named or self.injected)
-        self._binds_values_alone = self._is_plain and not self.takes_any
         self.name = inspection.name
         self._keys = {slot.key: None for slot in slots}
         self._shape = inspection.arguments_shape()
@@ -186,7 +182,7 @@ class Signature:
         arguments: Raw | UnsetType | None,
         call: Any = None,
         strict: bool = False,  # noqa: FBT001, FBT002 - an argument by name takes longer, and every call passes it
-    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments to call the function with, for the arguments of a client.
 
         An argument without a parameter is ignored, unless its name is similar to that of a parameter that was not
@@ -198,12 +194,10 @@ class Signature:
         given = _NO_ARGUMENTS if arguments is None or arguments is UNSET else arguments
         try:
             values = astuple(self._decode(given))
-            if self._binds_values_alone:
-                return values, _NO_KEYWORDS
             keywords = self._extras(given) if self.takes_any else {}
         except _FAILURES as error:
             values, keywords = self._bind_known(given, error, strict=strict)
-        return (values, keywords) if self._is_plain else self._placed(values, keywords, call)
+        return self._placed(values, keywords, call)
 
     def bind_values(self, values: Sequence[Any], call: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments to call the function with, for values by position; superfluous values are dropped.
@@ -403,7 +397,7 @@ class _Inspection:
         """Return the shape of all arguments: a Struct with one field for each parameter."""
         fields = []
         for index, slot in enumerate(self.slots):
-            kind = slot.shape.kind if self.walk.is_rewritten else slot.annotation
+            kind = slot.shape.kind
             if not is_accepted(kind):
                 raise DefinitionError(
                     f"{self.name}() cannot be served because of its parameter {slot.name!r}:"

@@ -1,8 +1,8 @@
 """A child process with its whole process group: how it starts, and how it ends.
 
 Each child leads a process session of its own, so that one signal reaches the child and the processes that it starts.
-On Linux the loop watches a pidfd of the child; on other systems a daemon thread waits for the exit. SIGCHLD is not
-used, so any loop in any thread can watch a child. No Python code runs between fork and exec.
+A daemon thread waits for its exit. SIGCHLD is not used, so any loop in any thread can watch a child. No Python code
+runs between fork and exec.
 
 If the owner does not end its child, a finalizer ends the child when the owner is collected, and an exit handler ends it
 when the interpreter exits. The child must not be in a reference cycle with its owner: the garbage collector would close
@@ -123,7 +123,7 @@ class Child:
 
     Example:
         child = spawn(["python", "server.py"], environment(None, inherit=True), None)
-        child.watch(lambda: print(child.exit_code))
+        child.watch(owner.on_exit)
         child.signal(signal.SIGTERM)
         child.release()
     """
@@ -140,7 +140,6 @@ class Child:
         self._popen = popen
         self._owner = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._descriptor: int | None = None
         self._released = False
         if not _living:
             atexit.unregister(_end_all)
@@ -154,13 +153,10 @@ class Child:
         return self._popen.returncode
 
     def watch(self, exited: Callable[[], None]) -> None:
-        """Call `exited` in the running loop, once, when the process has ended."""
+        """Call the method `exited` in the running loop once the process has ended; the method is held weakly."""
         self._loop = asyncio.get_running_loop()
-        self._descriptor = _open_process(self.pid)
-        if self._descriptor is not None:
-            self._loop.add_reader(self._descriptor, self._reap, exited)
-        else:
-            threading.Thread(target=self._wait, args=(self._loop, exited), name="dragoman-child", daemon=True).start()
+        waiting = (self._loop, weakref.WeakMethod(exited))
+        threading.Thread(target=self._wait, args=waiting, name="dragoman-child", daemon=True).start()
 
     def lives(self) -> bool:
         """Tell whether the process, or another process of its group, still runs."""
@@ -194,12 +190,11 @@ class Child:
                 threading.Thread(target=self._popen.wait, name="dragoman-child", daemon=True).start()
 
     def release(self) -> None:
-        """Close the pipes to the process, and stop watching and guarding it."""
+        """Close the pipes to the process, and stop guarding it."""
         if self._released:
             return
         self._released = True
         _living.discard(self)
-        self._unwatch()
         self._close_streams()
         watchdog.release(self.pid)
 
@@ -214,9 +209,6 @@ class Child:
         """Drop this copy in a forked process, because the child belongs to the parent, and notify the copy's owner."""
         self._released = True
         self._close_streams()
-        if self._descriptor is not None:
-            os.close(self._descriptor)  # not removed from the loop: parent and fork share one selector
-            self._descriptor = None
         if self._popen.returncode is None:
             self._popen.returncode = 0
         if (forgotten := self.forgotten and self.forgotten()) is not None:
@@ -235,40 +227,19 @@ class Child:
             return False
         return True
 
-    def _reap(self, exited: Callable[[], None]) -> None:
-        if self._popen.poll() is not None:
-            self._unwatch()
-            exited()
-
-    def _wait(self, loop: asyncio.AbstractEventLoop, exited: Callable[[], None]) -> None:
+    def _wait(self, loop: asyncio.AbstractEventLoop, exited: weakref.WeakMethod[Callable[[], None]]) -> None:
         self._popen.wait()
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(self._report, exited)
 
-    def _report(self, exited: Callable[[], None]) -> None:
-        if not self._released:
-            exited()
-
-    def _unwatch(self) -> None:
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is None:
-            return
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.remove_reader(descriptor)
-        os.close(descriptor)
+    def _report(self, exited: weakref.WeakMethod[Callable[[], None]]) -> None:
+        if not self._released and (method := exited()) is not None:
+            method()
 
     def _close_streams(self) -> None:
         for stream in (self.stdin, self.stdout, self.stderr):
             with suppress(OSError):
                 stream.close()
-
-
-def _open_process(pid: int) -> int | None:
-    """Return a pidfd, which becomes readable when the process ends, or None if the system has none."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            return os.pidfd_open(pid)
-    return None
 
 
 def _end_all() -> None:

@@ -44,7 +44,7 @@ from dragoman.transports.contract import Receive
 from dragoman.transports.process.announced_url import announced_url
 from dragoman.transports.process.child import KILL, Child, environment, is_exiting, spawn
 from dragoman.transports.stdio.readers import Reader, open_reader
-from dragoman.transports.stdio.writers import DirectWriter, Writer, open_writer
+from dragoman.transports.stdio.writers import Writer, open_writer
 
 GRACE_SECONDS = 2.0
 TAIL_BYTES = 64 * 1024
@@ -157,7 +157,7 @@ class ProcessTransport:
         if writer is None or self._senders:
             await self._send_in_turn(message)
             return
-        writer.send(message)
+        _send_now(writer, message)
         if self._writer is None:
             await self._room(was_sent=True)
 
@@ -218,7 +218,7 @@ class ProcessTransport:
 
     def _connect(self, child: Child) -> None:
         child.watch(self._on_exit)
-        self._stdin = (DirectWriter if os.name == "posix" else open_writer)(child.stdin.fileno(), self)
+        self._stdin = open_writer(child.stdin.fileno(), self)
         self._readers: list[Reader] = [
             open_reader(child.stdout.fileno(), self._receive_chunk, self._on_stdout_end),
             open_reader(child.stderr.fileno(), self._receive_stderr, self._on_stderr_end),
@@ -284,7 +284,7 @@ class ProcessTransport:
         self._senders += 1
         try:
             async with self._send_turn:
-                (await self._room(was_sent=False)).send(message)
+                _send_now(await self._room(was_sent=False), message)
                 await self._room(was_sent=True)
         finally:
             self._senders -= 1
@@ -434,6 +434,13 @@ class ProcessTransport:
         hint = _NO_RUN_HINT if code == 0 and self.name.endswith(".py") else ""
         summary = f"The server {self.name!r} {how}.{hint}"
         return ServerCrashed(f"{summary} {self._tail.quote()}", code, self.stderr_tail, summary)
+
+
+def _send_now(writer: Writer, message: bytes) -> None:
+    """Send a message without waiting for the end of this turn of the loop."""
+    writer.hold()
+    writer.send(message)
+    writer.write_now()
 
 
 class _StderrTail:

@@ -56,7 +56,7 @@ def open_writer(descriptor: int, flow: Flow) -> Writer:
     """Return a writer of lines to a descriptor, for the running loop."""
     # O_NONBLOCK is a flag of the open file. If stderr shares it, stderr becomes non-blocking, and prints fail.
     if is_watchable(descriptor) and not _is_stderr(descriptor):
-        return LoopWriter(descriptor, flow)
+        return _LoopWriter(descriptor, flow)
     return _ThreadWriter(descriptor, flow)
 
 
@@ -149,7 +149,7 @@ class Writer(ABC):
     def _write_batch(self) -> None:
         self._is_scheduled = False
         if self._unjoined and not self._is_writing:
-            batch = lines.encode_all(self._unjoined)
+            batch = b"".join(map(lines.encode, self._unjoined))
             self._unjoined.clear()
             self._is_writing = True
             self._write(batch)
@@ -177,7 +177,7 @@ class Writer(ABC):
             self._flow.break_off()
 
 
-class LoopWriter(Writer):
+class _LoopWriter(Writer):
     """Writes as much as fits, and continues when the loop reports that there is room."""
 
     def __init__(self, descriptor: int, flow: Flow) -> None:
@@ -190,6 +190,8 @@ class LoopWriter(Writer):
         os.set_blocking(descriptor, False)
 
     def close(self) -> None:
+        if self._is_closed:  # the descriptor may be closed by now
+            return
         super().close()
         self._batch = memoryview(b"")
         self._watch(is_wanted=False)
@@ -233,41 +235,6 @@ class LoopWriter(Writer):
         elif self._is_watching and not is_wanted:
             self._loop.remove_writer(self._descriptor)
         self._is_watching = is_wanted
-
-
-class DirectWriter(LoopWriter):
-    """Writes in `send` itself while nothing is unwritten, so that a request does not wait for a turn of the loop."""
-
-    def __init__(self, descriptor: int, flow: Flow) -> None:
-        super().__init__(descriptor, flow)
-        self._was_blocking = False  # a repeated `close` finds the descriptor closed; no other program has it
-
-    def send(self, message: bytes, /) -> None:
-        """Send one encoded message; write it now if nothing else is unwritten."""
-        if self._unwritten or self._is_closed:
-            super().send(message)
-            return
-        line = lines.encode(message)
-        try:
-            count = os.write(self._descriptor, line)
-        except BlockingIOError:
-            count = 0
-        except OSError:
-            self._fail()
-            return
-        if count < len(line):
-            self._keep(memoryview(line)[count:])
-
-    def _keep(self, unwritten: memoryview) -> None:
-        self._batch = unwritten
-        self._unwritten = len(unwritten)
-        self._progress_at = self._loop.time()
-        self._is_writing = True
-        self._widen()
-        self._watch(is_wanted=True)
-        if self._unwritten > HIGH_WATER_BYTES:
-            self._is_congested = True
-            self._flow.pause()
 
 
 class _ThreadWriter(Writer):

@@ -41,10 +41,6 @@ def typed(value):
 by_function = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.function.__name__)
 
 
-def test_the_table_is_long_enough():
-    assert len(TABLE) >= 40
-
-
 @by_function
 def test_a_function_has_the_schema_that_its_annotations_say(row):
     assert Signature.of(row.function).input_schema == schema_of(row)
