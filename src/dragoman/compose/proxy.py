@@ -66,12 +66,14 @@ from dragoman.protocol.official.tasks import LIST as LIST_TASKS
 from dragoman.protocol.rounds import MAX_ROUNDS
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, RESOURCE_UPDATED, Subscription, honoured_filter
 from dragoman.protocol.versions import Version, version_names
-from dragoman.server.listing import PageCursors
+from dragoman.server.offering import Offering
+from dragoman.server.registry import PageCursors
 from dragoman.server.request.asking import TIMEOUT
 from dragoman.server.server import Server
 
 if TYPE_CHECKING:
     from dragoman.client.connect.endpoint import Target
+    from dragoman.server.dispatch.dispatcher import Dispatcher
     from dragoman.server.request.call import Call
     from dragoman.server.request.context import CredentialExchange
 
@@ -115,10 +117,25 @@ class _Forwarding(dict[str, Any]):
         return self._forward
 
 
+class ProxyOffering(Offering):
+    """What a proxy offers: every method, because only the target knows which it has."""
+
+    def derive(self) -> None:
+        """Derive the offer, with every method."""
+        super().derive()
+        if not isinstance(next(iter(self.offer.methods.values())), _EveryMethod):
+            methods = {name: _EveryMethod(rows) for name, rows in self.offer.methods.items()}
+            self.offer = msgspec.structs.replace(self.offer, methods=methods, table=Upstream.table)
+
+    def for_notification(self, method: str) -> eras.Offer | None:
+        """Return the offer that opens a notification of a client: the target may handle every notification."""
+        return None if method in _OWN_NOTIFICATIONS else self.offer
+
+
 class ProxyServer(Server):
     """The server that `Server.proxy` returns, which says what the parameters are."""
 
-    _is_proxying = False
+    offering_type = ProxyOffering
 
     def __init__(
         self,
@@ -138,8 +155,7 @@ class ProxyServer(Server):
     ) -> None:
         super().__init__(name or "proxy", capabilities=_EVERYTHING, **options)
         self._is_named = name is not None
-        self.passes_to = target if isinstance(target, Server) else None
-        """The target, if it is a server of this process."""
+        self.dispatcher.passes_to = target.dispatcher if isinstance(target, Server) else None
         if isolate not in (None, "principal", "session"):
             raise DefinitionError(f'isolate must be "principal", "session" or None, not {isolate!r}')
         if max_connections < 1:
@@ -164,32 +180,20 @@ class ProxyServer(Server):
             "max_connections": max_connections,
             "max_connections_per_principal": quota,
         }
-        self.handlers = _Forwarding(
+        self.dispatcher.handlers = _Forwarding(
             self._forward,
             **{
                 "initialize": self._initialize,
-                "ping": self.handlers["ping"],
+                "ping": self.dispatcher.handlers["ping"],
                 "server/discover": self._discover,
                 "subscriptions/listen": self._listen,
                 "notifications/initialized": self._joined,
             },
         )
         self.lifespan(self._pooled)
-        self._is_proxying = True
-        self._derive()
-
-    def _derive(self) -> None:
-        super()._derive()
-        if self._is_proxying and not isinstance(next(iter(self.offer.methods.values())), _EveryMethod):
-            methods = {name: _EveryMethod(rows) for name, rows in self.offer.methods.items()}
-            self.offer = msgspec.structs.replace(self.offer, methods=methods, table=Upstream.table)
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r}: a proxy>"  # the target may hold secrets
-
-    def offer_for_notification(self, method: str) -> eras.Offer | None:
-        """Return the offer that opens a notification of a client: the target may handle every notification."""
-        return None if method in _OWN_NOTIFICATIONS else self.offer
 
     # Connections to the target.
 
@@ -207,15 +211,15 @@ class ProxyServer(Server):
             RpcError: the call has passed through this proxy before, or through too many proxies.
         """
         self._dialer.require_progress(call)
-        return cast("Pool", self.lifespan_values(call.loop)[self._pooled])
+        return cast("Pool", self.dispatcher.lifespan_values(call.loop)[self._pooled])
 
     # Handlers.
 
-    def _forward(self, _server: Server, call: Call) -> Any:
+    def _forward(self, _server: Dispatcher, call: Call) -> Any:
         return self._take(self._notify(call)) if call.is_notification else self._answered(call)
 
     def _answered(self, call: Call) -> Coroutine[Any, Any, Any]:
-        return self._answer(call) if self.middleware_chain is None else self._answered_readably(call)
+        return self._answer(call) if self.dispatcher.middleware_chain is None else self._answered_readably(call)
 
     async def _answered_readably(self, call: Call) -> Any:
         """Return a result that middleware can read: bytes that fit the type of the method, else a dict."""
@@ -362,7 +366,7 @@ class ProxyServer(Server):
     def _refusal(self, error: RpcError) -> RpcError:
         """Return an error of the target; a server of this process may miss scopes of the caller's own token."""
         scopes = error.data.get("requiredScopes") if isinstance(error.data, dict) else None
-        return InsufficientScope(scopes) if scopes and self.passes_to is not None else error
+        return InsufficientScope(scopes) if scopes and self.dispatcher.passes_to is not None else error
 
     async def _read_plan(self, upstream: Upstream, call: Call, meta: RawObject) -> None:
         """Find the tool of a call in the list of tools, and keep which of its arguments headers repeat.
@@ -419,7 +423,7 @@ class ProxyServer(Server):
         finally:
             pool.release(upstream, call)
 
-    def _joined(self, _server: Server, call: Call) -> Any:
+    def _joined(self, _server: Dispatcher, call: Call) -> Any:
         return self._take(self._join(call)) if call.is_notification else self._answered(call)
 
     async def _join(self, call: Call) -> None:
@@ -431,11 +435,11 @@ class ProxyServer(Server):
         finally:
             pool.release(upstream, call)
 
-    async def _initialize(self, _server: Server, call: Call) -> Any:
+    async def _initialize(self, _server: Dispatcher, call: Call) -> Any:
         """Begin a session: connect to the target, and return what the target declares."""
         if call.session.caller is not None:
             raise InvalidRequest("The session is initialized already")
-        result, caller = eras.initialize(call.request.params, self.offer, self.capabilities, self.info)
+        result, caller = eras.initialize(call.request.params, self.offering.offer, self.capabilities, self.info)
         pool = self._pool_of(call)
         known = pool.known.of(pool.user(call))
 
@@ -458,7 +462,7 @@ class ProxyServer(Server):
         except DragomanError as error:
             raise refusal_of(error, self.name) from error
 
-    async def _discover(self, _server: Server, call: Call) -> Any:
+    async def _discover(self, _server: Dispatcher, call: Call) -> Any:
         """Return the versions of this proxy and the capabilities of the target."""
         pool, (params, meta) = self._pool_of(call), params_of(call.request)
         known = pool.known.of(pool.user(call))
@@ -474,7 +478,7 @@ class ProxyServer(Server):
                     raw, version = await upstream.request(
                         call, "server/discover", params, meta=envelope, failures=failures
                     )
-                    declared.discovered = with_versions(raw, version_names(self.offer.versions)), version
+                    declared.discovered = with_versions(raw, version_names(self.offering.offer.versions)), version
             finally:
                 pool.release(upstream, call)
             return declared
@@ -482,12 +486,12 @@ class ProxyServer(Server):
         declared = await self._latest_declaration(known, fetch)
         if declared.discovered is not None:
             return self._translated(*declared.discovered, call)
-        result = eras.discover(self.offer, declared.capabilities, declared.instructions)
+        result = eras.discover(self.offering.offer, declared.capabilities, declared.instructions)
         info = self.info if self._is_named or declared.server_info is None else declared.server_info
         result.meta = {types.SERVER_INFO: Raw(encode(info))}
         return result
 
-    async def _listen(self, _server: Server, call: Call) -> Any:
+    async def _listen(self, _server: Dispatcher, call: Call) -> Any:
         """Pass a subscription of a stateless client, until the client cancels it or the target ends it."""
         pool = self._pool_of(call)
         try:

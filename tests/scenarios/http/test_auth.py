@@ -165,9 +165,9 @@ async def test_the_session_of_another_is_404_on_every_worker(tmp_path: Path, thi
     apps = []
     for _ in range(2):
         server = office(Local(tmp_path))
-        workers = Workers(server, joins=True)
-        sessions = Sessions(server, workers=workers)
-        service = HttpService(server, workers=workers, sessions=sessions, auth=by_header)
+        workers = Workers(server.dispatcher, joins=True)
+        sessions = Sessions(server.dispatcher, workers=workers)
+        service = HttpService(server.dispatcher, workers=workers, sessions=sessions, auth=by_header)
         apps.append(AsgiApp(service, pace=BRISK))
     ann = User(apps[0], "ann")
     await ann.initialize()

@@ -96,8 +96,11 @@ class Harbour:
         async def remember(ctx: Context) -> int:
             return await ctx.session_state.update("n", lambda n: (n or 0) + 1)
 
-        workers = Workers(server, joins=True)
-        return AsgiApp(HttpService(server, workers=workers, sessions=Sessions(server, workers=workers)), pace=BRISK)
+        workers = Workers(server.dispatcher, joins=True)
+        return AsgiApp(
+            HttpService(server.dispatcher, workers=workers, sessions=Sessions(server.dispatcher, workers=workers)),
+            pace=BRISK,
+        )
 
     async def begin(self) -> HttpPeer:
         peer = HttpPeer(self.apps[0])

@@ -377,16 +377,7 @@ def _name_of(function: Any) -> str:
 Defined = TypeVar("Defined")
 
 
-def options_among(names: dict[str, Any], kind: type[Any]) -> Any:
-    """Return those of a function's local variables that are options of the TypedDict `kind`.
-
-    A public function has each option as a parameter, so that `help` lists them. This function collects them without a
-    second list of their names.
-    """
-    return {option: names[option] for option in kind.__annotations__ if option in names}
-
-
-def lists_options(options: type[Any], *kinds: type[Definition[..., Any]]) -> Callable[[Function], Function]:
+def lists_options(options: type[Any], *kinds: object) -> Callable[[Function], Function]:
     """Let `help` list the options of a TypedDict in place of `**options`; the defaults are the attributes of `kinds`.
 
     A parameter `**further` stays in the list.

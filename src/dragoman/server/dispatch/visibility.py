@@ -16,6 +16,7 @@ from typing import Any
 
 from dragoman.runtime.callables import resolved
 from dragoman.server.define.definition import Definition, Visible
+from dragoman.server.dispatch.dispatcher import dispatcher_of
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
 
@@ -40,7 +41,7 @@ async def hidden_definitions(call: Call) -> frozenset[Definition[..., Any]]:
     """Return the definitions that the caller does not see, among those that the request may concern."""
     if call.within is not None:
         return frozenset()
-    params, registry = call.request.params, call.server.registry
+    params, registry = call.request.params, dispatcher_of(call).registry
     tables: list[dict[str, Any]] = [getattr(registry, name) for name in _TABLES[call.request.method.name]]
     named = tables[0].get(getattr(params, "name", "") or getattr(params, "uri", ""))
     answers: dict[Visible, bool] = {}

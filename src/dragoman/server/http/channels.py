@@ -42,8 +42,8 @@ from dragoman.server.request.call import Call, ConnectedClient, NoChannel
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
+    from dragoman.server.dispatch.dispatcher import Dispatcher
     from dragoman.server.http.session import HttpSession
-    from dragoman.server.server import Server
 
 T = TypeVar("T")
 ChannelLife = Literal["unopened", "opened", "over"]
@@ -71,7 +71,7 @@ class PostChannel(NoChannel):
     _sent_at = -inf
     _subscription: SubscriptionStream | None = None
 
-    def __init__(self, server: Server, subscriptions: set[SubscriptionStream], exchange: Exchange) -> None:
+    def __init__(self, server: Dispatcher, subscriptions: set[SubscriptionStream], exchange: Exchange) -> None:
         self._server = server
         self._subscriptions = subscriptions
         self._exchange = exchange
@@ -137,7 +137,7 @@ class PostChannel(NoChannel):
         """Stop sending notifications and changes."""
         if self._subscription is not None:
             self._subscriptions.discard(self._subscription)
-            self._server.audience.discard(self._subscription)
+            self._server.notifier.discard(self._subscription)
         if self._flushing is not None and not self._flushing.done():
             self._flushing.cancel()
             await asyncio.wait([self._flushing])
@@ -151,7 +151,7 @@ class PostChannel(NoChannel):
         self._subscription = stream = SubscriptionStream(subscription, self._exchange)
         self.was_used = True
         self._subscriptions.add(stream)
-        self._server.audience.add(stream)
+        self._server.notifier.add(stream)
         self._exchange.on_ending = stream.end
         return stream.run()
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import is_
 from sys import maxsize
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -38,18 +38,16 @@ from dragoman.errors import (
 from dragoman.protocol.extensions import entries_of
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.lines import without_newlines
+from dragoman.server.dispatch.dispatcher import Dispatcher, dispatcher_of
 from dragoman.server.dispatch.runner import encoded_result
-from dragoman.server.listing import PageCursors, read_cursor
 from dragoman.server.mounting.mount import Mount, has, is_open, own_handler
 from dragoman.server.mounting.passing import is_not_found, lacks_tool, pass_on, run_inner
 from dragoman.server.mounting.places import LISTS, TASKS_GET, params_about, subject_of, with_uris
+from dragoman.server.registry import PageCursors, read_cursor
 from dragoman.server.request.call import Call
 from dragoman.types.decoding import decoders
 
-if TYPE_CHECKING:
-    from dragoman.server.server import Server
-
-Handle = Callable[["Server", Call], Any]
+Handle = Callable[[Dispatcher, Call], Any]
 INTRODUCTION_SECONDS = 5.0
 """How long a mounted server has to learn its instructions, for example from the target of a proxy."""
 _logger = logging.getLogger("dragoman.server")
@@ -105,7 +103,7 @@ class JoinedList(Joined):
         self._place = LISTS[method]
         self._kept: dict[tuple[str, int], tuple[list[Raw], Raw]] = {}
 
-    async def __call__(self, server: Server, call: Call) -> Raw:
+    async def __call__(self, server: Dispatcher, call: Call) -> Raw:
         """Return a page of the joined list, sealed and encoded."""
         offset, version = read_cursor(call.request.params.cursor), call.request.caller.version.name
         own = await self._own_pages(server, call)
@@ -124,7 +122,7 @@ class JoinedList(Joined):
             self._kept[version, offset] = pages, page
         return page
 
-    async def _own_pages(self, server: Server, call: Call) -> list[Raw]:
+    async def _own_pages(self, server: Dispatcher, call: Call) -> list[Raw]:
         async def page(cursor: str | None) -> Raw:
             params = msgspec.structs.replace(call.request.params, cursor=cursor)
             request = msgspec.structs.replace(call.request, params=params)
@@ -134,7 +132,7 @@ class JoinedList(Joined):
             kind: Any = call.request.method.result
             return encoded_result(call, kind(**{entries_of(kind)[0]: []}))
 
-        is_foreign = server.resource_lister is not None
+        is_foreign = "on_list_resources" in server.registry.hooks
         return await _every(page, PageCursors(self.method) if is_foreign else PageCursors(self.method, maxsize))
 
     async def _pages(self, call: Call, mount: Mount) -> list[Raw]:
@@ -205,7 +203,7 @@ async def _every(page: Callable[[str | None], Any], cursors: PageCursors) -> lis
 class ByName(Joined):
     """The handler of a request about a name or a URI."""
 
-    def __call__(self, server: Server, call: Call) -> Any:
+    def __call__(self, server: Dispatcher, call: Call) -> Any:
         """Set the mount as the target of the request, or answer it by the server itself."""
         subject, is_uri = subject_of(self.method, call.request.params)
         routes = (
@@ -220,12 +218,12 @@ class ByName(Joined):
         call.target = _Route(self, found, subject)
         return None
 
-    def _is_own(self, server: Server, subject: str, *, is_uri: bool) -> bool:
+    def _is_own(self, server: Dispatcher, subject: str, *, is_uri: bool) -> bool:
         registry = server.registry
         tables = ("resources", "templates") if is_uri else ("tools" if self.method == "tools/call" else "prompts",)
         return any(subject in getattr(registry, table) or subject in registry.disabled[table] for table in tables)
 
-    def _matches_own(self, server: Server, uri: str) -> bool:
+    def _matches_own(self, server: Dispatcher, uri: str) -> bool:
         return any(template.match(uri) is not None for template in list(server.registry.templates.values()))
 
     def _routes(self, call: Call, subject: str, *, is_uri: bool) -> Iterator[tuple[Mount, str, bool | None]]:
@@ -237,7 +235,7 @@ class ByName(Joined):
                 if answer is not False or (self.method in _SUBSCRIBING and inner != subject):
                     yield mount, inner, answer or None
 
-    def _answer_by_own(self, server: Server, call: Call, subject: str) -> Any:
+    def _answer_by_own(self, server: Dispatcher, call: Call, subject: str) -> Any:
         if self.own is None:
             raise InvalidParams(f"Unknown URI: {subject}", {"uri": subject})
         return self.own(server, call)
@@ -255,7 +253,7 @@ class ByName(Joined):
                 if not lacks_tool(result, inner):
                     return result
         call.target = None
-        return await finished(self._answer_by_own(call.server, call, subject))
+        return await finished(self._answer_by_own(dispatcher_of(call), call, subject))
 
 
 class _Route:
@@ -278,7 +276,7 @@ class _Route:
 class ByTask(Joined):
     """The handler of a request about a task."""
 
-    async def __call__(self, server: Server, call: Call) -> Any:
+    async def __call__(self, server: Dispatcher, call: Call) -> Any:
         """Answer by the server that has the task."""
         own_get, mounts = own_handler(server, TASKS_GET), self.offering(call)
         places: list[Mount | None] = [*([] if self.own is None else [None]), *mounts]
@@ -297,7 +295,7 @@ class ByTask(Joined):
             return await self._answer(server, call, place)
         return await self._answer(server, call, places[-1])
 
-    async def _answer(self, server: Server, call: Call, place: Mount | None) -> Any:
+    async def _answer(self, server: Dispatcher, call: Call, place: Mount | None) -> Any:
         if place is None and self.own is not None:
             return await finished(self.own(server, call))
         return await self._pass(call, place, self.method)  # type: ignore[arg-type]
@@ -309,13 +307,13 @@ class ByTask(Joined):
 class Introduction(Joined):
     """The handler of `initialize` and `server/discover`."""
 
-    def __call__(self, server: Server, call: Call) -> Any:
+    def __call__(self, server: Dispatcher, call: Call) -> Any:
         """Return the result of the server itself, with the instructions of all."""
         if any(is_open(mount.server, self.method) for mount in self.mounts):
             return self._asked(server, call)
         return self._joined(server, call, [joined_instructions(mount.server) for mount in self.mounts])
 
-    async def _asked(self, server: Server, call: Call) -> Any:
+    async def _asked(self, server: Dispatcher, call: Call) -> Any:
         """Ask the mounted servers that learn their instructions from others, such as proxies."""
         return self._joined(server, call, await gather(*(self._told(call, mount) for mount in self.mounts)))
 
@@ -331,7 +329,7 @@ class Introduction(Joined):
             return None
         return introduced.instructions
 
-    def _joined(self, server: Server, call: Call, told: Sequence[str | None]) -> Any:
+    def _joined(self, server: Dispatcher, call: Call, told: Sequence[str | None]) -> Any:
         assert self.own is not None
         result = self.own(server, call)
         return msgspec.structs.replace(result, instructions=_joined_texts(result.instructions, self.mounts, told))
@@ -351,16 +349,16 @@ def _joined_texts(own: str | None, mounts: Sequence[Mount], told: Sequence[str |
     return "\n\n".join(texts) or None
 
 
-def joined_instructions(server: Server) -> str | None:
+def joined_instructions(server: Dispatcher) -> str | None:
     """Return the instructions of a server and of those that are mounted in it."""
     mounts = list(server.mounts or ())
-    return _joined_texts(server.instructions, mounts, [joined_instructions(mount.server) for mount in mounts])
+    return _joined_texts(server.identity.instructions, mounts, [joined_instructions(mount.server) for mount in mounts])
 
 
 class FirstServer(Joined):
     """The handler of a method whose requests name nothing, and of notifications of clients."""
 
-    async def __call__(self, server: Server, call: Call) -> Any:
+    async def __call__(self, server: Dispatcher, call: Call) -> Any:
         """Answer by the first mounted server that has the method; every server gets a notification."""
         mounts, params = self.offering(call), call.request.raw_params
         if call.is_notification:
@@ -371,6 +369,6 @@ class FirstServer(Joined):
             raise self.not_found()
         return await pass_on(call, mounts[0], self.method, params)
 
-    async def _run_own(self, server: Server, call: Call) -> None:
+    async def _run_own(self, server: Dispatcher, call: Call) -> None:
         if self.own is not None:
             await finished(self.own(server, call))

@@ -26,7 +26,7 @@ from dragoman.server.mounting.passing import run_inner
 from dragoman.server.request.call import Call, Channel
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 ANSWER_SECONDS = 10.0
 """How long a server has to say what it honours."""
@@ -75,7 +75,7 @@ class CapturingChannel:
 class JoinedListening(Joined):
     """The handler of `subscriptions/listen`."""
 
-    async def __call__(self, server: Server, call: Call) -> Any:
+    async def __call__(self, server: Dispatcher, call: Call) -> Any:
         """Serve a subscription until the client cancels it or the connection ends."""
         uris = call.request.params.notifications.resource_subscriptions or []
         routes = {mount: _inner_uris(mount, uris) for mount in self.offering(call)}
@@ -99,7 +99,7 @@ class JoinedListening(Joined):
             for task, _ in held:
                 await cancel_and_wait(task)
 
-    async def _capture_own(self, server: Server, call: Call, uris: list[str]) -> CapturingChannel:
+    async def _capture_own(self, server: Dispatcher, call: Call, uris: list[str]) -> CapturingChannel:
         """Return a channel with the filter that the server honours without its mounts."""
         assert self.own is not None
         rows = () if server.installed is None else server.installed.rows

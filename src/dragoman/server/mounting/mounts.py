@@ -22,12 +22,12 @@ from dragoman.server.define.resources import Resource
 from dragoman.server.define.tools import TOOL_NAME, Tool
 from dragoman.server.mounting.joined import ByName, ByTask, FirstServer, Handle, Introduction, Joined, JoinedList
 from dragoman.server.mounting.listening import JoinedListening
-from dragoman.server.mounting.mount import TABLES, Mount, is_open, keys, without_mounts
+from dragoman.server.mounting.mount import TABLES, Mount, is_open, keys, mounts_above, without_mounts
 from dragoman.server.mounting.places import LISTS, SUBJECTS, TASK_METHODS
 from dragoman.server.mounting.renaming import Renaming
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 _KINDS: Mapping[str, type[Joined]] = {
     **dict.fromkeys(LISTS, JoinedList),
@@ -46,14 +46,14 @@ _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templa
 class Mounts:
     """The mounts of one server, in the order in which they were made."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Dispatcher) -> None:
         self._server = server
         self._mounts: tuple[Mount, ...] = ()
 
     def __iter__(self) -> Iterator[Mount]:
         return iter(self._mounts)
 
-    def add(self, server: Server, renaming: Renaming) -> None:
+    def add(self, server: Dispatcher, renaming: Renaming) -> None:
         """Mount a server.
 
         Raises:
@@ -74,16 +74,15 @@ class Mounts:
         installed = self._server.installed
         try:
             ProtocolTable.of(
-                self.rows(() if installed is None else installed.rows), self.methods(self._server.own_methods)
+                self.rows(() if installed is None else installed.rows), self.methods(self._server.offering.own_methods)
             )
         except DefinitionError:
             self._mounts = before
             raise
-        self._server.mounts = self
-        self._server.renew()
+        self._server.add_mounts(self)
         server.mounted_in.add(mount)
         for listener in mount.listeners:
-            server.audience.add(listener)
+            server.notifier.add(listener)
 
     def _require_known(self, mount: Mount) -> None:
         """Refuse what could not be told apart: the same server twice, or two servers whose names only they know."""
@@ -95,7 +94,7 @@ class Mounts:
                 names = " and ".join(repr(one.server.name) for one in both)
                 raise DefinitionError(f"Nothing tells the names of {names} apart: mount one of them with a prefix")
 
-    def _require_methods_free(self, server: Server) -> None:
+    def _require_methods_free(self, server: Dispatcher) -> None:
         """Refuse a method that another server has too, if nothing in a request says which server is meant."""
         is_known = any(mount.server is server for mount in self._mounts)
         for name in () if is_known else server.handlers.keys() - METHOD_NAMES - _KINDS.keys():
@@ -130,7 +129,7 @@ class Mounts:
 
     def methods(self, own: tuple[Method, ...]) -> tuple[Method, ...]:
         """Return the methods of `server.method` of the server and its mounts, each once."""
-        every = {method.name: method for mount in self._mounts for method in mount.server.own_methods}
+        every = {method.name: method for mount in self._mounts for method in mount.server.offering.own_methods}
         return tuple((every | {method.name: method for method in own}).values())
 
     def capabilities(self, own: types.ServerCapabilities) -> types.ServerCapabilities:
@@ -150,7 +149,7 @@ class Mounts:
 
     def handles_notification(self, method: str) -> bool:
         """Tell whether a mounted server handles a notification of clients, and the parent has a handler for it."""
-        is_wanted = any(mount.server.offer_for_notification(method) is not None for mount in self._mounts)
+        is_wanted = any(mount.server.offering.for_notification(method) is not None for mount in self._mounts)
         return is_wanted and method in self._server.handlers
 
     def find(self, table: str, key: str) -> Any:
@@ -158,10 +157,15 @@ class Mounts:
         return next((one for mount in self._mounts if (one := mount.find(table, key)) is not None), None)
 
 
-def _require_no_cycle(parent: Server, server: Server) -> None:
+def mounts_of(server: Dispatcher) -> Mounts:
+    """Return the mounts of a server; they are added to it with the first mount."""
+    return server.mounts if isinstance(server.mounts, Mounts) else Mounts(server)
+
+
+def _require_no_cycle(parent: Dispatcher, server: Dispatcher) -> None:
     if server is parent:
         raise DefinitionError(f"The server {parent.name!r} cannot be mounted into itself")
-    target = getattr(server, "passes_to", None)
+    target = server.passes_to
     if target is parent:
         raise DefinitionError(f"A proxy of {parent.name!r} cannot be mounted into {parent.name!r} itself")
     if target is not None:
@@ -172,7 +176,7 @@ def _require_no_cycle(parent: Server, server: Server) -> None:
         _require_no_cycle(parent, mount.server)
 
 
-def require_definable(server: Server, definition: Definition[..., Any]) -> None:
+def require_definable(server: Dispatcher, definition: Definition[..., Any]) -> None:
     """Refuse a definition whose name is taken in a mounted server, or in a server that this one is mounted in.
 
     Raises:
@@ -182,7 +186,7 @@ def require_definable(server: Server, definition: Definition[..., Any]) -> None:
     for mount in server.mounts or ():
         if mount.find(table, key) is not None:
             raise _clash(mount, table, key, server)
-    for mount in list(server.mounted_in):
+    for mount in mounts_above(server):
         _require_free(mount, table, key)
 
 
@@ -213,11 +217,11 @@ def _require_free(mount: Mount, table: str, inner: str) -> None:
     for beside in parent.mounts or ():
         if beside is not mount and beside.find(table, outer) is not None:
             raise _clash(mount, table, outer, beside.server, inner)
-    for above in list(parent.mounted_in):
+    for above in mounts_above(parent):
         _require_free(above, table, outer)
 
 
-def _clash(mount: Mount, table: str, outer: str, owner: Server, inner: str | None = None) -> DefinitionError:
+def _clash(mount: Mount, table: str, outer: str, owner: Dispatcher, inner: str | None = None) -> DefinitionError:
     kind = ToolNotUnique if table == "tools" else DefinitionError
     known = mount.inner(table, outer) if inner is None else inner
     return kind(

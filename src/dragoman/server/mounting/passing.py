@@ -20,8 +20,10 @@ from msgspec import Raw, Struct
 from dragoman import types
 from dragoman.errors import InvalidParams, ResourceNotFound, RpcError
 from dragoman.protocol.jsonrpc import encode
+from dragoman.server.dispatch.dispatcher import dispatcher_of
+from dragoman.server.dispatch.opening import open_inner
 from dragoman.server.dispatch.runner import run_detached, with_cache_hints
-from dragoman.server.dispatch.tags import TaggedServer
+from dragoman.server.dispatch.tags import TaggedDispatcher
 from dragoman.server.mounting.client_end import MountedChannel
 from dragoman.server.mounting.mount import Mount
 from dragoman.server.mounting.places import result_with_uris
@@ -54,7 +56,7 @@ async def pass_on(outer: Call, mount: Mount, method: str, params: Raw, channel: 
         RpcError: the error that the client would receive.
     """
     call, result = await run_inner(outer, mount, method, params, channel)
-    if call.request.method in call.server.own_methods:
+    if call.request.method in dispatcher_of(call).offering.own_methods:
         return result
     return result_with_uris(with_cache_hints(mount.server, result), mount.outer_uri)
 
@@ -108,17 +110,16 @@ def _says_unknown(text: str, name: str) -> bool:
 
 def _call(outer: Call, mount: Mount, method: str, params: Raw, channel: Channel | None) -> Call:
     server = mount.server
-    if isinstance(outer.server, TaggedServer):
+    if isinstance(outer.server, TaggedDispatcher):
         server = outer.server.alike(server)
     row = (mount.offer(outer) or server.offer).find(method, outer.request.caller)
-    request = msgspec.structs.replace(outer.request, method=row, params=row.decode_params(params), raw_params=params)
-    context = outer.server_context if server.server_context is None else server.server_context
+    call = open_inner(outer, row, params, server)
     session = mount.session(outer.session)
-    passing = MountedChannel(channel or outer.channel, session)
-    call = Call(request, cast("Session", session), cast("Channel", passing), server, context, outer.loop)
-    call.scopes, call.claims = outer.scopes, outer.claims
-    call.headers, call.remote = outer.headers, outer.remote
-    call.task, call.handler_task, call.values = outer.task, outer.handler_task, outer.values
+    call.session = cast("Session", session)
+    call.channel = cast("Channel", MountedChannel(channel or outer.channel, session))
+    if server.server_context is not None:
+        call.server_context = server.server_context
+    call.handler_task, call.values = outer.handler_task, outer.values
     call.is_notification, call.is_passed = outer.is_notification, True
     return call
 

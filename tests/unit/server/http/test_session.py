@@ -19,7 +19,10 @@ from unit.server.http.test_streams import Reader
 def new_session() -> HttpSession:
     server = Server()
     return HttpSession(
-        server, SharedSession(Caller(LATEST_HANDSHAKE), "session"), workers=Workers(server), retention=Retention()
+        server.dispatcher,
+        SharedSession(Caller(LATEST_HANDSHAKE), "session"),
+        workers=Workers(server.dispatcher),
+        retention=Retention(),
     )
 
 

@@ -91,8 +91,8 @@ class TasksExtension(ServerExtension):
 
     def bind(self, server: Server) -> None:
         """Keep the server, whose tools run and whose store keeps the tasks."""
-        self._server = server
-        self._late = Lifecycle(server, lambda: [self.serving(server)])
+        self._server, parts = server, server.dispatcher
+        self._late = Lifecycle(server, parts.registry, parts.overrides, parts.report, lambda: [self.serving(server)])
         """Begins in a loop that the server serves already, with another extension, when it gets its first such tool."""
 
     @cached_property
@@ -201,8 +201,8 @@ class TasksExtension(ServerExtension):
         A server that got its first such tool while it served has no runner yet.
         """
         loop = asyncio.get_running_loop()
-        if loop not in self._feeds and self._server.lifecycle is not None:
-            await self._server.lifecycle.begin_until_the_loop_ends()
+        if loop not in self._feeds:
+            await self._server.dispatcher.lifecycle.begin_until_the_loop_ends()
         if loop not in self._feeds:
             await self._late.begin_until_the_loop_ends()
         runner = self._runners.get(loop)
