@@ -31,7 +31,6 @@ class FastPath(NamedTuple):
     compared_by: str
 
 
-_PLAIN = "properties/test_server_shortcuts.py::test_a_plain_result_is_the_one_that_is_looked_at_closely"
 _IN_PLACE = "properties/test_server_shortcuts.py::test_an_inline_handler_says_what_one_in_a_thread_says"
 _HTTP = "properties/test_http_carriers.py::test_every_carrier_of_http_answers_alike"
 _CHILD = "properties/test_writer.py::test_what_a_child_is_sent_is_what_was_sent"
@@ -42,8 +41,6 @@ _WOKEN = "unit/runtime/test_tasks.py::test_a_loop_that_is_woken_sees_what_was_pu
 FAST_PATHS = (
     FastPath("runtime/tasks.py", SECOND, ("waker",), "call_soon_threadsafe", _WOKEN),
     FastPath("server/request/driving.py", DRIVEN, ("_run_in_place",), "a thread that waits for the loop", _IN_PLACE),
-    FastPath("server/dispatch/runner.py", SECOND, ("_answer",), "eras.seal and one message", _PLAIN),
-    FastPath("server/define/tool_results.py", SECOND, ("Output.plain_result",), "Output.result", _PLAIN),
     FastPath("protocol/jsonrpc.py", SECOND, ("decode",), "measuring every message", _LIMITS),
     FastPath("protocol/inbound.py", SECOND, ("_receive_request",), "reading the params of every request", _GLANCE),
     FastPath("transports/stdio/writers.py", SECOND, ("DirectWriter.send",), "one write a turn", _CHILD),

@@ -135,7 +135,7 @@ class ProxyOffering(Offering):
 class ProxyServer(Server):
     """The server that `Server.proxy` returns, which says what the parameters are."""
 
-    offering_type = ProxyOffering
+    _offering_type = ProxyOffering
 
     def __init__(
         self,

@@ -59,46 +59,6 @@ class ServerIdentity:
         """The name of the server."""
         return self._info.name
 
-    @name.setter
-    def name(self, name: str) -> None:
-        self.describe(name=name)
-
-    @property
-    def version(self) -> str:
-        """The server's own version."""
-        return self._info.version
-
-    @version.setter
-    def version(self, version: str) -> None:
-        self.describe(version=version)
-
-    @property
-    def title(self) -> str | None:
-        """The name of the server to show to people."""
-        return self._info.title
-
-    @title.setter
-    def title(self, title: str | None) -> None:
-        self.describe(title=title)
-
-    @property
-    def description(self) -> str | None:
-        """The description of the server."""
-        return self._info.description
-
-    @description.setter
-    def description(self, description: str | None) -> None:
-        self.describe(description=description)
-
-    @property
-    def website_url(self) -> str | None:
-        """The URL of the server's web site."""
-        return self._info.website_url
-
-    @website_url.setter
-    def website_url(self, url: str | None) -> None:
-        self.describe(website_url=url)
-
     def describe(self, **changes: Any) -> None:
         """Change fields of the identity.
 

@@ -136,8 +136,9 @@ class Notifier:
             DefinitionError: no extension of the server has such a notification.
             ValidationError: the parameters cannot be JSON.
         """
+        name = self._offering.identity.name
         if not server_notifications(self._offering.offer, method):
-            raise DefinitionError(f"No extension of the server {self._offering.name!r} has the notification {method!r}")
+            raise DefinitionError(f"No extension of the server {name!r} has the notification {method!r}")
         given = {} if params is None else params
         encode(given)
         members = self.members() if everywhere else self.members_here()

@@ -37,13 +37,11 @@ class ExtensionOffer(Protocol):
     @property
     def notifications(self) -> Collection[str]:
         """The methods of the client notifications that extensions handle."""
-        ...
 
     def declared(
         self, derived: types.ServerCapabilities, configured: Mapping[str, types.Json]
     ) -> types.ServerCapabilities:
         """Return the derived capabilities with those of the extensions added."""
-        ...
 
     def require_carried(self, pinned: Version) -> None:
         """Refuse extensions that do not exist in the pinned version."""
@@ -54,19 +52,15 @@ class MountedOffer(Protocol):
 
     def rows(self, own: tuple[ExtensionRow, ...]) -> tuple[ExtensionRow, ...]:
         """Return the rows of the extensions of the server and its mounts, each once."""
-        ...
 
     def methods(self, own: tuple[Method, ...]) -> tuple[Method, ...]:
         """Return the methods of `server.method` of the server and its mounts, each once."""
-        ...
 
     def capabilities(self, own: types.ServerCapabilities) -> types.ServerCapabilities:
         """Return the capabilities of the server, with those of its mounts added."""
-        ...
 
     def handles_notification(self, method: str) -> bool:
         """Tell whether a mounted server handles a notification of clients."""
-        ...
 
 
 class Offering:
@@ -97,7 +91,7 @@ class Offering:
         *,
         strict_arguments: bool = False,
     ) -> None:
-        self._identity = identity
+        self.identity = identity
         self._registry = registry
         self._strict_arguments = strict_arguments
         self.extensions: ExtensionOffer | None = None
@@ -115,11 +109,6 @@ class Offering:
         """The offer that opens notifications of clients; None until the server handles a notification."""
         self._lock = Lock()
         self.require_carried()
-
-    @property
-    def name(self) -> str:
-        """The name of the server."""
-        return self._identity.name
 
     def _merged(self, configuration: Configuration) -> ServerSettings:
         return ServerSettings.of(configuration, PROCESS.configuration, strict_arguments=self._strict_arguments)
@@ -157,8 +146,8 @@ class Offering:
             DefinitionError: the version lacks a field or an extension, which the message names.
         """
         settings = settings or self.settings
-        settings.require_carried(f"The server {self.name!r}", self._identity.info)
-        settings.require_carried(f"What the server {self.name!r} declares", self._declaration.given)
+        settings.require_carried(f"The server {self.identity.name!r}", self.identity.info)
+        settings.require_carried(f"What the server {self.identity.name!r} declares", self._declaration.given)
         if settings.pinned is not None and self.extensions is not None:
             self.extensions.require_carried(settings.pinned)
 
@@ -205,7 +194,7 @@ class Offering:
 
     def warn_of_undeclared(self) -> None:
         """Log one warning if definitions are registered whose capability the server does not declare."""
-        self._declaration.warn_of_undeclared(self._registry, self.name)
+        self._declaration.warn_of_undeclared(self._registry, self.identity.name)
 
     def has_method(self, name: str) -> bool:
         """Tell whether the author registered a method of this name with `server.method`."""

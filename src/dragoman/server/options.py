@@ -20,17 +20,6 @@ Tags = str | Iterable[str] | None
 MAX_PORT = 65_535
 
 
-class ListenOptions(TypedDict, total=False):
-    """The options of listening."""
-
-    host: str
-    """The address to listen on ("127.0.0.1")."""
-    port: int
-    """The port to listen on (8000); 0 lets the operating system choose one."""
-    workers: int
-    """The number of processes (1)."""
-
-
 class AsgiOptions(TypedDict, total=False):
     """The options of `server.asgi()`, besides the path."""
 
@@ -62,9 +51,15 @@ class AsgiOptions(TypedDict, total=False):
     """Log one line for each HTTP request to the logger `dragoman.access` (False)."""
 
 
-class HttpOptions(ListenOptions, AsgiOptions, total=False):
+class HttpOptions(AsgiOptions, total=False):
     """The options of `server.run("http")`: the address to listen on, and the options of `server.asgi()`."""
 
+    host: str
+    """The address to listen on ("127.0.0.1")."""
+    port: int
+    """The port to listen on (8000); 0 lets the operating system choose one."""
+    workers: int
+    """The number of processes (1)."""
     path: str
     """The path of the endpoint ("/mcp")."""
 
@@ -75,10 +70,6 @@ def _flag(value: Any) -> str | None:
 
 def _text(value: Any) -> str | None:
     return None if isinstance(value, str) else "a string"
-
-
-def _anything(_: Any) -> None:
-    """Accept a value, which other code checks."""
 
 
 def _host(value: Any) -> str | None:
@@ -120,8 +111,8 @@ def _at_least(minimum: int, *, or_none: bool = False) -> Callable[[Any], str | N
 class Rule(NamedTuple):
     """The default of an option, and the function that returns what it expects instead of a value; None if it fits."""
 
-    default: Any
-    expected: Callable[[Any], str | None]
+    default: Any = None
+    expected: Callable[[Any], str | None] = lambda _value: None
 
 
 RULES: dict[str, Rule] = {
@@ -134,12 +125,12 @@ RULES: dict[str, Rule] = {
     "session_idle_timeout": Rule(1800, _duration),
     "max_sessions": Rule(10_000, _at_least(1, or_none=True)),
     "max_event_bytes": Rule(64 * 1024 * 1024, _at_least(0)),
-    "allowed_hosts": Rule(None, _anything),
-    "allowed_origins": Rule(None, _anything),
+    "allowed_hosts": Rule(),
+    "allowed_origins": Rule(),
     "max_subscriptions": Rule(10_000, _at_least(0, or_none=True)),
     "auth": Rule(None, _auth),
-    "include_tags": Rule(None, _anything),
-    "exclude_tags": Rule(None, _anything),
+    "include_tags": Rule(),
+    "exclude_tags": Rule(),
     "health": Rule(default=False, expected=_flag),
     "access_log": Rule(default=False, expected=_flag),
 }

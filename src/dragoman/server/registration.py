@@ -40,7 +40,7 @@ OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
 OwnPrompt = TypeVar("OwnPrompt", bound=Prompt[..., Any])
 OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate[..., Any])
 
-Route = TypeVar("Route", bound=Callable[..., Any])
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 @raise_at_caller(
@@ -372,7 +372,7 @@ class Registration:
                     yield database
 
         The function is an async generator that yields once, or returns an async context manager. It takes the server,
-        or nothing. Lifespans begin in the order of their registration and end in reverse. Routes get the value as
+        or nothing. Lifespans begin in the order of their registration and end in reverse. Handlers get the value as
         `Annotated[Database, Lifespan()]` or as `ctx.lifespan`.
 
         Raises:
@@ -383,7 +383,7 @@ class Registration:
 
     def route(
         self, path: str, methods: str | Iterable[str] = ("GET",), *, auth: bool = False
-    ) -> Callable[[Route], Route]:
+    ) -> Callable[[Handler], Handler]:
         """Register a function that answers HTTP requests to a path beside MCP, for `run("http")` and `asgi()`.
 
         Example:
@@ -399,7 +399,7 @@ class Registration:
             DefinitionError: the path, a method or the function cannot be a route, or the route exists.
         """
 
-        def register(function: Route) -> Route:
+        def register(function: Handler) -> Handler:
             self.routes.add(path, methods, function, needs_auth=auth)
             return function
 

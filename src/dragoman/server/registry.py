@@ -91,7 +91,7 @@ class Registry:
         self.forget: Callable[[Definition[..., Any]], None] | None = None
         """Called with each definition that was removed; set if the server has extensions."""
         self._require_servable = require_servable
-        self._notify = notify
+        self.notify = notify
         self.tools: dict[str, AnyTool] = {}
         self.prompts: dict[str, AnyPrompt] = {}
         self.resources: dict[str, AnyResource] = {}
@@ -294,8 +294,8 @@ class Registry:
     def _change(self, facts: Facts, *, is_fact: bool) -> None:
         self.edition += 1
         self.facts = facts
-        if self._notify is not None:
-            self._notify(is_fact)
+        if self.notify is not None:
+            self.notify(is_fact)
 
     def _facts_with(self, definition: Definition[..., Any], *, is_served: bool) -> Facts:
         before = self.facts
@@ -316,8 +316,7 @@ class Registry:
     def hook(self, name: HookName, function: Callable[..., Any]) -> None:
         """Register a hook of the server; its lifespan values are checked as those of definitions are."""
         self.hooks[name] = Hook(function)
-        facts = self._all_facts()
-        self._change(facts, is_fact=facts != self.facts)
+        self.renew()
 
     def require_lifespans(self, values: Mapping[Any, Any], overrides: Overrides) -> None:
         """Check that lifespans have the values that definitions take; `values` maps their functions to the values.

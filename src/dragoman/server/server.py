@@ -32,6 +32,7 @@ from dragoman.server.registry import Definitions, PageSize, Registry
 from dragoman.server.settings import (
     MOUNT_OPTIONS_ELSEWHERE,
     OPTIONS_ELSEWHERE,
+    IdentityField,
     PartField,
     ServerType,
     checked_cache_hints,
@@ -90,17 +91,17 @@ class Server(Registration, metaclass=ServerType):
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
     """
 
-    name = PartField[str]("identity", "The server's name.")
-    version = PartField[str]("identity", "The server's own version.")
-    title = PartField[str | None]("identity", "The name of the server to show to people.")
-    description = PartField[str | None]("identity", "The description of the server.")
-    website_url = PartField[str | None]("identity", "The URL of the server's web site.")
+    name = IdentityField[str]("The server's name.")
+    version = IdentityField[str]("The server's own version.")
+    title = IdentityField[str | None]("The name of the server to show to people.")
+    description = IdentityField[str | None]("The description of the server.")
+    website_url = IdentityField[str | None]("The URL of the server's web site.")
     instructions = PartField[str | None]("identity", "The text that tells the model how to use the server.")
     server_context = PartField[Any]("dispatcher", "Any object; handlers read it as `ctx.server_context`.")
     debug = PartField[bool]("dispatcher", "Whether clients receive the text and the place of an exception.")
     audit = PartField["Audit | None"]("dispatcher", "Where the server writes one record for each request.")
 
-    offering_type = Offering
+    _offering_type = Offering
     _views: ViewService | None = None
 
     @explaining("Server()", OPTIONS_ELSEWHERE)
@@ -138,8 +139,8 @@ class Server(Registration, metaclass=ServerType):
         texts = {"title": title, "description": description, "website_url": website_url}
         self.identity = ServerIdentity(implementation(name, version, icons, **texts), instructions)
         is_strict = checked_flag("strict_arguments", strict_arguments)
-        registry = Registry(self._require_servable, self._take_change, inline_refs=inline_refs)
-        self.offering = self.offering_type(
+        registry = Registry(self._require_servable, inline_refs=inline_refs)
+        self.offering = self._offering_type(
             self.identity, registry, configuration, capabilities, strict_arguments=is_strict
         )
         self.storage = Storage(store, secret, state_key)
@@ -156,6 +157,7 @@ class Server(Registration, metaclass=ServerType):
             audit=audit,
             debug=checked_flag("debug", debug),
         )
+        registry.notify = dispatcher.take_change
         super().__init__(registry, dispatcher)
         self.notifier, self.lifecycle = dispatcher.notifier, dispatcher.lifecycle
         self.identity.on_change = self._identity_changed
@@ -193,9 +195,6 @@ class Server(Registration, metaclass=ServerType):
             for kind in extensions_of(options):
                 self.extension(kind)
         self.dispatcher.require_servable(definition)
-
-    def _take_change(self, is_fact: bool) -> None:  # noqa: FBT001
-        self.dispatcher.take_change(is_fact)
 
     def _identity_changed(self) -> None:
         self.offering.require_carried()

@@ -20,7 +20,7 @@ from dragoman.server.dispatch.opening import open_call, open_notification
 from dragoman.server.dispatch.runner import refusal, run_notification, whole_answer
 from dragoman.server.dispatch.tags import with_tags
 from dragoman.server.duplex import DuplexConnection
-from dragoman.server.options import HttpOptions, ListenOptions, complete_options
+from dragoman.server.options import RULES, HttpOptions, complete_options
 from dragoman.server.request.call import NO_CHANNEL, Session
 from dragoman.server.settings import RUN_OPTIONS_ELSEWHERE
 
@@ -106,7 +106,7 @@ async def run_async(
 
 def _http_app(server: Dispatcher, routes: RouteTable, options: HttpOptions) -> tuple[dict[str, Any], AsgiApp]:
     """Return the options of listening, and the application."""
-    listening = {name: complete_options(options)[name] for name in ListenOptions.__annotations__}
+    listening = {name: complete_options(options)[name] for name in ("host", "port", "workers")}
     app = asgi_app(server, routes, options)
     _ = server.storage.key_ring  # made before the workers are forked, because all of them need the same keys
     return listening, app
@@ -172,7 +172,7 @@ def _transport_name(given: Any) -> str:
 
 
 def _refuse_unknown(transport: str, options: Mapping[str, Any]) -> None:
-    known = HttpOptions.__annotations__
+    known = RULES
     for option in options:
         if option not in known:
             remedy = RUN_OPTIONS_ELSEWHERE.get(option)

@@ -137,11 +137,30 @@ class PartField(Generic[T]):
     @overload
     def __get__(self, server: object, owner: type) -> T: ...
     def __get__(self, server: object, owner: type) -> Self | T:
-        return self if server is None else getattr(getattr(server, self._part), self._name)
+        return self if server is None else self._read(getattr(server, self._part))
 
     @at_caller
     def __set__(self, server: object, value: T) -> None:
-        setattr(getattr(server, self._part), self._name, value)
+        self._write(getattr(server, self._part), value)
+
+    def _read(self, part: Any) -> Any:
+        return getattr(part, self._name)
+
+    def _write(self, part: Any, value: T) -> None:
+        setattr(part, self._name, value)
+
+
+class IdentityField(PartField[T]):
+    """An attribute of a `Server` that is a field of its identity; clients receive an assigned value from then on."""
+
+    def __init__(self, doc: str) -> None:
+        super().__init__("identity", doc)
+
+    def _read(self, identity: Any) -> Any:
+        return getattr(identity.info, self._name)
+
+    def _write(self, identity: Any, value: T) -> None:
+        identity.describe(**{self._name: value})
 
 
 class ServerSettings(Struct, frozen=True):

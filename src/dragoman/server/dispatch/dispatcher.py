@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from dragoman.server.dispatch.audit import Audit, AuditTarget
     from dragoman.server.dispatch.middleware import Chain, Middleware
+    from dragoman.server.request.asking import OnStep
+    from dragoman.server.request.detached import DetachedCall, OnProgress
 
 DefinitionKind = Literal["tool", "prompt", "resource", "template"]
 KIND_TABLES: dict[DefinitionKind, tuple[str, ...]] = {
@@ -63,13 +65,8 @@ class InstalledHooks(ExtensionOffer, Protocol):
     reads: bool
     """Whether an extension reads resources that are not registered."""
 
-    def has(self, extension: Any) -> bool:
-        """Tell whether the server has an extension."""
-        ...
-
     def managers(self, server: Any) -> Iterable[AbstractAsyncContextManager[object]]:
         """Return the context managers that a loop of the server enters before it serves."""
-        ...
 
     def check(self) -> None:
         """Let each extension check the whole server."""
@@ -82,22 +79,18 @@ class InstalledHooks(ExtensionOffer, Protocol):
 
     def shows(self, call: Call, definition: Any) -> bool:
         """Tell whether a definition is in the list that a client gets."""
-        ...
 
     def entry(self, method: str, definition: Any, version: Version) -> Any:
         """Return the entry of a definition in a list, with the fields that extensions add to it."""
-        ...
 
     async def around(self, call: Call, serve: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run a request within the extensions that surround it."""
 
     def reading(self, call: Call, uri: str) -> Coroutine[Any, Any, Any] | None:
         """Return the reading of a resource that an extension has; None if no extension has it."""
-        ...
 
     async def honour(self, call: Call, honoured: types.SubscriptionFilter) -> types.SubscriptionFilter:
         """Return a subscription filter in which each extension has reduced its own fields."""
-        ...
 
 
 class MountedServer(Protocol):
@@ -108,15 +101,12 @@ class MountedServer(Protocol):
     @property
     def parent(self) -> Dispatcher | None:
         """The server that this one is mounted in; None if nobody keeps it any more."""
-        ...
 
     def inner(self, table: str, key: str) -> str | None:
         """Return the name or URI of a definition in the mounted server."""
-        ...
 
     def outer(self, table: str, key: str) -> str | None:
         """Return the name or URI of a definition in the parent."""
-        ...
 
 
 class MountedServers(MountedOffer, Protocol):
@@ -126,15 +116,12 @@ class MountedServers(MountedOffer, Protocol):
 
     def handlers(self, current: Mapping[str, Handler]) -> dict[str, Handler]:
         """Return the handlers of the server and its mounts; `current` may be joined already."""
-        ...
 
     def managers(self) -> list[AbstractAsyncContextManager[object]]:
         """Return the contexts in which the mounted servers serve."""
-        ...
 
     def find(self, table: str, key: str) -> Any:
         """Return the definition of a mounted server by its name or URI in the parent."""
-        ...
 
 
 class Dispatcher:
@@ -230,15 +217,17 @@ class Dispatcher:
         """
         return self.lifecycle.values(loop)
 
-    def notify_resource_updated(self, uri: str) -> bool:
-        """Notify every client that subscribed to a resource; return whether a client here gets it."""
-        return self.notifier.notify_resource_updated(uri)
-
     def report(self, error: BaseException, call: Call | None = None, info: dict[str, Any] | None = None) -> None:
         """Report an error to the exception reporter, or to the log if there is none; this method raises nothing."""
         from dragoman.server.dispatch.reporting import report
 
         report(self.offering.settings.configuration.exception_reporter, error, call, info)
+
+    def open_detached(self, detached: DetachedCall, on_progress: OnProgress | None, on_step: OnStep | None) -> Call:
+        """Return the call that runs the tool of a detached call once."""
+        from dragoman.server.dispatch.opening import open_detached
+
+        return open_detached(detached, self, on_progress, on_step)
 
     # Registration.
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, DragomanError
 from dragoman.server.define.sources import Overrides
+from dragoman.server.notifier import Report
 from dragoman.server.registry import Registry
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ LEAVE_SECONDS = 10.0
 """The seconds that managers have to end; their task is then cancelled."""
 PLACE = "a lifespan or an extension, while the server serves"
 Managers = Callable[[], Iterable[AbstractAsyncContextManager[object]]]
-Report = Callable[[BaseException, None, dict[str, Any]], None]
 LifespanFunction = Callable[..., AbstractAsyncContextManager[object] | AsyncIterator[object]]
 """A function of the server, or of nothing, that is an async generator or returns an async context manager."""
 OwnLifespan = TypeVar("OwnLifespan", bound=LifespanFunction)
@@ -95,6 +95,10 @@ class Lifecycle:
             DefinitionError: the function is of another kind, or has more parameters.
         """
         self.lifespans.append(_checked(function))
+
+    def beside(self, managers: Managers) -> Lifecycle:
+        """Return a lifecycle of the same server with other managers, and without lifespans."""
+        return Lifecycle(self._owner, self._registry, self._overrides, self._report, managers)
 
     def serving(self) -> AbstractAsyncContextManager[None]:
         """Return a context in which the server serves in this loop: it enters and leaves lifespans and extensions."""

@@ -90,7 +90,6 @@ async def _serve_objects(ctx: Context) -> Any:
         result = await serve(call)
     except BaseException as error:
         result = await outcome_of(call, error)
-    call.plain_result = None  # middleware may change it
     if type(result) is Raw:
         call.encoded_page = result
     elif call.target is None and type(result) is call.request.method.result:

@@ -123,4 +123,4 @@ class _DetachedChannel(NoChannel):
 
     def notify_updated(self, uri: str) -> bool:
         """Notify all subscribers of a resource, because the call has no connection of its own."""
-        return self._server.notify_resource_updated(uri)
+        return self._server.notifier.notify_resource_updated(uri)

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from functools import partial
-from sys import modules
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +51,6 @@ from dragoman.server.dispatch.observing import noted, observed, observes
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
-from dragoman.telemetry import API, active_recorder
 from dragoman.types import CallToolResult
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ def run(call: Call) -> bytes | Coroutine[Any, Any, bytes]:
     """
     server = dispatcher_of(call)
     call.settings = server.offering.settings
-    if server.audit is not None or (API in modules and active_recorder() is not None):
+    if observes(call):
         return observed(call, partial(_answer_noted, call))
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
@@ -189,8 +187,6 @@ async def serve(call: Call) -> Any:
         return await installed.around(call, partial(_serve_handler, call))
     except BaseException as error:
         return _failure_result(call, error)
-    finally:
-        call.plain_result = None  # the extension may change it
 
 
 async def _serve_handler(call: Call) -> Any:
@@ -272,15 +268,7 @@ def _answer(call: Call, result: Any, failed: BaseException | None = None) -> byt
             result = _failure_result(call, failed)
         if call.cancelled:
             call.withdraw_cancellation()  # the handler caught it
-        plain = call.plain_result
-        if plain is not None and result is plain and eras.has_plain_results[version.name]:
-            if version.stateless:
-                eras.seal_in_place(plain, server.identity.info_bytes)
-        elif type(result) is CallToolResult:  # `seal` adds cache hints, which this result does not have
-            if result.result_type is not None:
-                _check_result_type(call, result)
-            result = eras.seal(result, version, server.identity.info_bytes)
-        elif type(result) is not Raw:
+        if type(result) is not Raw:
             _check_result_type(call, result)
             result = _seal(server, result, version)
         return jsonrpc.encode_result(request.id, result)
@@ -320,11 +308,10 @@ def encoded_result(call: Call, result: Any) -> Raw:
 
 def _seal(server: Dispatcher, result: Any, version: Version) -> Any:
     """Return a result in the form of a version; missing cache hints are those of the server."""
+    info = server.identity.info_bytes
     if not isinstance(result, types.Result):
-        return eras.seal_value(result, version, server.identity.info_bytes)
-    if version.has_cache_hints:
-        result = with_cache_hints(server, result)
-    return eras.seal(result, version, server.identity.info_bytes)
+        return eras.seal_value(result, version, info)
+    return eras.seal(with_cache_hints(server, result) if version.has_cache_hints else result, version, info)
 
 
 def with_cache_hints(server: Dispatcher, result: Any) -> Any:

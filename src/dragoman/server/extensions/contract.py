@@ -209,10 +209,9 @@ class ServerExtension:
             RpcError: the error that the client would receive, such as for a tool that the server does not have.
             DefinitionError: the server does not have this extension.
         """
-        from dragoman.server.dispatch.opening import open_detached
         from dragoman.server.extensions.detached import run_in_own_task
 
-        opened = open_detached(call, server.dispatcher, on_progress, on_step)
+        opened = call.open(server, on_progress, on_step)
         opened.within, opened.offered_task = self, task
         outcome: Outcome = await run_in_own_task(opened)
         return outcome

@@ -13,6 +13,7 @@ from dragoman.errors import DefinitionError
 from dragoman.runtime.tasks import SelfCancelTask, retrieve_exception
 from dragoman.server.dispatch.dispatcher import dispatcher_of
 from dragoman.server.dispatch.runner import run_detached
+from dragoman.server.extensions.installed import installed_in
 from dragoman.server.request.call import Call
 
 
@@ -23,7 +24,7 @@ async def run_in_own_task(call: Call) -> Any:
         RpcError: the error that the client would receive.
         DefinitionError: the server does not have the extension that runs the call.
     """
-    installed = dispatcher_of(call).installed
+    installed = installed_in(dispatcher_of(call))
     if installed is None or not installed.has(call.within):
         raise DefinitionError(f"{call.within!r} is not an extension of the server {call.server.name!r}")
     running: SelfCancelTask[Any] = SelfCancelTask(run_detached(call), loop=call.loop)

@@ -157,7 +157,7 @@ class PostChannel(NoChannel):
 
     def notify_updated(self, uri: str) -> bool:
         """Notify all subscribers of a resource, because the stream of this request carries no changes."""
-        return self._server.notify_resource_updated(uri)
+        return self._server.notifier.notify_resource_updated(uri)
 
 
 class SubscriptionStream:

@@ -258,39 +258,28 @@ class ServingPart(Protocol):
 
     storage: Storage
     debug: bool
-    server_context: Any
 
     @property
     def name(self) -> str:
         """The name of the server."""
-        ...
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
         """The capabilities that the server declares."""
-        ...
 
     @property
     def offer(self) -> eras.Offer:
         """The versions and methods that the server serves."""
-        ...
 
     @property
     def replacements(self) -> Mapping[Hashable, Callable[..., object]]:
         """The functions that replace dependencies and lifespans, by those that they replace."""
-        ...
 
     def has_method(self, name: str) -> bool:
         """Tell whether the author registered a method of this name with `server.method`."""
-        ...
 
     def lifespan_values(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[Any, object]:
         """Return the values of the lifespans in a loop, by their functions."""
-        ...
-
-    def notify_resource_updated(self, uri: str) -> bool:
-        """Notify every client that subscribed to a resource."""
-        ...
 
     def report(self, error: BaseException, call: Call | None = None, info: dict[str, Any] | None = None) -> None:
         """Report an error that is not meant for clients."""
@@ -323,8 +312,6 @@ class Call(Struct, eq=False):
     """The definition whose function serves the request; None if the handler itself returns the result."""
     arguments: Raw | UnsetType = UNSET
     """The arguments for the target's function."""
-    plain_result: types.CallToolResult | None = None
-    """The result of a tool that returned a plain value; `seal` leaves it unchanged in most versions."""
     refusal: RpcError | None = None
     """The error of the response, if the response is an error."""
     failure_label: str | None = None

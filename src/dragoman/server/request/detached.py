@@ -17,7 +17,10 @@ from dragoman.protocol.recording import Recording
 from dragoman.telemetry import trace_context
 
 if TYPE_CHECKING:
+    from dragoman.server.request.asking import OnStep
+    from dragoman.server.request.call import Call
     from dragoman.server.request.context import Context
+    from dragoman.server.server import Server
 
 OnProgress = Callable[[float, float | None, str | None], object]
 """Called with progress, total and message."""
@@ -66,3 +69,11 @@ class DetachedCall(Struct, kw_only=True):
             recording=ctx._asking.recording.copy(),
             trace=trace_context() or dict(ctx.trace),
         )
+
+    def open(self, server: Server, on_progress: OnProgress | None = None, on_step: OnStep | None = None) -> Call:
+        """Return the call of a server that runs the tool once.
+
+        Raises:
+            RpcError: the server does not serve the call any more, because its versions or capabilities changed.
+        """
+        return server.dispatcher.open_detached(self, on_progress, on_step)

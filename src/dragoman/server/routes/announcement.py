@@ -21,7 +21,7 @@ _BOLD, _DIM, _END = "\x1b[1;36m", "\x1b[2m", "\x1b[0m"
 def announce(server: Dispatcher, options: HttpOptions, address: Any) -> None:
     """Write where a server serves; `address` is the address of the listening socket."""
     url, facts = _url(address, options), announced_facts(server, options, address)
-    name = printable_line(f"{server.name} {server.identity.version}")
+    name = printable_line(f"{server.name} {server.identity.info.version}")
     if is_terminal(sys.stderr) and not os.environ.get("NO_COLOR"):
         rows = [f"{_DIM}{title:>9}{_END}  {text}" for title, text in facts.items()]
         rows.append(f"{_DIM}{'try it':>9}{_END}  dragoman list {url}")
@@ -47,8 +47,8 @@ def announced_facts(server: Dispatcher, options: HttpOptions, address: Any) -> d
         facts["auth"] = "none: everybody who reaches the address may call"
     if options.get("health"):
         facts["health"] = f"{LIVE_PATH} {READY_PATH}"
-    if server.identity.website_url:
-        facts["docs"] = printable_line(server.identity.website_url)
+    if server.identity.info.website_url:
+        facts["docs"] = printable_line(server.identity.info.website_url)
     if server.debug:
         facts["debug"] = "clients see exceptions"
     return facts

@@ -43,7 +43,6 @@ from dragoman.protocol.official.tasks import (
 )
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.define.tools import Tool
-from dragoman.server.dispatch.lifecycle import Lifecycle
 from dragoman.server.extensions.contract import (
     AnyDefinition,
     ExtensionHandler,
@@ -91,8 +90,8 @@ class TasksExtension(ServerExtension):
 
     def bind(self, server: Server) -> None:
         """Keep the server, whose tools run and whose store keeps the tasks."""
-        self._server, parts = server, server.dispatcher
-        self._late = Lifecycle(server, parts.registry, parts.overrides, parts.report, lambda: [self.serving(server)])
+        self._server = server
+        self._late = server.lifecycle.beside(lambda: [self.serving(server)])
         """Begins in a loop that the server serves already, with another extension, when it gets its first such tool."""
 
     @cached_property
@@ -202,7 +201,7 @@ class TasksExtension(ServerExtension):
         """
         loop = asyncio.get_running_loop()
         if loop not in self._feeds:
-            await self._server.dispatcher.lifecycle.begin_until_the_loop_ends()
+            await self._server.lifecycle.begin_until_the_loop_ends()
         if loop not in self._feeds:
             await self._late.begin_until_the_loop_ends()
         runner = self._runners.get(loop)

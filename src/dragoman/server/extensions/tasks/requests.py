@@ -26,9 +26,8 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.official.tasks import FIRST_OF_SERVERS, SECOND, Generation, related
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import cancel_and_wait
-from dragoman.server.define.definition import Visible
+from dragoman.server.define.definition import Visible, is_visible
 from dragoman.server.dispatch.dispatcher import dispatcher_of
-from dragoman.server.dispatch.visibility import is_visible
 from dragoman.server.extensions.contract import Outcome
 from dragoman.server.extensions.tasks.book import UNKNOWN, TaskBook
 from dragoman.server.extensions.tasks.stored import ListedTask, StoredTask, TaskEntry, TaskOverview
