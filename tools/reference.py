@@ -10,29 +10,17 @@ import griffe
 
 _EXAMPLE = re.compile(r"^Example:\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
 _TWIN = re.compile(r"(?:blocking(?:_\w+)?|forwarded(?:_self)?)\((\w+)\.(\w+)(?:, .+)?\)")
+_PART_FIELD = re.compile(r"""(?:Identity|Part)Field\[['"]?(.+?)['"]?\]\((?:['"]\w+['"], )?['"](.+)['"]\)""")
 _OF_SERVER = frozenset(
     [
+        "identity",
+        "registry",
+        "offering",
+        "storage",
+        "dispatcher",
+        "notifier",
         "lifecycle",
-        "mounts",
-        "mounted_in",
-        "route_table",
-        "middlewares",
-        "middleware_chain",
-        "handlers",
-        "installed",
-        "own_methods",
-        "overrides",
-        "settings",
-        "offer",
-        "around_methods",
-        "key_ring",
-        "lifespan_values",
-        "warn_of_unserved",
-        "require_shared_secret",
-        "has_method",
-        "offer_for_notification",
-        "notified",
-        "report",
+        "routes",
     ]
 )
 _OF_DEFINITIONS = frozenset(
@@ -48,10 +36,7 @@ _OF_DEFINITIONS = frozenset(
     ]
 )
 _INTERNAL = {
-    **dict.fromkeys(
-        ("Server", "ServerIdentity", "Registration", "WithRoutes", "SingleRequests", "WithLifecycle", "Notifying"),
-        _OF_SERVER,
-    ),
+    **dict.fromkeys(("Server", "Registration"), _OF_SERVER),
     **dict.fromkeys(("Definition", "Tool", "Prompt", "Resource", "ResourceTemplate"), _OF_DEFINITIONS),
 }
 """The members of classes that other rooms of the package use, and users do not."""
@@ -79,6 +64,8 @@ class Reading(griffe.Extension):
                 if isinstance(member, griffe.Attribute) and (found := _TWIN.fullmatch(str(member.value))):
                     original = pkg.modules_collection[class_.resolve(found[1])].all_members[found[2]]
                     class_.set_member(name, _twin(name, original, member))
+                elif isinstance(member, griffe.Attribute) and (found := _PART_FIELD.fullmatch(str(member.value))):
+                    member.annotation, member.value, member.docstring = found[1], None, griffe.Docstring(found[2])
 
 
 def _block(found: re.Match[str]) -> str:

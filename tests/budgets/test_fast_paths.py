@@ -32,7 +32,6 @@ class FastPath(NamedTuple):
     compared_by: str
 
 
-_PLAIN = "properties/test_server_shortcuts.py::test_a_plain_result_is_the_one_that_is_looked_at_closely"
 _IN_PLACE = "properties/test_server_shortcuts.py::test_an_inline_handler_says_what_one_in_a_thread_says"
 _HTTP = "properties/test_http_carriers.py::test_every_carrier_of_http_answers_alike"
 
@@ -44,22 +43,6 @@ FAST_PATHS = (
         instead_of="a thread that waits for the loop",
         for_whom="callers of an inline tool that reports progress or logs",
         compared_by=_IN_PLACE,
-    ),
-    FastPath(
-        "server/dispatch/runner.py",
-        SECOND,
-        ("_answer",),
-        instead_of="eras.seal and one message",
-        for_whom="agents that call many quick tools at once",
-        compared_by=_PLAIN,
-    ),
-    FastPath(
-        "server/define/tool_results.py",
-        SECOND,
-        ("Output.plain_result",),
-        instead_of="Output.result",
-        for_whom="agents that call many quick tools at once",
-        compared_by=_PLAIN,
     ),
     FastPath(
         "transports/http/http1.py",

@@ -9,8 +9,6 @@ from budgets.source import SOURCE, nodes
 SERVER = SOURCE / "server"
 RUNNER = "dispatch/runner.py"
 OPENING = "dispatch/opening.py"
-DETACHED = "request/detached.py"
-"""Opens a call that an extension kept as data, apart from its request."""
 POSTS = "http/post.py"
 """Refuses what HTTP alone refuses, and ends an exchange whose request goes on in a task of its own."""
 FORWARDS = "http/session.py"
@@ -56,12 +54,16 @@ def test_only_the_runner_calls_a_handler():
     subscripts = [(file, node.func) for file, node in served() if isinstance(node, ast.Call)]
     called = {file for file, node in subscripts if isinstance(node, ast.Subscript) and name_of(node.value) in tables}
     assert called == {RUNNER}
-    assert {name for _, name in imported("dispatch.handlers")} == {"HANDLERS", "CustomMethod"}
+    assert {name for _, name in imported("dispatch.handlers")} == {"HANDLERS"}
 
 
-@pytest.mark.parametrize(("name", "files"), [("open", {OPENING, DETACHED}), ("refused_request", {OPENING})])
+@pytest.mark.parametrize(("name", "files"), [("open", {OPENING}), ("refused_request", {OPENING})])
 def test_a_message_of_a_client_is_opened_in_one_place(name, files):
     assert calls_of_eras(name) == files
+
+
+def test_only_the_opening_makes_calls():
+    assert calls("Call") == {OPENING}
 
 
 @pytest.mark.parametrize("name", ["seal", "seal_value", "seal_error"])

@@ -29,5 +29,5 @@ def forwarding(name: str, answer: Answer, **own: Any) -> Server:
         return Raw(json.dumps(result).encode())
 
     kept = {"initialize", "server/discover", "ping", *own}
-    server.handlers = {method: handle for method in server.handlers if method not in kept} | own
+    server.dispatcher.handlers = {method: handle for method in server.dispatcher.handlers if method not in kept} | own
     return server

@@ -40,10 +40,10 @@ def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 
 def serve(server: Server, *, sessions: bool | SessionRegistry = True, pace: Pace = BRISK, **options: Any) -> AsgiApp:
     """Return the application of a server."""
-    kept = SessionRegistry(server) if sessions is True else sessions or None
-    server.limits = options.pop("limits", server.limits)
+    kept = SessionRegistry(server.dispatcher) if sessions is True else sessions or None
+    server.dispatcher.limits = options.pop("limits", server.dispatcher.limits)
     options.setdefault("guard", Guard(allowed_hosts=(), allowed_origins=()))
-    return AsgiApp(HttpService(server, sessions=kept, **options), pace=pace)
+    return AsgiApp(HttpService(server.dispatcher, sessions=kept, **options), pace=pace)
 
 
 class Exchange:

@@ -75,7 +75,7 @@ def test_every_state_can_be_reached_and_is_explained_at_the_head_of_its_file(mod
     ],
 )
 async def test_a_connection_of_a_server_ends_its_input_and_is_closed(happens, states):
-    one, seen = DuplexConnection(Server(), FunctionSink(lambda data: None)), []
+    one, seen = DuplexConnection(Server().dispatcher, FunctionSink(lambda data: None)), []
     assert one._state == "open"
     for event in happens:
         one.receive_end() if event == "end" else one.close()
@@ -89,7 +89,7 @@ async def test_a_connection_of_a_server_ends_its_input_and_is_closed(happens, st
 @pytest.mark.parametrize("uses", [0, 1, 2])
 async def test_a_session_is_new_used_and_ended(uses):
     server = Server(secret=SECRET)
-    sessions = SessionRegistry(server)
+    sessions = SessionRegistry(server.dispatcher)
     id = sessions.begin(SessionData(Caller(LATEST_HANDSHAKE)))
     session = sessions._local[id]
     assert session.state == "new"
@@ -106,7 +106,7 @@ async def test_a_session_is_new_used_and_ended(uses):
 async def test_who_waits_for_a_client_is_told_that_the_session_ended():
     server = Server(secret=SECRET)
     data = SessionData(Caller(LATEST_HANDSHAKE), "s")
-    session = LiveSession(server, data, workers=Workers(server), retention=Retention())
+    session = LiveSession(server.dispatcher, data, workers=Workers(server.dispatcher), retention=Retention())
     asking = asyncio.create_task(session.ask(stream_alone(), "roots/list", {}, 5))
     await asyncio.sleep(0)
     session.end()
@@ -148,7 +148,7 @@ async def test_a_stream_is_read_let_go_finished_and_read_again():
 async def test_a_channel_of_a_session_opens_its_stream_at_most_once_and_is_over_when_it_has_answered(steps):
     server = Server(secret=SECRET)
     data = SessionData(Caller(LATEST_HANDSHAKE), "s")
-    session = LiveSession(server, data, workers=Workers(server), retention=Retention())
+    session = LiveSession(server.dispatcher, data, workers=Workers(server.dispatcher), retention=Retention())
     channel = ResumableChannel(session, Reader(), 1, can_stream=True)
     assert channel._state == "unopened"
     for step in steps:

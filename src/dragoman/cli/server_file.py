@@ -18,8 +18,8 @@ from dragoman.errors import ConfigError, DefinitionError, UnknownOption
 from dragoman.runtime.callables import outside_package
 
 if TYPE_CHECKING:
+    from dragoman.server.options import HttpOptions
     from dragoman.server.server import Server
-    from dragoman.server.serving import HttpOptions
 
 _MODULE = "__dragoman__"
 _USUAL_NAMES = ("server", "mcp", "app")

@@ -17,7 +17,7 @@ from dragoman.errors import DragomanError
 from dragoman.protocol.headers import HeaderPlan
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import Method
-from dragoman.server.listing import PageCursors
+from dragoman.server.registry import PageCursors
 from dragoman.types.decoding import decode, decoders
 
 RawObject = dict[str, Raw]

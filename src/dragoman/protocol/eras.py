@@ -278,18 +278,6 @@ def seal(result: types.Result, version: Version, server_info: Raw | None = None)
     return trim(result, version)
 
 
-_PLAIN = types.CallToolResult([types.TextContent("")], structured_content={})
-has_plain_results = {version.name: trim(_PLAIN, version) is _PLAIN for version in VERSIONS}
-"""By the name of a version: whether it has all fields of a tool's result of text and a structured object."""
-
-
-def seal_in_place(result: types.CallToolResult, server_info: Raw | None = None) -> None:
-    """Do to a new result without `_meta` what `seal` does for a stateless version that has all fields of the result."""
-    result.result_type = "complete"
-    if server_info is not None:
-        result.meta = {SERVER_INFO: server_info}
-
-
 def seal_value(value: Any, version: Version, server_info: Raw | None = None) -> Any:
     """Return the value of a custom method: unchanged in the handshake era, as a result in the stateless era.
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from dragoman.server.extensions.contract import Wanted as Wanted
     from dragoman.server.extensions.tasks.options import TaskOptions as TaskOptions
     from dragoman.server.http.views import HttpReply as HttpReply
+    from dragoman.server.options import HttpOptions as HttpOptions
     from dragoman.server.per_request import asgi as asgi
     from dragoman.server.request.context import BlockingContext as BlockingContext
     from dragoman.server.request.context import Context as Context
@@ -60,6 +61,5 @@ if TYPE_CHECKING:
     from dragoman.server.routes.request import RouteRequest as RouteRequest
     from dragoman.server.routes.response import Response as Response
     from dragoman.server.server import Server as Server
-    from dragoman.server.serving import HttpOptions as HttpOptions
 else:
     __getattr__, __dir__ = lazy()

@@ -40,15 +40,16 @@ from dragoman.protocol.peer import INITIALIZE, Answered, Event, Peer, PeerReply,
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.subscriptions import MAX_WAITING, RESOURCE_UPDATED, Subscription
 from dragoman.runtime.tasks import call_in_loop, start_task
-from dragoman.server.audience import change_params, wants_change
 from dragoman.server.dispatch.opening import open_call, open_notification
 from dragoman.server.dispatch.runner import run, run_notification
+from dragoman.server.notifier import change_params, wants_change
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
     MAX_STATE_KEYS,
     Call,
     ConnectedClient,
     Sender,
+    ServingPart,
     Session,
     SessionValues,
     request_client,
@@ -59,7 +60,7 @@ from dragoman.server.request.recording import record_session
 from dragoman.transports.contract import FunctionSink, Sink
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 
 Life = Literal["open", "ending", "closed"]
@@ -84,7 +85,7 @@ class DuplexConnection:
     lacks_standalone_stream = False
     end_error = None
 
-    def __init__(self, server: Server, sink: Sink, sender: Sender | None = None) -> None:
+    def __init__(self, server: Dispatcher, sink: Sink, sender: Sender | None = None) -> None:
         self.carrier: Literal["stdio", "memory"] | None = "stdio" if getattr(sink, "is_stdio", False) else "memory"
         self._began_at = time.monotonic()
         self._server = server
@@ -101,7 +102,7 @@ class DuplexConnection:
         self._loop = asyncio.get_running_loop()
         self._unhandled: deque[Iterator[Event | None]] = deque()
         self._is_handling = self._is_initializing = False
-        server.audience.add(self)
+        server.notifier.add(self)
 
     @property
     def standalone(self) -> ConnectedClient:
@@ -144,7 +145,7 @@ class DuplexConnection:
         self._unhandled.clear()
         self._sink = FunctionSink(_discard)
         self._send = _discard
-        self._server.audience.discard(self)
+        self._server.notifier.discard(self)
         self._fail_requests()
         self._peer.close()
         if self._flushing is not None:
@@ -191,7 +192,7 @@ class DuplexConnection:
 
     def notify_change(self, method: str, subject: str | None = None, params: types.Json | None = None) -> bool:
         """Send the notification of a change, from any thread, to the session and the subscriptions that want it."""
-        is_announced = wants_change(self._server, self._session, method, subject)
+        is_announced = wants_change(self._server.offering, self._session, method, subject)
         return self._notify_change(method, subject, params, is_announced=is_announced)
 
     def _notify_change(
@@ -204,7 +205,7 @@ class DuplexConnection:
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:
         """Send a log message, from any thread, if this client's log level includes it."""
-        if self._session.caller is None or not wants_log(self._server, level, self._session.log_level):
+        if self._session.caller is None or not wants_log(self._server.capabilities, level, self._session.log_level):
             return False
         params = types.LoggingMessageNotificationParams(level, data, logger)
         message = jsonrpc.encode_notification("notifications/message", params)
@@ -389,11 +390,11 @@ class ServerForSender:
         endpoint = endpoint_of(ServerForSender(server, call.sender), options)
     """
 
-    def __init__(self, server: Server, sender: Sender) -> None:
+    def __init__(self, server: Dispatcher, sender: Sender) -> None:
         self._server = server
         self._sender = sender
         self.serving = server.serving
-        self.handle_json = server.handle_json
+        self.handle_json = server.owner.handle_json
 
     def connect(self, send: Callable[[bytes], None] | Sink) -> DuplexConnection:
         """Return the server's side of a connection whose requests have the identity of the client."""
@@ -407,7 +408,7 @@ class _DuplexSession(Session, kw_only=True):
     peer: Peer
     values: SessionValues | None = None
 
-    def kept_values(self, server: Server, account: str) -> SessionValues:  # noqa: ARG002
+    def kept_values(self, server: ServingPart, account: str) -> SessionValues:  # noqa: ARG002
         """Return the values of this session, which end with the connection."""
         if self.values is None:
             from dragoman.stores.memory import Memory

@@ -54,7 +54,7 @@ class _PerRequestService:
     def __init__(self, factory: Factory, guard: Guard) -> None:
         self._factory = factory
         self._guard = guard
-        self._nobody = Server()
+        self._nobody = Server().dispatcher
         """Refuses a request that has no server of its own."""
         self._open: set[HttpService] = set()
 
@@ -65,9 +65,10 @@ class _PerRequestService:
             await exchange.reply(refused.status, refusal(self._nobody, refused.error), JSON_HEADERS)
             return
         try:
-            server = await invoke(self._factory, HttpRequest.of(exchange.scope))
-            if not isinstance(server, Server):
-                raise DefinitionError(f"The function must return a Server, not {server!r}")  # noqa: TRY301
+            made = await invoke(self._factory, HttpRequest.of(exchange.scope))
+            if not isinstance(made, Server):
+                raise DefinitionError(f"The function must return a Server, not {made!r}")  # noqa: TRY301
+            server = made.dispatcher
             service = HttpService(server, guard=self._guard)
         except Exception as error:
             failure = refusal(self._nobody, error, place="the function that builds the server of a request")
@@ -78,8 +79,7 @@ class _PerRequestService:
             await service.serve(exchange)
         finally:
             self._open.discard(service)
-            if server.lifecycle is not None:
-                await server.lifecycle.end(service)
+            await server.lifecycle.end(service)
 
     async def start(self) -> None:
         """Do nothing: each request begins to serve its own server."""

@@ -1,87 +1,67 @@
-"""`Registration`: the part of `Server` that registers tools, prompts, resources, methods, hooks and extensions."""
+"""`Registration`: the methods of a `Server` that register tools, prompts, resources, methods, hooks and extensions.
+
+The methods delegate to the registry, the dispatcher and the extensions of the server.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
-from weakref import WeakSet
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from dragoman import types
-from dragoman.config import is_async
-from dragoman.errors import DefinitionError, MethodAlreadyDefined
-from dragoman.protocol.methods import METHOD_NAMES, Method
 from dragoman.runtime.callables import at_caller, explaining, raise_at_caller, refuse_unknown
-from dragoman.runtime.lazy import look_up
 from dragoman.server.define.binding import Hook
-from dragoman.server.define.definition import P, R, decorated, lists_options
+from dragoman.server.define.definition import Function, P, R, decorated, lists_options
 from dragoman.server.define.prompts import Prompt, PromptOptions
 from dragoman.server.define.resources import Resource, ResourceOptions, ResourceTemplate, resource
-from dragoman.server.define.sources import Overrides
 from dragoman.server.define.tools import Tool, ToolOptions
-from dragoman.server.dispatch.handlers import HANDLERS, CustomMethod
-from dragoman.server.dispatch.middleware import Chain, Middleware
-from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, Registry
-from dragoman.server.settings import ENABLE_OPTIONS_ELSEWHERE, MOUNT_OPTIONS_ELSEWHERE
+from dragoman.server.dispatch.dispatcher import DefinitionKind, Dispatcher
+from dragoman.server.dispatch.lifecycle import OwnLifespan
+from dragoman.server.offering import GivenCapabilities
+from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyTool, Definitions, PageSize, Registry
+from dragoman.server.settings import ENABLE_OPTIONS_ELSEWHERE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dragoman.server.dispatch.mount_contract import MountedServer, MountedServers, Patterns
+    from dragoman.server.dispatch.middleware import Middleware
     from dragoman.server.extensions.apps import AppOptions, Html
     from dragoman.server.extensions.contract import ServerExtension
-    from dragoman.server.extensions.installed import Extensions, InstalledExtensions
     from dragoman.server.extensions.skill_files import Skill
     from dragoman.server.extensions.skills import Skills
-    from dragoman.server.server import Server
+    from dragoman.server.routes.table import AsgiApplication, RouteTable
 
 E = TypeVar("E", bound="ServerExtension")
-Function = TypeVar("Function", bound=Callable[..., object])
-OwnMiddleware = TypeVar("OwnMiddleware", bound=Middleware)
+OwnMiddleware = TypeVar("OwnMiddleware", bound="Middleware")
 AnyDefinition = AnyTool | AnyPrompt | AnyResource | AnyTemplate
-DefinitionKind = Literal["tool", "prompt", "resource", "template"]
-_TABLES: dict[DefinitionKind, tuple[str, ...]] = {
-    "tool": ("tools",),
-    "prompt": ("prompts",),
-    "resource": ("resources", "templates"),
-    "template": ("templates",),
-}
 OwnTool = TypeVar("OwnTool", bound=Tool[..., Any])
 OwnPrompt = TypeVar("OwnPrompt", bound=Prompt[..., Any])
 OwnResource = TypeVar("OwnResource", bound=Resource[..., Any] | ResourceTemplate[..., Any])
 
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
 
 @raise_at_caller(
-    "tool prompt resource method middleware extension override mount expose_as_tools add_app skill add_skill add_skills"
-    " tools prompts resources resource_templates add_tool add_prompt add_resource remove_tool remove_prompt"
+    "tool prompt resource method middleware extension override expose_as_tools add_app skill add_skill add_skills"
+    " tools prompts resources resource_templates page_size add_tool add_prompt add_resource remove_tool remove_prompt"
     " remove_resource enable disable on_complete on_read_resource on_list_resources on_subscribe on_unsubscribe"
+    " lifespan mount_asgi capabilities"
 )
 class Registration:
-    """The registering methods of a `Server`, and the functions that they register."""
+    """What registers in one server."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, dispatcher: Dispatcher) -> None:
         self.registry = registry
-        self.resource_lister: Hook | None = None
-        self.resource_reader: Hook | None = None
-        self.completer: Hook | None = None
-        self.subscriber: Hook | None = None
-        self.unsubscriber: Hook | None = None
-        self.roots_hooks: tuple[Hook, ...] = ()
-        self.middlewares: tuple[Middleware, ...] = ()
-        """The middleware in the order of registration; the first is the outermost."""
-        self.middleware_chain: Chain | None = None
-        """One function that runs a request within all middleware and hooks; None if there are none."""
-        self.handlers = dict(HANDLERS)
-        """Maps each method of the protocol, of the extensions and of `server.method` to its handler."""
-        self.installed: InstalledExtensions | None = None
-        """The extensions of the server; None if it has none."""
-        self.own_methods: tuple[Method, ...] = ()
-        """The rows of the methods that `server.method` registered; they need no capability."""
-        self.overrides = Overrides()
-        self.mounts: MountedServers | None = None
-        """The servers that are mounted in this one; None if there are none."""
-        self.mounted_in: WeakSet[MountedServer] = WeakSet()
-        """The mounts of this server in others."""
+        self.dispatcher = dispatcher
+
+    @cached_property
+    def routes(self) -> RouteTable:
+        """The HTTP paths beside that of MCP."""
+        from dragoman.server.routes.table import RouteTable
+
+        return RouteTable()
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Tool[P, R]: ...
@@ -173,23 +153,11 @@ class Registration:
             MethodAlreadyDefined: the protocol, an extension or this server already has a method of this name.
             DefinitionError: the name is not text, or begins with `rpc.`, which JSON-RPC reserves.
         """
-        CustomMethod.require_name(name)
-        if name in METHOD_NAMES or self.is_defined(name):
-            raise MethodAlreadyDefined(f"The method {name!r} is defined already and cannot be replaced")
-
-        def register(function: Function) -> Function:
-            self.registry.hooks[name] = method = CustomMethod.define(function, name=name)
-            self.handlers[name] = method.handle
-            self.own_methods = (*self.own_methods, Method(name=name, result=types.Result))
-            self.registry.changed()
-            return function
-
-        return at_caller(register)
+        return self.dispatcher.method(name)
 
     def is_defined(self, method: str) -> bool:
         """Tell whether this server has a method, or a server that this one is mounted in."""
-        above = (mount.parent for mount in list(self.mounted_in))
-        return method in self.handlers or any(one is not None and one.is_defined(method) for one in above)
+        return self.dispatcher.is_defined(method)
 
     def override(self, dependency: Callable[..., object], replacement: Callable[..., object]) -> ExitStack:
         """Replace a dependency or a lifespan by another function, such as in a test.
@@ -205,7 +173,7 @@ class Registration:
         Raises:
             DefinitionError: `dependency` or `replacement` is not a function.
         """
-        return self.overrides.add(dependency, replacement)
+        return self.dispatcher.overrides.add(dependency, replacement)
 
     def on_complete(self, function: Function) -> Function:
         """Register a function of `(ref, argument, arguments)` that completes arguments without a completer.
@@ -215,8 +183,7 @@ class Registration:
             def complete(ref, argument, arguments):
                 return [word for word in WORDS if word.startswith(argument.value)]
         """
-        self.completer = self.registry.hook("on_complete", function)
-        self.registry.changed()
+        self.registry.hook("on_complete", function)
         return function
 
     def on_read_resource(self, function: Function) -> Function:
@@ -227,7 +194,7 @@ class Registration:
             def read(uri: str) -> str:
                 return store[uri]
         """
-        self.resource_reader = self.registry.hook("on_read_resource", function)
+        self.registry.hook("on_read_resource", function)
         return function
 
     def on_list_resources(self, function: Function) -> Function:
@@ -238,23 +205,22 @@ class Registration:
             def resources() -> list[dict]:
                 return [{"uri": uri, "name": uri} for uri in store]
         """
-        self.resource_lister = self.registry.hook("on_list_resources", function)
+        self.registry.hook("on_list_resources", function)
         return function
 
     def on_subscribe(self, function: Function) -> Function:
         """Register a function of `(uri)` to call when a client subscribes to a resource (until 2025-11-25)."""
-        self.subscriber = self.registry.hook("on_subscribe", function)
-        self.registry.changed()
+        self.registry.hook("on_subscribe", function)
         return function
 
     def on_unsubscribe(self, function: Function) -> Function:
         """Register a function of `(uri)` to call when a client unsubscribes from a resource (until 2025-11-25)."""
-        self.unsubscriber = self.registry.hook("on_unsubscribe", function)
+        self.registry.hook("on_unsubscribe", function)
         return function
 
     def on_roots_changed(self, function: Function) -> Function:
         """Register a function, which may take a context, to call when a client changed its roots (until 2025-11-25)."""
-        self.roots_hooks = (*self.roots_hooks, Hook(function))
+        self.registry.roots_hooks = (*self.registry.roots_hooks, Hook(function))
         return function
 
     def middleware(self, function: OwnMiddleware) -> OwnMiddleware:
@@ -276,13 +242,7 @@ class Registration:
         Raises:
             DefinitionError: the function is not async.
         """
-        if not is_async(function):
-            raise DefinitionError(
-                f"Middleware must be async, and {function!r} is not: write `async def around(ctx, call_next)` and"
-                " return what call_next() gives"
-            )
-        self.middlewares = (*self.middlewares, function)
-        self.registry.changed()
+        self.dispatcher.add_middleware(function)
         return function
 
     def extension(self, kind: type[E]) -> E:
@@ -294,16 +254,9 @@ class Registration:
         Raises:
             DefinitionError: the extension conflicts with another, or with a method that the author registered.
         """
-        found = None if self.installed is None else self.installed.find(kind)
-        if found is None:
-            found = kind()
-            self._install([found])
-            found.bind(cast("Server", self))
-            self.registry.changed()
-        return found
+        from dragoman.server.extensions.installed import extension_of
 
-    def _install(self, extensions: Extensions) -> None:
-        """Add extensions to the server; `Server` overrides this."""
+        return extension_of(self.dispatcher, kind)
 
     def add_app(
         self, uri: str, html: Html, **options: Unpack[AppOptions]
@@ -393,36 +346,6 @@ class Registration:
             return skills.add_function(given, None, description, prefix, fields)
         return at_caller(lambda function: skills.add_function(function, given, description, prefix, fields))
 
-    @explaining("server.mount()", MOUNT_OPTIONS_ELSEWHERE)
-    def mount(
-        self,
-        server: Server,
-        prefix: str | None = None,
-        *,
-        separator: str = "_",
-        rename: Mapping[str, str] | None = None,
-        include: Patterns = None,
-        exclude: Patterns = None,
-    ) -> None:
-        """Serve what another server has as well, under a prefix: what it has now, and what is registered there later.
-
-        Example:
-            server.mount(weather, prefix="weather")  # its tool `forecast` is `weather_forecast` here
-
-        The requests for it are run by the other server, with its own middleware, dependencies, lifespan and extensions.
-        A URI gets the prefix after its scheme: `data://cities` is `data://weather/cities`. `rename` maps names and URIs
-        of the other server to those that they have here. `include` and `exclude` are names and URIs to serve or to
-        leave out; in them `*` stands for any text.
-
-        Raises:
-            DefinitionError: a name is taken or too long, an option has an invalid value, or the servers form a cycle.
-        """
-        if not isinstance(server, Registration):
-            raise DefinitionError(f"{server!r} cannot be mounted: give a Server")
-        renaming = look_up("dragoman.forward.mount.renaming", "Renaming")(prefix, separator, rename, include, exclude)
-        mounts: MountedServers = self.mounts or look_up("dragoman.forward.mount.mounts", "Mounts")(self)
-        mounts.add(server, renaming)
-
     def expose_as_tools(self, *, resources: bool = True, prompts: bool = True, tags: Iterable[str] = ()) -> None:
         """Register tools that list and read the resources and prompts, for hosts that know only tools.
 
@@ -435,15 +358,90 @@ class Registration:
         Raises:
             ToolNotUnique: the server already has a tool of one of these names.
         """
-        from dragoman.server.dispatch.exposed import prompt_tools, resource_tools
+        from dragoman.server.dispatch.exposed import exposing_tools
 
-        tags = tags if isinstance(tags, str) else list(tags)  # a generator can be read only once, and each tool reads
-        tools = [*(resource_tools(tags=tags) if resources else ()), *(prompt_tools(tags=tags) if prompts else ())]
-        self.registry.extend(tools=tools)
+        self.registry.extend(tools=exposing_tools(resources=resources, prompts=prompts, tags=tags))
+
+    def lifespan(self, function: OwnLifespan) -> OwnLifespan:
+        """Register a function that opens something before the server serves, and closes it when serving ends.
+
+        Example:
+            @server.lifespan
+            async def database() -> AsyncIterator[Database]:
+                async with Database.connect() as database:
+                    yield database
+
+        The function is an async generator that yields once, or returns an async context manager. It takes the server,
+        or nothing. Lifespans begin in the order of their registration and end in reverse. Handlers get the value as
+        `Annotated[Database, Lifespan()]` or as `ctx.lifespan`.
+
+        Raises:
+            DefinitionError: the function is of another kind, or has more parameters.
+        """
+        self.dispatcher.lifecycle.add(function)
+        return function
+
+    def route(
+        self, path: str, methods: str | Iterable[str] = ("GET",), *, auth: bool = False
+    ) -> Callable[[Handler], Handler]:
+        """Register a function that answers HTTP requests to a path beside MCP, for `run("http")` and `asgi()`.
+
+        Example:
+            @server.route("/orders/{id}")
+            def order(request: RouteRequest) -> dict[str, str]:
+                return {"id": request.path_params["id"]}
+
+        The function takes a `RouteRequest`, or nothing. It returns a `Response`, text, bytes, a value that JSON can
+        say, or None for an empty response. A `def` runs in a thread. `methods` are the HTTP methods; GET includes
+        HEAD. A route is public. With `auth=True` it serves only senders that the `auth` of `run` or `asgi` admits.
+
+        Raises:
+            DefinitionError: the path, a method or the function cannot be a route, or the route exists.
+        """
+
+        def register(function: Handler) -> Handler:
+            self.routes.add(path, methods, function, needs_auth=auth)
+            return function
+
+        return at_caller(register)
+
+    def mount_asgi(self, path: str, app: AsgiApplication) -> None:
+        """Serve an ASGI application at a path and below it, beside MCP, for `run("http")` and `asgi()`.
+
+        Example:
+            server.mount_asgi("/admin", FastAPI())
+
+        The application gets HTTP requests with `root_path` set, and neither lifespan events nor WebSockets. It is
+        public, unless it authenticates its requests itself.
+
+        Raises:
+            DefinitionError: the path is invalid or taken, or the application is not callable.
+        """
+        self.routes.mount(path, app)
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """The capabilities that the server declares.
+
+        Example:
+            server.capabilities = {"resources": {"subscribe": True}, "prompts": False}
+
+        By default the capabilities follow from the registered functions. Assign a dict to add capabilities; the value
+        False hides one. Assign a `ServerCapabilities` to replace all of them.
+
+        Raises:
+            DefinitionError: on assignment, if a capability does not exist or the pinned version lacks it.
+        """
+        return self.dispatcher.offering.capabilities
+
+    @capabilities.setter
+    def capabilities(self, given: GivenCapabilities) -> None:
+        self.dispatcher.offering.declare(given)
+        self.dispatcher.derive()
 
     def renew(self) -> None:
         """Derive the lists and the capabilities again; an extension calls this after it changed its part of them."""
-        self.registry.changed()
+        self.dispatcher.renew()
 
     @property
     def tools(self) -> list[AnyTool]:
@@ -484,6 +482,15 @@ class Registration:
     @resource_templates.setter
     def resource_templates(self, templates: Definitions) -> None:
         self.registry.replace(resource_templates=templates)
+
+    @property
+    def page_size(self) -> PageSize:
+        """The number of entries on a page of a list: an integer, a mapping such as {"tools": 50}, or None for all."""
+        return self.registry.page_size
+
+    @page_size.setter
+    def page_size(self, size: PageSize) -> None:
+        self.registry.page_size = size
 
     @overload
     def add_tool(self, tool: OwnTool | type[OwnTool]) -> OwnTool: ...
@@ -559,7 +566,7 @@ class Registration:
         Raises:
             DefinitionError: the definition is not registered, or its name does not say which kind is meant.
         """
-        self._set_enabled(definition, kind, enabled=True)
+        self.dispatcher.set_enabled(definition, kind, enabled=True)
 
     @explaining("server.disable()", ENABLE_OPTIONS_ELSEWHERE)
     def disable(self, definition: AnyDefinition | str, *, kind: DefinitionKind | None = None) -> None:
@@ -573,18 +580,7 @@ class Registration:
         Raises:
             DefinitionError: the definition is not registered, or its name does not say which kind is meant.
         """
-        self._set_enabled(definition, kind, enabled=False)
-
-    def _set_enabled(self, definition: AnyDefinition | str, kind: DefinitionKind | None, *, enabled: bool) -> None:
-        found = self.registry.find(definition, *(self.registry.disabled if kind is None else _TABLES[kind]))
-        if len(found) > 1:
-            kinds = " and ".join(f"a {name[:-1]}" for name, _ in found)
-            raise DefinitionError(f"{definition!r} is {kinds}: choose one with kind={found[0][0][:-1]!r}")
-        [(name, key)] = found
-        if self.registry.set_enabled(name, key, enabled=enabled):
-            server = cast("Server", self)
-            notify = {"tools": server.notify_tools_list_changed, "prompts": server.notify_prompts_list_changed}
-            notify.get(name, server.notify_resources_list_changed)()
+        self.dispatcher.set_enabled(definition, kind, enabled=False)
 
 
 def _skills() -> type[Skills]:

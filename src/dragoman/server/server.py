@@ -1,18 +1,14 @@
 """`Server`: the class whose objects authors create, register functions with, and serve.
 
-A `Server` keeps the state that its parts share and delegates the work. `registration` and `declaration` hold its base
-classes, `serving` and `http` serve it, and `dispatch` runs its requests. A `Server` derives its settings, its
-capabilities, its middleware chain and its offer of versions and methods from the registrations and the configuration.
-It derives them again after each change.
+A `Server` is a facade: it makes its parts and delegates to them. `Registration` has the methods that register.
+ARCHITECTURE.md shows the parts, what each owns, and who may call it.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import cached_property
-from threading import Lock
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 import msgspec
@@ -20,65 +16,51 @@ import msgspec
 from dragoman import types
 from dragoman.config import PROCESS, Configuration
 from dragoman.errors import DefinitionError
-from dragoman.protocol import eras
-from dragoman.protocol.extensions import CORE, ProtocolTable, merge_settings
-from dragoman.protocol.jsonrpc import DEFAULT_LIMITS
-from dragoman.protocol.methods import ROOTS_CHANGED
-from dragoman.runtime.callables import explaining, raise_at_caller
+from dragoman.protocol.jsonrpc import DEFAULT_LIMITS, encode
+from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+from dragoman.runtime.callables import explaining, raise_at_caller, refuse_unknown
 from dragoman.runtime.lazy import look_up
-from dragoman.server.audience import Notifying
-from dragoman.server.declaration import (
-    Declaration,
-    GivenCapabilities,
-    ServerIdentity,
-    derived_capabilities,
-    implementation,
-    require_text,
-)
-from dragoman.server.define.definition import Definition, options_among
+from dragoman.server.define.definition import Definition, lists_options
 from dragoman.server.define.tools import Tool
-from dragoman.server.dispatch.lifecycle import Lifecycle, LifespanFunction, WithLifecycle
-from dragoman.server.dispatch.middleware import composed
+from dragoman.server.dispatch.dispatcher import Dispatcher, Patterns
+from dragoman.server.dispatch.handlers import HANDLERS
+from dragoman.server.identity import Icons, ServerIdentity, implementation
+from dragoman.server.offering import GivenCapabilities, Offering
+from dragoman.server.options import RULES, AsgiOptions, HttpOptions, Tags
 from dragoman.server.registration import Registration
 from dragoman.server.registry import Definitions, PageSize, Registry
-from dragoman.server.request.call import Call
-from dragoman.server.routes.registration import WithRoutes
 from dragoman.server.settings import (
+    MOUNT_OPTIONS_ELSEWHERE,
     OPTIONS_ELSEWHERE,
-    ServerSettings,
+    IdentityField,
+    PartField,
     ServerType,
     checked_cache_hints,
-    checked_configuration,
     checked_flag,
     checked_limits,
-    checked_secret,
-    checked_state_key,
-    checked_store,
     missing_attribute,
-    require_secret,
-    sealed_store,
 )
-from dragoman.server.single_requests import SingleRequests
+from dragoman.server.storage import Storage
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from dragoman.protocol.tokens import KeyRing
     from dragoman.server.dispatch.audit import Audit, AuditTarget
-    from dragoman.server.dispatch.tags import Tags
+    from dragoman.server.dispatch.lifecycle import LifespanFunction
     from dragoman.server.duplex import DuplexConnection
     from dragoman.server.extensions.installed import Extensions
+    from dragoman.server.http.views import Headers, HttpReply, ViewService
     from dragoman.server.request.context import CredentialExchange
-    from dragoman.server.request.http_request import Auth
     from dragoman.server.request.state import StateKey
-    from dragoman.server.serving import Http, HttpOptions
+    from dragoman.server.serving import Http
     from dragoman.stores import Store
     from dragoman.transports.contract import Sink
     from dragoman.transports.http.asgi import AsgiApp
+    from dragoman.transports.http.wsgi import Environ, WsgiApp
 
 
-@raise_at_caller("__init__ proxy check run run_async asgi instructions page_size configuration capabilities")
-class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifecycle, Notifying, metaclass=ServerType):
+@raise_at_caller("__init__ proxy check run run_async asgi wsgi configuration icons mount")
+class Server(Registration, metaclass=ServerType):
     """An MCP server that speaks every protocol version.
 
     Example:
@@ -108,21 +90,18 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         DefinitionError: an option has an invalid value, or a definition cannot be served; the message says why.
     """
 
-    _notification_offer: eras.Offer | None = None
-    """The offer that opens notifications of clients; None until the server handles a notification."""
-    debug: bool
-    """Whether clients receive the text and the place of an exception; for development only."""
-    settings: ServerSettings
-    """The configuration of this server, merged over the defaults of the process."""
-    audit: Audit | None
-    """Where the server writes one record for each request."""
-    offer: eras.Offer
-    """The versions and methods that the server serves."""
-    _offer_inputs: tuple[Any, ...] = ()
-    """The inputs of the current offer; `_derive` makes a new offer only if they changed."""
-    around_methods: frozenset[str] = frozenset()
-    """The methods of requests that extensions surround, or that depend on who may see a definition."""
-    _is_checked = False
+    name = IdentityField[str]("The server's name.")
+    version = IdentityField[str]("The server's own version.")
+    title = IdentityField[str | None]("The name of the server to show to people.")
+    description = IdentityField[str | None]("The description of the server.")
+    website_url = IdentityField[str | None]("The URL of the server's web site.")
+    instructions = PartField[str | None]("identity", "The text that tells the model how to use the server.")
+    server_context = PartField[Any]("dispatcher", "Any object; handlers read it as `ctx.server_context`.")
+    debug = PartField[bool]("dispatcher", "Whether clients receive the text and the place of an exception.")
+    audit = PartField["Audit | None"]("dispatcher", "Where the server writes one record for each request.")
+
+    _offering_type = Offering
+    _views: ViewService | None = None
 
     @explaining("Server()", OPTIONS_ELSEWHERE)
     def __init__(
@@ -157,39 +136,34 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         debug: bool = False,
     ) -> None:
         texts = {"title": title, "description": description, "website_url": website_url}
-        ServerIdentity.__init__(self, implementation(name, version, icons, **texts))
-        self.instructions = instructions
-        self.server_context: Any = server_context
-        self.debug = checked_flag("debug", debug)
-        self._strict_arguments = checked_flag("strict_arguments", strict_arguments)
-        self.limits = checked_limits(max_message_bytes)
-        self._configuration = checked_configuration(configuration)
-        self.settings = self._merged(self._configuration)
-        Registration.__init__(self, Registry(self._require_servable, self._derive, inline_refs=inline_refs))
-        Notifying.__init__(self)
-        self._secret = checked_secret(secret)
-        self._engine, self.state_key = checked_store(store), checked_state_key(state_key)
-        self._set_audit(audit)
-        self._declaration = Declaration(capabilities)
-        if lifespan is not None:
-            self.lifespan(lifespan)
-        if extensions is not None:
-            self._install(extensions)
-        self.cache_hints = checked_cache_hints(ttl_ms, cache_scope)
-        self._require_pinned_version(self.settings)
-        self._deriving = Lock()
-        if self.installed is not None:
-            self.installed.bind(self)
+        self.identity = ServerIdentity(implementation(name, version, icons, **texts), instructions)
+        is_strict = checked_flag("strict_arguments", strict_arguments)
+        registry = Registry(self._require_servable, inline_refs=inline_refs)
+        self.offering = self._offering_type(
+            self.identity, registry, configuration, capabilities, strict_arguments=is_strict
+        )
+        self.storage = Storage(store, secret, state_key)
+        dispatcher = Dispatcher(
+            self.identity,
+            registry,
+            self.offering,
+            self.storage,
+            handlers=HANDLERS,
+            owner=self,
+            server_context=server_context,
+            limits=checked_limits(max_message_bytes),
+            cache_hints=checked_cache_hints(ttl_ms, cache_scope),
+            audit=audit,
+            debug=checked_flag("debug", debug),
+        )
+        registry.notify = dispatcher.take_change
+        super().__init__(registry, dispatcher)
+        self.notifier, self.lifecycle = dispatcher.notifier, dispatcher.lifecycle
+        self.identity.on_change = self._identity_changed
+        self._extend(lifespan, extensions)
         self.registry.page_size = page_size
-        PROCESS.watchers.add(self._derive)
+        PROCESS.watchers.add(dispatcher.derive)
         self.registry.extend(tools=tools, prompts=prompts, resources=resources, resource_templates=resource_templates)
-
-    def _set_audit(self, audit: Audit | AuditTarget | None) -> None:
-        if audit is not None:
-            from dragoman.server.dispatch.audit import Audit
-
-            audit = audit if isinstance(audit, Audit) else Audit(audit)
-        self.audit = audit
 
     def __repr__(self) -> str:
         registry = self.registry
@@ -201,27 +175,27 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
     if not TYPE_CHECKING:  # a type checker would accept every name
         __getattr__ = missing_attribute
 
-    def _install(self, extensions: Extensions) -> None:
-        from dragoman.server.extensions.installed import InstalledExtensions
+    def _extend(self, lifespan: LifespanFunction | None, extensions: Extensions | None) -> None:
+        if lifespan is not None:
+            self.lifespan(lifespan)
+        if extensions is not None:
+            from dragoman.server.extensions.installed import install
 
-        installed = InstalledExtensions(extensions, self.installed)
-        ProtocolTable.of(installed.rows, self.own_methods)  # refuses a method that the author registered
-        if self.settings.pinned is not None:
-            installed.require_carried(self.settings.pinned)
-        self.installed = installed
-        self.handlers |= installed.handlers
-        self.registry.entry_of, self.registry.forget = installed.entry, installed.forget
-        if installed.serving:
-            self._required_lifecycle()
+            install(self.dispatcher, extensions).bind(self)
 
-    def _required_lifecycle(self) -> Lifecycle:
-        if self.lifecycle is None:
-            self.lifecycle = Lifecycle(self, self._managers)
-        return self.lifecycle
+    def _require_servable(self, definition: Definition[..., Any]) -> None:
+        if self.dispatcher.mounts is not None or self.dispatcher.mounted_in:
+            look_up("dragoman.forward.mount.mounts", "require_definable")(self.dispatcher, definition)
+        if isinstance(definition, Tool) and (options := definition.official_options):
+            from dragoman.server.extensions.official import extensions_of
 
-    def _managers(self) -> list[AbstractAsyncContextManager[object]]:
-        managers = [] if self.installed is None else self.installed.managers(self)
-        return managers if self.mounts is None else [*managers, *self.mounts.managers()]
+            for kind in extensions_of(options):
+                self.extension(kind)
+        self.dispatcher.require_servable(definition)
+
+    def _identity_changed(self) -> None:
+        self.offering.require_carried()
+        self.registry.renew()
 
     @staticmethod
     def proxy(
@@ -264,38 +238,21 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
             DefinitionError: `DRAGOMAN_SECRET` is too short, an extension refuses a definition, or there is no lifespan.
             ConfigError: the audit file cannot be opened.
         """
-        if "DRAGOMAN_SECRET" in os.environ:
-            _ = self.key_ring  # refuses a short secret before anything is served
-        if self.audit is not None:
-            self.audit.check()
-        if not self._is_checked:
-            if self.installed is not None:
-                self.installed.check()
-            if self.lifecycle is None or not self.lifecycle.lifespans:
-                self.registry.require_lifespans({}, self.overrides)
-            self.registry.warn_of_mistakes()
-            self._is_checked = True
-        for mount in self.mounts or ():
-            mount.server.check()
+        self.dispatcher.check()
 
     @property
-    def instructions(self) -> str | None:
-        """The text that tells the model how to use the server."""
-        return self._instructions
+    def icons(self) -> list[types.Icon]:
+        """The server's icons."""
+        return list(self.identity.info.icons or ())
 
-    @instructions.setter
-    def instructions(self, instructions: str | None) -> None:
-        require_text("instructions", instructions)
-        self._instructions = instructions
+    @icons.setter
+    def icons(self, icons: Icons) -> None:
+        self.identity.describe(icons=icons)
 
     @property
-    def page_size(self) -> PageSize:
-        """The number of entries on a page of a list: an integer, a mapping such as {"tools": 50}, or None for all."""
-        return self.registry.page_size
-
-    @page_size.setter
-    def page_size(self, size: PageSize) -> None:
-        self.registry.page_size = size
+    def info(self) -> types.Implementation:
+        """The identity of the server, as clients receive it."""
+        return self.identity.info
 
     @property
     def configuration(self) -> Configuration:
@@ -304,170 +261,128 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         Raises:
             DefinitionError: on assignment, if the protocol version is unknown or cannot carry a registered definition.
         """
-        return self._configuration
+        return self.offering.configuration
 
     @configuration.setter
     def configuration(self, configuration: Configuration) -> None:
-        configuration = checked_configuration(configuration)
-        settings = self._merged(configuration)
-        self._require_pinned_version(settings)
-        for definition in self.registry.definitions():
-            settings.require_definition_carried(definition)
-        self._configuration = configuration
-        self._derive()
-
-    def _merged(self, configuration: Configuration) -> ServerSettings:
-        return ServerSettings.of(configuration, PROCESS.configuration, strict_arguments=self._strict_arguments)
-
-    def _identity_changed(self) -> None:
-        self._require_pinned_version(self.settings)
-        self.registry.changed()
-
-    def _require_servable(self, definition: Definition[..., Any]) -> None:
-        if self.mounts is not None or self.mounted_in:
-            look_up("dragoman.forward.mount.mounts", "require_definable")(self, definition)
-        self.settings.require_definition_carried(definition)
-        if isinstance(definition, Tool) and (options := definition.official_options):
-            from dragoman.server.extensions.official import extensions_of
-
-            for kind in extensions_of(options):
-                self.extension(kind)
-        if self.installed is not None:
-            self.installed.define(definition)
-        else:
-            definition.require_options_known(())
-
-    def _require_pinned_version(self, settings: ServerSettings) -> None:
-        """Refuse a pinned version that cannot carry the identity, the capabilities or the extensions of the server."""
-        settings.require_carried(f"The server {self.name!r}", self._info)
-        settings.require_carried(f"What the server {self.name!r} declares", self._declaration.given)
-        if settings.pinned is not None and self.installed is not None:
-            self.installed.require_carried(settings.pinned)
-
-    def _derive(self) -> None:
-        """Derive the settings, the middleware chain, the capabilities and the offer, here and where this is mounted."""
-        self._derive_own()
-        for mount in list(self.mounted_in):
-            if mount.parent is not None:
-                mount.parent.renew()
-
-    def _derive_own(self) -> None:
-        # Any thread may register a definition.
-        with self._deriving:
-            self._is_checked = False
-            around: frozenset[str] = frozenset() if self.installed is None else self.installed.around_methods
-            if self.registry.has_visibility:
-                from dragoman.server.dispatch.visibility import VISIBILITY_METHODS
-
-                around |= VISIBILITY_METHODS
-            self.around_methods = around
-            self.settings = self._merged(self._configuration)
-            self.middleware_chain = composed(self.middlewares, self.settings)
-            completes = self.completer is not None or self.registry.completes
-            derived = derived_capabilities(completes=completes, subscribes=self.subscriber is not None)
-            configured = merge_settings(PROCESS.configuration.extensions, self._configuration.extensions)
-            if self.installed is not None:
-                derived = self.installed.declared(derived, configured)
-            elif configured:
-                derived = msgspec.structs.replace(derived, extensions=configured)
-            rows = () if self.installed is None else self.installed.rows
-            if self.mounts is not None:
-                self._required_lifecycle()
-                rows, self.own_methods = self.mounts.rows(rows), self.mounts.methods(self.own_methods)
-                derived, self.handlers = self.mounts.capabilities(derived), self.mounts.handlers(self.handlers)
-            inputs = (self._declaration, derived, self.settings.versions, self.own_methods, rows)
-            if inputs == self._offer_inputs:
-                return
-            self._capabilities = self._declaration.over(derived)
-            table = ProtocolTable.of(rows, self.own_methods) if rows or self.own_methods else CORE
-            self.offer = eras.Offer.of(self._capabilities, self.settings.versions, table)
-            self._notification_offer = None
-            self._offer_inputs = inputs
+        self.offering.configure(configuration)
+        self.dispatcher.derive()
 
     @property
-    def capabilities(self) -> types.ServerCapabilities:
-        """The capabilities that the server declares.
-
-        Example:
-            server.capabilities = {"resources": {"subscribe": True}, "prompts": False}
-
-        By default the capabilities follow from the registered functions. Assign a dict to add capabilities; the value
-        False hides one. Assign a `ServerCapabilities` to replace all of them.
-
-        Raises:
-            DefinitionError: on assignment, if a capability does not exist or the pinned version lacks it.
-        """
-        return self._capabilities
-
-    @capabilities.setter
-    def capabilities(self, given: GivenCapabilities) -> None:
-        before, self._declaration = self._declaration, Declaration(given)
-        try:
-            self._require_pinned_version(self.settings)
-        except DefinitionError:
-            self._declaration = before
-            raise
-        self._derive()
-
-    def warn_of_unserved(self) -> None:
-        """Log one warning if definitions are registered whose capability the server does not declare."""
-        self._declaration.warn_of_undeclared(self.registry, self.name)
-
-    @cached_property
-    def key_ring(self) -> KeyRing:
-        """The keys that seal request states and session ids."""
-        from dragoman.runtime.keys import key_ring
-
-        return key_ring(self._secret)
-
-    @cached_property
     def store(self) -> Store:
         """What the processes of this server share; the engine that the author gave sees no plain text.
 
         Raises:
             ConfigError: the store reaches other machines, and the server has no secret.
         """
-        self.require_shared_secret()
-        with self._deriving:
-            return sealed_store(self._engine, self.key_ring)
+        return self.storage.store
 
-    def require_shared_secret(self) -> None:
-        """Refuse a store that reaches other machines if the keys of the server are those of one machine.
+    @explaining("server.mount()", MOUNT_OPTIONS_ELSEWHERE)
+    def mount(
+        self,
+        server: Server,
+        prefix: str | None = None,
+        *,
+        separator: str = "_",
+        rename: Mapping[str, str] | None = None,
+        include: Patterns = None,
+        exclude: Patterns = None,
+    ) -> None:
+        """Serve what another server has as well, under a prefix: what it has now, and what is registered there later.
+
+        Example:
+            server.mount(weather, prefix="weather")  # its tool `forecast` is `weather_forecast` here
+
+        The requests for it are run by the other server, with its own middleware, dependencies, lifespan and extensions.
+        A URI gets the prefix after its scheme: `data://cities` is `data://weather/cities`. `rename` maps names and URIs
+        of the other server to those that they have here. `include` and `exclude` are names and URIs to serve or to
+        leave out; in them `*` stands for any text.
 
         Raises:
-            ConfigError: the server has no secret.
+            DefinitionError: a name is taken or too long, an option has an invalid value, or the servers form a cycle.
         """
-        require_secret(self._engine, self._secret)
+        if not isinstance(server, Server):
+            raise DefinitionError(f"{server!r} cannot be mounted: give a Server")
+        renaming = look_up("dragoman.forward.mount.renaming", "Renaming")(prefix, separator, rename, include, exclude)
+        mounts = self.dispatcher.mounts or look_up("dragoman.forward.mount.mounts", "Mounts")(self.dispatcher)
+        mounts.add(server.dispatcher, renaming)
 
-    def has_method(self, name: str) -> bool:
-        """Tell whether the author registered a method of this name with `server.method`."""
-        return any(method.name == name for method in self.own_methods)
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Return a context in which the server serves in this loop: it enters and leaves lifespans and extensions.
 
-    def offer_for_notification(self, method: str) -> eras.Offer | None:
-        """Return the offer that opens a notification of a client; None if the server does not handle the notification.
+        Example:
+            async with server.serving():
+                connection = server.connect(sent.append)
 
-        A client may send a method of `server.method` as a notification. Extensions and the hooks of
-        `on_roots_changed` handle notifications too.
+        `run`, `asgi`, clients and the other ways to serve do this themselves. Only code that calls `connect` needs it.
+        Entering raises the exception of a lifespan or an extension that cannot begin.
         """
-        if self.has_method(method):
-            return self.offer
-        is_handled = bool(self.roots_hooks) and method == ROOTS_CHANGED
-        if not is_handled and self.installed is not None:
-            is_handled = method in self.installed.notifications
-        if not is_handled and self.mounts is not None:
-            is_handled = self.mounts.handles_notification(method)
-        if not is_handled:
-            return None
-        if self._notification_offer is None:
-            versions, table = self.settings.versions, self.offer.table
-            self._notification_offer = eras.Offer.of(self._capabilities, versions, table, notifications=True)
-        return self._notification_offer
+        return self.lifecycle.serving()
 
-    def report(self, error: BaseException, call: Call | None, info: dict[str, Any] | None = None) -> None:
-        """Report an error to the exception reporter, or to the log if there is none; this method raises nothing."""
-        from dragoman.server.dispatch.reporting import report
+    def log(self, level: types.LoggingLevel, data: object, logger: str | None = None) -> bool:
+        """Send a log message, from any thread, to every client whose log level includes it.
 
-        report(self.settings.configuration.exception_reporter, error, call, info)
+        Returns whether a client of this process gets it.
+
+        Example:
+            server.log("warning", {"disk": "full"}, "storage")
+
+        Raises:
+            ValueError: there is no such level.
+            ValidationError: the data cannot be JSON.
+        """
+        return self.notifier.log(level, data, logger)
+
+    def notify_tools_list_changed(self) -> bool:
+        """Notify every client, from any thread, that the tools changed; return whether a client here gets it."""
+        return self.notifier.notify_change(TOOLS_CHANGED)
+
+    def notify_prompts_list_changed(self) -> bool:
+        """Notify every client, from any thread, that the prompts changed; return whether a client here gets it."""
+        return self.notifier.notify_change(PROMPTS_CHANGED)
+
+    def notify_resources_list_changed(self) -> bool:
+        """Notify every client, from any thread, that the resources changed; return whether a client here gets it."""
+        return self.notifier.notify_change(RESOURCES_CHANGED)
+
+    def notify_resource_updated(self, uri: str) -> bool:
+        """Notify every client that subscribed to a resource, from any thread, that the resource was updated.
+
+        Returns whether a client of this process gets the notification.
+        """
+        return self.notifier.notify_resource_updated(uri)
+
+    def notify(
+        self, method: str, subject: str | None = None, params: types.Json | None = None, *, everywhere: bool = True
+    ) -> bool:
+        """Send a notification of an extension, from any thread, to the clients that subscribed to it.
+
+        Example:
+            server.notify("notifications/prices", "apple", {"item": "apple", "price": 3})
+
+        Every process of the server notifies its clients that subscribed to the subject, or to all subjects. Without a
+        subject, the server also notifies the clients of the handshake era that declared the extension. If each process
+        learns of the change by itself, `everywhere=False` notifies the clients of this process alone. Returns whether a
+        client of this process gets the notification.
+
+        Raises:
+            DefinitionError: no extension of the server has such a notification.
+            ValidationError: the parameters cannot be JSON.
+        """
+        return self.notifier.notify_extension(method, subject, params, everywhere=everywhere)
+
+    def notify_elicitation_complete(self, elicitation_id: str) -> bool:
+        """Notify a client, from any thread, that its user completed a url elicitation (2025-11-25).
+
+        Example:
+            @app.get("/signed-in")
+            def signed_in(state: str):
+                server.notify_elicitation_complete(state)
+
+        Only the client that received this id, from `ctx.elicit_url` or `UrlElicitationRequired`, receives the
+        notification, and receives it once. Returns whether that client is connected to this process.
+        """
+        return self.notifier.complete_elicitation(elicitation_id)
 
     def connect(self, send: Callable[[bytes], None] | Sink) -> DuplexConnection:
         """Return the server's side of one duplex connection.
@@ -484,7 +399,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         from dragoman.transports.contract import FunctionSink
 
         self.check()
-        return DuplexConnection(self, FunctionSink(send) if callable(send) else send)
+        return DuplexConnection(self.dispatcher, FunctionSink(send) if callable(send) else send)
 
     @overload
     def run(
@@ -510,7 +425,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         from dragoman.server.serving import run
 
         self.check()
-        run(self, transport, options)
+        run(self.dispatcher, self.routes, transport, options)
 
     @overload
     async def run_async(self, transport: Literal["stdio"] = "stdio", *, handle_signals: bool = False) -> None: ...
@@ -539,26 +454,10 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
         from dragoman.server.serving import run_async
 
         self.check()
-        await run_async(self, transport, options, handle_signals=handle_signals)
+        await run_async(self.dispatcher, self.routes, transport, options, handle_signals=handle_signals)
 
-    def asgi(
-        self,
-        path: str = "/mcp",
-        *,
-        stateless: bool = False,
-        json_response: bool = False,
-        session_idle_timeout: float | None = 1800,
-        max_sessions: int | None = 10_000,
-        max_event_bytes: int = 64 * 1024 * 1024,
-        allowed_hosts: str | Iterable[str] | None = None,
-        allowed_origins: str | Iterable[str] | None = None,
-        max_subscriptions: int | None = 10_000,
-        auth: Auth | None = None,
-        include_tags: Tags = None,
-        exclude_tags: Tags = None,
-        health: bool = False,
-        access_log: bool = False,
-    ) -> AsgiApp:
+    @lists_options(AsgiOptions, SimpleNamespace(**{name: rule.default for name, rule in RULES.items()}))
+    def asgi(self, path: str = "/mcp", **options: Unpack[AsgiOptions]) -> AsgiApp:
         """Return an ASGI application that serves Streamable HTTP; serve it alone or mount it.
 
         Example:
@@ -577,7 +476,109 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
             DefinitionError: an option has an invalid value, or a tool requires scopes and there is no `auth`.
             ConfigError: the store of the server reaches other machines, and the server has no `secret`.
         """
-        from dragoman.server.serving import HttpOptions, asgi_app
+        from dragoman.server.serving import asgi_app
+
+        refuse_unknown("server.asgi()", options, AsgiOptions.__annotations__)
+        self.check()
+        return asgi_app(self.dispatcher, self.routes, {"path": path, **options})
+
+    def wsgi(
+        self,
+        path: str = "/mcp",
+        *,
+        allowed_hosts: str | Iterable[str] | None = None,
+        allowed_origins: str | Iterable[str] | None = None,
+        server_context: Callable[[Environ], object] | object = None,
+    ) -> WsgiApp:
+        """Return a WSGI application that answers each request with one JSON body; serve it alone or mount it.
+
+        Example:
+            app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/mcp": server.wsgi()})
+
+        Streams, sessions and questions to clients before 2026-07-28 need `asgi`. If `server_context` is callable, the
+        application calls it with the WSGI environ of each request and uses the returned object as the context.
+
+        Raises:
+            DefinitionError: a tool requires scopes, which only `asgi` and `run` can verify.
+            DragomanError: gevent or eventlet has replaced threads, as in gunicorn's gevent workers.
+        """
+        from dragoman.server.http.views import wsgi_app
 
         self.check()
-        return asgi_app(self, options_among(locals(), HttpOptions))
+        return wsgi_app(self.dispatcher, path, allowed_hosts, allowed_origins, server_context)
+
+    async def __call__(
+        self,
+        scope: Mapping[str, Any],
+        receive: object,  # noqa: ARG002
+        send: Callable[[Mapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        """Tell an ASGI server, as of `uvicorn file:server`, that it needs the application of `asgi`.
+
+        Raises:
+            DefinitionError: always, unless the ASGI server asks to start; it is then told that the start failed.
+        """
+        message = f"{self!r} is not an ASGI application: write `app = server.asgi()`, and serve `app` instead"
+        if scope["type"] != "lifespan":
+            raise DefinitionError(message)
+        await send({"type": "lifespan.startup.failed", "message": message})
+
+    async def handle_http_async(
+        self, method: str, headers: Headers, body: bytes | str, server_context: object = None
+    ) -> HttpReply:
+        """Answer one HTTP request in an asynchronous view, as `handle_http` does in a blocking one."""
+        from dragoman.server.http.views import ViewService
+
+        self.check()
+        if self._views is None:
+            self._views = ViewService(self.dispatcher)
+        return await self._views.answer(method, headers, body, server_context)
+
+    def handle_http(self, method: str, headers: Headers, body: bytes | str, server_context: object = None) -> HttpReply:
+        """Answer one HTTP request in a blocking view of a web framework, without streams and sessions.
+
+        Example:
+            reply = server.handle_http(request.method, request.headers, request.get_data(), server_context=user)
+            return Response(reply.body, reply.status, reply.headers)
+
+        The framework checks the host (`ALLOWED_HOSTS` of Django, `TRUSTED_HOSTS` of Flask). The server refuses a web
+        page whose origin differs from the host, unless `DRAGOMAN_ALLOWED_ORIGINS` names that origin.
+
+        Raises:
+            DragomanError: an event loop runs in this thread; await `handle_http_async` instead.
+            DefinitionError: a tool requires scopes, which only `asgi` and `run` can verify.
+        """
+        from dragoman.runtime.portal import run_blocking
+
+        return run_blocking(self.handle_http_async(method, headers, body, server_context))
+
+    async def handle_json_async(self, body: bytes | str, server_context: object = None) -> bytes | None:
+        """Return the response to one JSON-RPC message; None if the message has no response."""
+        from dragoman.server.serving import answer_message
+
+        self.check()
+        # A lone surrogate becomes bytes that are not UTF-8. The decoder then refuses the message with a parse error.
+        data = body.encode(errors="surrogatepass") if isinstance(body, str) else body
+        return await answer_message(self.dispatcher, data, server_context)
+
+    def handle_json(self, body: bytes | str, server_context: object = None) -> bytes | None:
+        """Return the response to one JSON-RPC message, blocking; None if the message has no response.
+
+        Example:
+            server.handle_json('{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
+        """
+        from dragoman.runtime.portal import run_blocking
+
+        return run_blocking(self.handle_json_async(body, server_context))
+
+    async def handle_async(self, message: types.Json, server_context: object = None) -> types.Json | None:
+        """Return the response to one parsed JSON-RPC message; None if the message has no response."""
+        return _parsed(await self.handle_json_async(encode(message), server_context))
+
+    def handle(self, message: types.Json, server_context: object = None) -> types.Json | None:
+        """Return the response to one parsed JSON-RPC message, blocking; None if the message has no response."""
+        return _parsed(self.handle_json(encode(message), server_context))
+
+
+def _parsed(data: bytes | None) -> types.Json | None:
+    return None if data is None else msgspec.json.decode(data)

@@ -6,27 +6,28 @@ This module checks the names of transports and the options of HTTP. It imports a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.config import SCRIPT_RUN
 from dragoman.errors import DefinitionError, DragomanError, UnknownOption
 from dragoman.protocol import jsonrpc
 from dragoman.runtime.callables import did_you_mean
+from dragoman.server.dispatch.dispatcher import Dispatcher
 from dragoman.server.dispatch.opening import open_call, open_notification
 from dragoman.server.dispatch.runner import refusal, run_notification, whole_answer
-from dragoman.server.dispatch.tags import Tags, with_tags
+from dragoman.server.dispatch.tags import with_tags
+from dragoman.server.duplex import DuplexConnection
+from dragoman.server.options import RULES, HttpOptions, complete_options
 from dragoman.server.request.call import NO_CHANNEL, Session
 from dragoman.server.settings import RUN_OPTIONS_ELSEWHERE
 
 if TYPE_CHECKING:
-    from dragoman.server.duplex import DuplexConnection
     from dragoman.server.http.head import Guard
-    from dragoman.server.request.http_request import Auth, SingleAuth
-    from dragoman.server.server import Server
+    from dragoman.server.request.http_request import SingleAuth
+    from dragoman.server.routes.table import RouteTable
     from dragoman.transports.contract import Sink
     from dragoman.transports.http.asgi import AsgiApp
     from dragoman.transports.http.exchange import ServedPath
@@ -34,51 +35,7 @@ if TYPE_CHECKING:
 Http = Literal["http", "streamable-http", "streamable_http"]
 
 
-class HttpOptions(TypedDict, total=False):
-    """The options of `server.run("http")`: the address to listen on, and the options of `server.asgi()`."""
-
-    host: str
-    """The address to listen on ("127.0.0.1")."""
-    port: int
-    """The port to listen on (8000); 0 lets the operating system choose one."""
-    workers: int
-    """The number of processes (1)."""
-    path: str
-    """The path of the endpoint ("/mcp")."""
-    stateless: bool
-    """Keep no sessions for clients before 2026-07-28; handlers then cannot ask these clients anything."""
-    json_response: bool
-    """Answer the requests of clients before 2026-07-28 with JSON only, never with an event stream."""
-    session_idle_timeout: float | None
-    """The seconds after which an idle session expires (1800); None: no such limit."""
-    max_sessions: int | None
-    """The greatest number of sessions (10,000); None: no limit."""
-    max_event_bytes: int
-    """The number of bytes of events that the server keeps for clients that resume their streams (64 MiB)."""
-    allowed_hosts: str | Iterable[str] | None
-    """The values of `Host` to serve beside loopback names."""
-    allowed_origins: str | Iterable[str] | None
-    """The origins of web pages that may send requests."""
-    max_subscriptions: int | None
-    """The greatest number of subscriptions (10,000); None: no limit."""
-    auth: Auth | None
-    """Verifies the sender of a request."""
-    include_tags: Tags
-    """Serve only definitions that have at least one of these tags; also for stdio."""
-    exclude_tags: Tags
-    """Serve no definition that has one of these tags; also for stdio."""
-    health: bool
-    """Serve `/healthz` and `/readyz`, for probes (False)."""
-    access_log: bool
-    """Log one line for each HTTP request to the logger `dragoman.access` (False)."""
-
-
 _TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamablehttp": "http"}
-_LISTEN_DEFAULTS: Mapping[str, Any] = {"host": "127.0.0.1", "port": 8000, "workers": 1}
-_MINIMUMS = {"workers": 1, "port": 0, "max_sessions": 1, "max_event_bytes": 0, "max_subscriptions": 0}
-_UNLIMITED = ("max_sessions", "max_subscriptions")
-"""The options that may be None, which means no limit."""
-_MAX_PORT = 65_535
 STOP_SECONDS = 2.0
 """The seconds that cancelled requests have to clean up before the server ends."""
 
@@ -86,14 +43,14 @@ STOP_SECONDS = 2.0
 class FileLoading:
     """What `server.run()` does while the command loads the file that calls it."""
 
-    serve: Callable[[Server, HttpOptions], None] | None = None
-    """Serves the server with the options of `run()` and the command line; None while no file is loaded."""
+    serve: Callable[[Any, HttpOptions], None] | None = None
+    """Serves the `Server` with the options of `run()` and the command line; None while no file is loaded."""
 
 
 LOADING = FileLoading()
 
 
-def run(server: Server, transport: str, options: HttpOptions) -> None:
+def run(server: Dispatcher, routes: RouteTable, transport: str, options: HttpOptions) -> None:
     """Serve stdio or HTTP until the client or a signal ends the server.
 
     Raises:
@@ -105,22 +62,24 @@ def run(server: Server, transport: str, options: HttpOptions) -> None:
     name = _served_transport(transport, options)
     _refuse_running_loop()
     if LOADING.serve is not None:
-        LOADING.serve(server, options)
+        LOADING.serve(server.owner, options)
         raise SystemExit
-    server.require_shared_secret()
+    server.storage.require_shared_secret()
     if name == "stdio":
         from dragoman.transports.stdio.serving import run_stdio
 
         run_stdio(SoleService(server, options))
         return
     _refuse_other_thread()
-    listening, app = _http_app(server, options)
+    listening, app = _http_app(server, routes, options)
     from dragoman.server.http.run import run_http
 
     run_http(app, **listening, announce=_announce(server, options))
 
 
-async def run_async(server: Server, transport: str, options: HttpOptions, *, handle_signals: bool) -> None:
+async def run_async(
+    server: Dispatcher, routes: RouteTable, transport: str, options: HttpOptions, *, handle_signals: bool
+) -> None:
     """Serve stdio or HTTP in the running loop until the client ends or the task is cancelled; raises as `run` does."""
     from dragoman.runtime.program import until_signal
 
@@ -131,13 +90,13 @@ async def run_async(server: Server, transport: str, options: HttpOptions, *, han
         )
     if options.get("workers", 1) != 1:
         raise DefinitionError("run_async() serves in one process; use run() for several workers")
-    server.require_shared_secret()
+    server.storage.require_shared_secret()
     if name == "stdio":
         from dragoman.transports.stdio.serving import serve_stdio
 
         serving = serve_stdio(SoleService(server, options))
     else:
-        listening, app = _http_app(server, options)
+        listening, app = _http_app(server, routes, options)
         from dragoman.server.http.run import serve_http
 
         del listening["workers"]
@@ -145,17 +104,15 @@ async def run_async(server: Server, transport: str, options: HttpOptions, *, han
     await (until_signal(serving) if handle_signals else serving)
 
 
-def _http_app(server: Server, options: HttpOptions) -> tuple[dict[str, Any], AsgiApp]:
+def _http_app(server: Dispatcher, routes: RouteTable, options: HttpOptions) -> tuple[dict[str, Any], AsgiApp]:
     """Return the options of listening, and the application."""
-    given: dict[str, Any] = dict(options)
-    listening = {option: given.pop(option, default) for option, default in _LISTEN_DEFAULTS.items()}
-    check_options(listening)
-    app = server.asgi(**given)
-    _ = server.key_ring  # made before the workers are forked, because all of them need the same keys
+    listening = {name: complete_options(options)[name] for name in ("host", "port", "workers")}
+    app = asgi_app(server, routes, options)
+    _ = server.storage.key_ring  # made before the workers are forked, because all of them need the same keys
     return listening, app
 
 
-def _announce(server: Server, options: HttpOptions) -> Callable[[Any], None]:
+def _announce(server: Dispatcher, options: HttpOptions) -> Callable[[Any], None]:
     from dragoman.server.routes.announcement import announce
 
     return partial(announce, server, options)
@@ -169,14 +126,14 @@ class SoleService:
     servers. The processes over HTTP close the store when they leave the bus.
     """
 
-    def __init__(self, server: Server, options: Mapping[str, Any]) -> None:
-        self._server = server
+    def __init__(self, server: Dispatcher, options: Mapping[str, Any]) -> None:
+        self._storage = server.storage
         self._served = with_tags(server, options.get("include_tags"), options.get("exclude_tags"))
         self._connections: list[DuplexConnection] = []
 
     def connect(self, sink: Sink) -> DuplexConnection:
         """Return a connection that sends to `sink`."""
-        connection = self._served.connect(sink)
+        connection = DuplexConnection(self._served, sink)
         self._connections.append(connection)
         return connection
 
@@ -193,8 +150,7 @@ class SoleService:
                             for connection in self._connections:
                                 await connection.drain()
         finally:
-            if "store" in vars(self._server):  # a store that was never used needs no keys
-                await self._server.store.close()
+            await self._storage.close()
 
 
 def _served_transport(transport: Any, options: Mapping[str, Any]) -> str:
@@ -216,7 +172,7 @@ def _transport_name(given: Any) -> str:
 
 
 def _refuse_unknown(transport: str, options: Mapping[str, Any]) -> None:
-    known = HttpOptions.__annotations__
+    known = RULES
     for option in options:
         if option not in known:
             remedy = RUN_OPTIONS_ELSEWHERE.get(option)
@@ -250,67 +206,16 @@ def _refuse_other_thread() -> None:
         )
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """Check the values of HTTP options.
-
-    Raises:
-        DefinitionError: an option has an invalid value.
-    """
-    for name, value in options.items():
-        expected = _expected(name, value)
-        if expected is not None:
-            raise DefinitionError(f"{name} must be {expected}, not {value!r}")
-
-
-def _expected(name: str, value: Any) -> str | None:
-    """Return the description of the values that an option takes, or None if this value is one of them."""
-    match name:
-        case "stateless" | "json_response" | "health" | "access_log" if not isinstance(value, bool):
-            return "True or False"
-        case "path" if not isinstance(value, str):
-            return "a string"
-        case "host" if not isinstance(value, str) or not value.strip():
-            return 'an address or a name of this machine, such as "127.0.0.1", or "0.0.0.0" for every network'
-        case "session_idle_timeout" if value is not None and not _is_duration(value):
-            return "a number of seconds above 0, or None for no limit"
-        case "auth" if value is not None and not _is_auth(value):
-            return "a function of the request, a Bearer(...), or a list of Bearer(...)"
-        case "port" if type(value) is int and value > _MAX_PORT:
-            return f"at most {_MAX_PORT}"
-        case _ if name in _MINIMUMS and not (value is None and name in _UNLIMITED):
-            return _expected_number(name, value)
-    return None
-
-
-def _expected_number(name: str, value: Any) -> str | None:
-    if type(value) is int and value >= _MINIMUMS[name]:
-        return None
-    kind = "" if type(value) is int else "an integer of "
-    return f"{kind}at least {_MINIMUMS[name]}{', or None for no limit' if name in _UNLIMITED else ''}"
-
-
-def _is_duration(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and isfinite(value)
-
-
-def _is_auth(value: Any) -> bool:
-    from dragoman.auth.server.bearer import Bearer
-
-    if isinstance(value, list | tuple):
-        return bool(value) and all(isinstance(bearer, Bearer) for bearer in value)
-    return isinstance(value, Bearer) or (callable(value) and not isinstance(value, type))
-
-
-def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
-    """Return the ASGI application of a server; `options` has every option of `server.asgi()`.
+def asgi_app(server: Dispatcher, routes: RouteTable, given: Mapping[str, Any]) -> AsgiApp:
+    """Return the ASGI application of a server.
 
     Raises:
         DefinitionError: an option has an invalid value.
         ConfigError: the store reaches other machines, and the server has no secret.
     """
-    check_options(options)
+    options = complete_options(given)
     server = with_tags(server, options["include_tags"], options["exclude_tags"])
-    server.require_shared_secret()
+    server.storage.require_shared_secret()
     from dragoman.server.http.head import Guard
     from dragoman.server.http.service import HttpService
     from dragoman.server.http.sessions import SessionRegistry
@@ -340,41 +245,40 @@ def asgi_app(server: Server, options: HttpOptions) -> AsgiApp:
         max_subscriptions=options["max_subscriptions"],
     )
     app = AsgiApp(service, path=path, documents=documents_of(auth, path))
-    _serve_beside(server, app.served, service.start, guard, auth, options)
+    _serve_beside(server, routes, app.served, service.start, guard, auth, options)
     return app
 
 
 def _serve_beside(
-    server: Server,
+    server: Dispatcher,
+    routes: RouteTable,
     served: ServedPath,
     start: Callable[[], Awaitable[None]],
     guard: Guard,
     auth: SingleAuth | None,
-    options: HttpOptions,
+    options: Mapping[str, Any],
 ) -> None:
     """Add the routes, the health and the access log to an application."""
     from dragoman.server.routes.service import RouteService
 
     path = options["path"]
-    if server.route_table is not None:
-        server.route_table.check(path, has_auth=auth is not None)
+    routes.check(path, has_auth=auth is not None)
     health = None
     if options["health"]:
         from dragoman.server.routes.health import Health
 
         health = Health(server, start=start, is_draining=lambda: served.is_draining)
     served.listens_while_draining = health is not None
-    served.beside = RouteService(server, guard=guard, auth=auth, path=path, start=start, health=health)
+    served.beside = RouteService(server, routes, guard=guard, auth=auth, path=path, start=start, health=health)
     if options["access_log"]:
         from dragoman.server.routes.access_log import access_log
 
         served.log = access_log()
 
 
-async def answer_message(server: Server, body: bytes, server_context: Any) -> bytes | None:
+async def answer_message(server: Dispatcher, body: bytes, server_context: Any) -> bytes | None:
     """Return the response to one message without a connection and session; None if the message has no response."""
-    if server.lifecycle is not None:
-        await server.lifecycle.begin_until_the_loop_ends()
+    await server.lifecycle.begin_until_the_loop_ends()
     message = jsonrpc.decode(body, server.limits)
     context = server.server_context if server_context is None else server_context
     origin = Session(), NO_CHANNEL, server, context, asyncio.get_running_loop()

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 from abc import ABCMeta
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from msgspec import UNSET, Struct
 
 from dragoman.config import Configuration
-from dragoman.errors import ConfigError, DefinitionError
+from dragoman.errors import DefinitionError
 from dragoman.protocol.fields import trim
 from dragoman.protocol.jsonrpc import Limits
 from dragoman.protocol.versions import VERSIONS, Version, find_version, version_names
+from dragoman.runtime.callables import at_caller
 
-if TYPE_CHECKING:
-    from dragoman.protocol.tokens import KeyRing
-    from dragoman.runtime.keys import Secret
-    from dragoman.server.define.definition import Definition
-    from dragoman.stores import Store
-
-F = TypeVar("F")
+T = TypeVar("T")
 OPTIONS_ELSEWHERE = {
     **dict.fromkeys(
         ("auth", "host", "port", "path", "workers", "include_tags", "exclude_tags", "json_response"),
@@ -93,7 +88,6 @@ RUN_OPTIONS_ELSEWHERE = {
     **{name: OPTIONS_ELSEWHERE[name] for name in ("middleware", "log_level")},
 }
 """Options of `run` in other packages, and what to write here instead."""
-_STORE_METHODS = ("bus", "log", "state", "tasks", "now", "close")
 
 
 class ServerType(ABCMeta):
@@ -122,6 +116,51 @@ def missing_attribute(owner: object, name: str) -> object:
         raise AttributeError(f"{kind} has no attribute {name!r}", name=name, obj=owner)
     # Without `obj`, Python does not suggest another name after the remedy.
     raise AttributeError(f"{kind} has no attribute {name!r}: {remedy}", name=name)
+
+
+class PartField(Generic[T]):
+    """An attribute of a `Server` that is the attribute of the same name of one of its parts.
+
+    Example:
+        title = PartField[str | None]("identity", "The name of the server to show to people.")
+    """
+
+    def __init__(self, part: str, doc: str) -> None:
+        self._part = part
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, server: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, server: object, owner: type) -> T: ...
+    def __get__(self, server: object, owner: type) -> Self | T:
+        return self if server is None else self._read(getattr(server, self._part))
+
+    @at_caller
+    def __set__(self, server: object, value: T) -> None:
+        self._write(getattr(server, self._part), value)
+
+    def _read(self, part: Any) -> Any:
+        return getattr(part, self._name)
+
+    def _write(self, part: Any, value: T) -> None:
+        setattr(part, self._name, value)
+
+
+class IdentityField(PartField[T]):
+    """An attribute of a `Server` that is a field of its identity; clients receive an assigned value from then on."""
+
+    def __init__(self, doc: str) -> None:
+        super().__init__("identity", doc)
+
+    def _read(self, identity: Any) -> Any:
+        return getattr(identity.info, self._name)
+
+    def _write(self, identity: Any, value: T) -> None:
+        identity.describe(**{self._name: value})
 
 
 class ServerSettings(Struct, frozen=True):
@@ -174,17 +213,6 @@ class ServerSettings(Struct, frozen=True):
                 " leave it out, or do not pin the version"
             )
 
-    def require_definition_carried(self, definition: Definition[..., Any]) -> None:
-        """Refuse a tool, prompt, resource or template with a field that the pinned version lacks.
-
-        Raises:
-            DefinitionError: the version lacks a field, which the message names.
-        """
-        given: Any = definition.without_derived_parts()
-        kind = type(given).__name__
-        kind = "resource template" if kind == "ResourceTemplate" else kind.lower()
-        self.require_carried(f"The {kind} {given.name!r}", given)
-
 
 def _pinned(name: str | None) -> Version | None:
     version = find_version(name)
@@ -206,6 +234,10 @@ def _lost(before: Any, after: Any) -> Iterator[str]:
             elif held is not kept:
                 separator = "" if isinstance(held, list) else "."
                 yield from (f"{name}{separator}{path}" for path in _lost(held, kept))
+
+
+DEFAULT_SETTINGS = ServerSettings.of(Configuration(), Configuration())
+"""The settings of a server that configures nothing, in a process that configures nothing."""
 
 
 def checked_configuration(configuration: Configuration | None) -> Configuration:
@@ -252,63 +284,3 @@ def checked_flag(name: str, value: bool) -> bool:  # noqa: FBT001
     if not isinstance(value, bool):
         raise DefinitionError(f"{name} must be True or False, not {value!r}")
     return value
-
-
-def checked_store(store: Store | None) -> Store | None:
-    """Return the store that an author gave; None stands for the default.
-
-    Raises:
-        DefinitionError: the object is not a store.
-    """
-    lacking = [name for name in _STORE_METHODS if not callable(getattr(store, name, None))]
-    if store is not None and (lacking or not hasattr(store, "reach") or isinstance(store, type)):
-        raise DefinitionError(f"store must be a store, such as dragoman.stores.Local(), not {store!r}")
-    return store
-
-
-def checked_state_key(function: F) -> F:
-    """Return the `state_key` that an author gave.
-
-    Raises:
-        DefinitionError: it is not a function.
-    """
-    if function is not None and not callable(function):
-        raise DefinitionError(f"state_key must be a function of the Context that returns a text, not {function!r}")
-    return function
-
-
-def checked_secret(secret: Secret) -> Secret:
-    """Return the secret that an author gave; None stands for that of the environment or of the machine.
-
-    Raises:
-        DefinitionError: a secret is empty, too short, or neither text nor bytes.
-    """
-    if secret is None:
-        return None
-    from dragoman.runtime.keys import checked_secrets
-
-    return checked_secrets(secret)
-
-
-def require_secret(store: Store | None, secret: Secret) -> None:
-    """Refuse a store that reaches other machines if the keys of the server are in a file of this machine.
-
-    Raises:
-        ConfigError: there is no secret.
-    """
-    if store is not None and store.reach == "network":
-        from dragoman.runtime.keys import checked_secrets
-
-        if not checked_secrets(secret):
-            raise ConfigError(
-                "A store that other machines share needs a secret that they share too: set DRAGOMAN_SECRET to the same"
-                " value on every machine, or give the Server a secret"
-            )
-
-
-def sealed_store(store: Store | None, ring: KeyRing) -> Store:
-    """Return a store whose engine sees no plain text; the default engine is `Local`."""
-    from dragoman.stores import Local
-    from dragoman.stores.sealed import SealedStore
-
-    return SealedStore(Local() if store is None else store, ring)

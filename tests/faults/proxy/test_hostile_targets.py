@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import AsyncClient, RpcError, Server
 from dragoman.forward.proxy.upstream import MAX_PLANS
-from dragoman.server.listing import MAX_PAGES
+from dragoman.server.registry import MAX_PAGES
 from scenarios.raw_http import answering, modern, refusal, reply, result
 
 DEADLINE = 60

@@ -188,7 +188,7 @@ def test_threads_may_tell_while_connections_come_and_go_and_loops_end(caplog):
             thread.join(DEADLINE)
     assert failures == []
     assert caplog.records == []
-    assert server.audience.members() == []
+    assert server.notifier.members() == []
 
 
 @pytest.mark.covers("NOT-01")
@@ -230,7 +230,7 @@ def test_a_connection_whose_loop_ended_without_closing_it_harms_nobody(caplog):
     assert sent == []
     del connection
     gc.collect()
-    assert server.audience.members() == []
+    assert server.notifier.members() == []
     assert caplog.records == []
 
 

@@ -369,8 +369,8 @@ async def test_one_that_is_asked_for_by_its_uri_keeps_the_rules_too(liar: Liar):
         liar.entries = [liar.entry(frontmatter={"name": "pfd", "description": "x"})]
         with pytest.raises(SkillRefused, match="another name than its folder"):
             await client.skill(URI)
-        liar.server.handlers.pop("skills/get")
-        liar.server.own_methods = ()
+        liar.server.dispatcher.handlers.pop("skills/get")
+        liar.server.offering.own_methods = ()
         liar.server.method("skills/get")(
             lambda: {"skill": liar.entry(uri="skill://x/pdf/SKILL.md", resources="dynamic")}
         )

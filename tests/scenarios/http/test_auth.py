@@ -160,9 +160,9 @@ async def test_the_session_of_another_is_404_on_every_worker(tmp_path: Path, thi
     apps = []
     for _ in range(2):
         server = office(Local(tmp_path))
-        workers = Workers(server, joins=True)
-        sessions = SessionRegistry(server, workers=workers)
-        service = HttpService(server, workers=workers, sessions=sessions, auth=by_header)
+        workers = Workers(server.dispatcher, joins=True)
+        sessions = SessionRegistry(server.dispatcher, workers=workers)
+        service = HttpService(server.dispatcher, workers=workers, sessions=sessions, auth=by_header)
         apps.append(AsgiApp(service, pace=BRISK))
     ann = User(apps[0], "ann")
     await ann.initialize()

@@ -143,12 +143,12 @@ async def test_a_repeated_header_is_400_in_a_session(method, header):
 @pytest.mark.covers("SHT-28", "SHT-47")
 async def test_a_thousand_sessions_of_one_client_are_bounded():
     server = travels()
-    app = serve(server, sessions=SessionRegistry(server, max_sessions=100))
+    app = serve(server, sessions=SessionRegistry(server.dispatcher, max_sessions=100))
     statuses = [(await HttpPeer(app).initialize()).status for _ in range(1000)]
     assert statuses == [200] * 1000
     modern = HttpPeer(app, STATELESS)
     assert (await modern.call("add", {"a": 1, "b": 2}).end()).status == 200
-    assert len(server.audience.members()) == 100
+    assert len(server.notifier.members()) == 100
 
 
 @pytest.mark.covers("SHT-18", "SHT-47")

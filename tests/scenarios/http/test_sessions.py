@@ -37,7 +37,7 @@ async def test_an_introduction_that_fails_begins_no_session():
     exchange = await HttpPeer(serve(server)).request("initialize", {"protocolVersion": 7})
     assert exchange.json["error"]["code"] == -32602
     assert "mcp-session-id" not in exchange.headers
-    assert not server.audience.members()
+    assert not server.notifier.members()
 
 
 @pytest.mark.covers("SHT-07")
@@ -70,7 +70,7 @@ async def test_an_id_that_is_not_of_this_server_is_404(kind):
         secret="another secret, also long enough" if kind == "other key" else SECRET,
     )
     foreign = HttpPeer(
-        serve(server, sessions=SessionRegistry(server, path="/other" if kind == "other path" else "/mcp"))
+        serve(server, sessions=SessionRegistry(server.dispatcher, path="/other" if kind == "other path" else "/mcp"))
     )
     flipped = ("A" if peer.session[50] != "A" else "B").join([peer.session[:50], peer.session[51:]])
     foreign.session = {"unknown": "unknown", "changed": flipped, "é": "é"}.get(kind, peer.session)
@@ -106,7 +106,7 @@ async def test_delete_ends_a_session_and_what_runs_in_it():
     assert "may have run" in silent.json["error"]["message"]
     assert gate.cancelled.is_set()
     assert (await peer.request("tools/list")).status == 404
-    assert not server.audience.members()
+    assert not server.notifier.members()
 
 
 @pytest.mark.covers("SHT-21")
@@ -159,7 +159,7 @@ async def test_a_session_that_is_idle_too_long_ends_and_one_that_works_does_not(
     now = 0.0
     gate = Gate()
     server = travels(gate)
-    sessions = SessionRegistry(server, idle_timeout=100, clock=lambda: now)
+    sessions = SessionRegistry(server.dispatcher, idle_timeout=100, clock=lambda: now)
     busy = await session(server, sessions=sessions)
     idle, used, reading = (HttpPeer(busy.app) for _ in range(3))
     for peer in (idle, used, reading):
@@ -186,7 +186,7 @@ async def test_a_session_that_is_a_day_old_is_404_where_it_is_known_too():
     today = 1_000_000.0
     gate = Gate()
     server = travels(gate)
-    peer = await session(server, sessions=SessionRegistry(server, wall_clock=lambda: today))
+    peer = await session(server, sessions=SessionRegistry(server.dispatcher, wall_clock=lambda: today))
     today += 86_400
     working = peer.call("silent")
     await gate.was_reached()
@@ -209,15 +209,15 @@ async def test_a_stream_by_get_ends_when_its_session_is_too_old(idle_timeout):
     now = today = 0.0
     server = travels()
     clocks = {"clock": lambda: now, "wall_clock": lambda: today}
-    peer = await session(server, sessions=SessionRegistry(server, idle_timeout=idle_timeout, **clocks))
+    peer = await session(server, sessions=SessionRegistry(server.dispatcher, idle_timeout=idle_timeout, **clocks))
     stream, other = await peer.listen(), HttpPeer(peer.app)
     now = today = 86_400.0
     await other.initialize()
-    assert len(server.audience.members()) == 2
+    assert len(server.notifier.members()) == 2
     now = today = 2 * 86_400.0 + 1
     assert (await other.request("ping")).status == 404
     await stream.end()
-    assert not server.audience.members()
+    assert not server.notifier.members()
 
 
 @pytest.mark.covers("SHT-28")
@@ -225,7 +225,7 @@ async def test_too_many_sessions_are_503_while_all_are_in_use():
     now = 0.0
     gate = Gate()
     server = travels(gate)
-    sessions = SessionRegistry(server, max_sessions=2, clock=lambda: now)
+    sessions = SessionRegistry(server.dispatcher, max_sessions=2, clock=lambda: now)
     working = await session(server, sessions=sessions)
     reading, third = HttpPeer(working.app), HttpPeer(working.app)
     await reading.initialize()
@@ -250,12 +250,12 @@ async def test_too_many_sessions_are_503_while_all_are_in_use():
 @pytest.mark.covers("SHT-28")
 async def test_a_session_that_gave_way_goes_on_with_its_level_and_its_subscriptions():
     server = travels()
-    first = await session(server, sessions=SessionRegistry(server, max_sessions=1))
+    first = await session(server, sessions=SessionRegistry(server.dispatcher, max_sessions=1))
     await first.request("logging/setLevel", {"level": "error"})
     await first.request("resources/subscribe", {"uri": "file:///a"})
     second = HttpPeer(first.app)
     assert (await second.initialize()).status == 200
-    assert len(server.audience.members()) == 1
+    assert len(server.notifier.members()) == 1
     stream = await first.listen()
     server.log("warning", "unwanted")
     server.log("error", "wanted")
@@ -313,7 +313,7 @@ async def test_the_end_of_the_application_ends_every_session_and_leaves_no_task(
     assert (await working.end()).status == 200
     assert working.json["error"]["code"] == -32603
     assert "may have run" in working.json["error"]["message"]
-    assert not server.audience.members()
+    assert not server.notifier.members()
 
 
 @pytest.mark.covers("SHT-36")

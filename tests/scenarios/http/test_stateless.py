@@ -381,10 +381,10 @@ async def test_a_subscriber_who_leaves_is_forgotten():
     server = sums()
     exchange = peer(server).start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     await exchange.events(1)
-    assert len(server.audience.members()) == 1
+    assert len(server.notifier.members()) == 1
     exchange.leave()
     await exchange.end()
-    assert not server.audience.members()
+    assert not server.notifier.members()
 
 
 async def test_a_subscription_needs_a_client_that_takes_event_streams():

@@ -96,9 +96,12 @@ class Harbour:
         async def remember(ctx: Context) -> int:
             return await ctx.session_state.update("n", lambda n: (n or 0) + 1)
 
-        workers = Workers(server, joins=True)
+        workers = Workers(server.dispatcher, joins=True)
         return AsgiApp(
-            HttpService(server, workers=workers, sessions=SessionRegistry(server, workers=workers)), pace=BRISK
+            HttpService(
+                server.dispatcher, workers=workers, sessions=SessionRegistry(server.dispatcher, workers=workers)
+            ),
+            pace=BRISK,
         )
 
     async def begin(self) -> HttpPeer:

@@ -28,9 +28,11 @@ class Workshop:
 
     def _app(self, number: int, idle_timeout: float) -> AsgiApp:
         server = self.servers[number]
-        workers = Workers(server, joins=True)
-        sessions = SessionRegistry(server, workers=workers, idle_timeout=idle_timeout, clock=lambda: self.now[number])
-        return AsgiApp(HttpService(server, workers=workers, sessions=sessions), pace=BRISK)
+        workers = Workers(server.dispatcher, joins=True)
+        sessions = SessionRegistry(
+            server.dispatcher, workers=workers, idle_timeout=idle_timeout, clock=lambda: self.now[number]
+        )
+        return AsgiApp(HttpService(server.dispatcher, workers=workers, sessions=sessions), pace=BRISK)
 
     def peer(self) -> HttpPeer:
         return HttpPeer(self.apps[0], capabilities=EVERYTHING)

@@ -106,7 +106,7 @@ def test_without_clients_nothing_happens(kind):
     notify(server, kind)
     server.notify_resource_updated("file:///a")
     server.log("info", "nobody hears")
-    assert server.audience.members() == []
+    assert server.notifier.members() == []
 
 
 @pytest.mark.covers("NOT-01")
@@ -119,7 +119,7 @@ async def test_who_is_gone_is_told_nothing(kind):
         notify(server, kind)
         assert here.received == [changed(kind)]
         assert gone.received == []
-    assert server.audience.members() == []
+    assert server.notifier.members() == []
 
 
 @pytest.mark.covers("NOT-01")

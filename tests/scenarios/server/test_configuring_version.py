@@ -80,21 +80,21 @@ def test_a_version_that_does_not_exist_is_refused_at_once():
 def test_a_configuration_that_a_server_uses_may_be_changed_and_the_server_follows():
     configuration = Configuration()
     server = Server(configuration=configuration)
-    assert len(server.offer.versions) == 5
+    assert len(server.offering.offer.versions) == 5
     configuration.protocol_version = "2025-06-18"
-    assert [version.name for version in server.offer.versions] == ["2025-06-18"]
+    assert [version.name for version in server.offering.offer.versions] == ["2025-06-18"]
     server.configuration.protocol_version = None
-    assert len(server.offer.versions) == 5
+    assert len(server.offering.offer.versions) == 5
 
 
 @pytest.mark.covers("VER-02")
 def test_a_pin_of_the_process_holds_for_servers_that_were_made_before_until_it_is_taken_back():
     server, other = Server(), pinned("2025-06-18")
     dragoman.configure(protocol_version="2024-11-05")
-    assert [version.name for version in server.offer.versions] == ["2024-11-05"]
-    assert [version.name for version in other.offer.versions] == ["2025-06-18"]
+    assert [version.name for version in server.offering.offer.versions] == ["2024-11-05"]
+    assert [version.name for version in other.offering.offer.versions] == ["2025-06-18"]
     dragoman.configure(protocol_version=None)
-    assert len(server.offer.versions) == 5
+    assert len(server.offering.offer.versions) == 5
 
 
 class TitledTool(Tool):

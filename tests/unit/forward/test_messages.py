@@ -19,7 +19,7 @@ from dragoman.protocol.extensions import ProtocolTable
 from dragoman.protocol.methods import METHODS
 from dragoman.protocol.official import apps, skills
 from dragoman.protocol.official.tasks import FIRST_OF_SERVERS, SECOND
-from dragoman.server.listing import PageCursors
+from dragoman.server.registry import PageCursors
 
 TABLE = ProtocolTable.of([apps.ROW, skills.ROW, FIRST_OF_SERVERS, SECOND])
 ROWS = {row.name: row for row in METHODS}

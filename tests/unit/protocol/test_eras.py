@@ -634,24 +634,10 @@ def test_a_session_knows_the_client_as_far_as_the_agreed_version_goes_and_by_its
     assert wire(caller.capabilities) == usable | {"extensions": {"com.example/ui": {}}}
 
 
-def test_versions_that_have_all_fields_of_a_plain_result_are_found_by_what_they_lack() -> None:
-    assert [version.name for version in VERSIONS if eras.has_plain_results[version.name]] == [
-        "2026-07-28",
-        "2025-11-25",
-        "2025-06-18",
-    ]
+def test_a_result_with_fields_of_every_version_is_sealed_without_a_copy() -> None:
     result = types.CallToolResult([types.TextContent("a")], structured_content={"a": 1})
     for version in (V2025_06_18, V2025_11_25):
         assert eras.seal(result, version, Raw(b"{}")) is result
-
-
-@pytest.mark.parametrize("server_info", [Raw(b'{"name":"s"}'), None])
-@pytest.mark.parametrize("structured", [{"a": 1}, UNSET])
-def test_a_plain_result_that_is_sealed_in_place_is_the_result_that_is_sealed(structured: Any, server_info: Any) -> None:
-    result = types.CallToolResult([types.TextContent("a")], structured_content=structured)
-    sealed = eras.seal(result, V2026_07_28, server_info)
-    eras.seal_in_place(result, server_info)
-    assert jsonrpc.encode(result) == jsonrpc.encode(sealed)
 
 
 PRICES = "com.example/prices"

@@ -68,7 +68,7 @@ def test_a_definition_of_another_kind_is_refused():
 
 def test_whoever_keeps_the_registry_is_told_of_every_change():
     changes = []
-    registry = Registry(notify=lambda: changes.append(None))
+    registry = Registry(notify=lambda is_fact: changes.append(None))
     added = registry.add_tool(NamedTool)
     registry.remove(added, "tools")
     registry.page_size = 3
@@ -78,7 +78,7 @@ def test_whoever_keeps_the_registry_is_told_of_every_change():
 @pytest.mark.parametrize("way", ["added", "assigned"])
 def test_the_completion_of_a_template_that_is_registered_is_a_change(way):
     changes, template = [], NamedTemplate()
-    registry = Registry(notify=lambda: changes.append(None))
+    registry = Registry(notify=lambda is_fact: changes.append(None))
     if way == "added":
         registry.add_resource(template)
     else:
@@ -86,14 +86,14 @@ def test_the_completion_of_a_template_that_is_registered_is_a_change(way):
     changes.clear()
     template.complete("x")(lambda value: [])
     assert len(changes) == 1
-    assert registry.completes
+    assert registry.facts.completes
 
 
 def test_the_registry_knows_whether_anything_is_completed():
     registry = Registry()
     template = registry.add_resource(NamedTemplate())
-    assert not registry.completes
+    assert not registry.facts.completes
     template.complete("x")(lambda value: [value])
-    assert registry.completes
+    assert registry.facts.completes
     registry.remove(template, "templates")
-    assert not registry.completes
+    assert not registry.facts.completes

@@ -12,13 +12,13 @@ def test_the_defaults_make_a_server():
 
 def test_the_offer_is_made_anew_only_when_something_changed():
     server = Server()
-    before = server.offer
-    assert server.offer is before
+    before = server.offering.offer
+    assert server.offering.offer is before
     server.method("acme/add")(lambda a: a)
-    after = server.offer
+    after = server.offering.offer
     assert after is not before
     assert "acme/add" in after.client_methods
-    assert server.offer is after
+    assert server.offering.offer is after
 
 
 @pytest.mark.parametrize("options", [{"icons": [{"source": "x"}]}, {"icons": ["x"]}, {"ttl_ms": -1}])

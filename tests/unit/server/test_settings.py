@@ -59,7 +59,7 @@ def test_the_path_of_what_is_lost_leads_through_lists_and_objects():
 def test_a_definition_is_checked_without_being_changed():
     counting = tool(name="count")(lambda: 3)
     before = counting.definition
-    settings_of(protocol_version="2024-11-05").require_definition_carried(counting)
+    Server(configuration=Configuration(protocol_version="2024-11-05")).offering.require_definition_carried(counting)
     assert counting.definition is before
 
 

@@ -16,8 +16,8 @@ from dragoman.server.serving import SoleService
 from dragoman.transports.stdio.serving import claim, run_stdio
 
 if TYPE_CHECKING:
+    from dragoman.server.options import HttpOptions
     from dragoman.server.server import Server
-    from dragoman.server.serving import HttpOptions
 
 _HTTP_OPTIONS: dict[str, Callable[[str], Any]] = {"--host": str, "--port": int, "--path": str, "--workers": int}
 _HTTP_FLAGS = {"--access-log": ("access_log", True), "--no-health": ("health", False)}
@@ -125,11 +125,11 @@ def run(words: RunWords) -> None:
                 server.run("http", **{**options, **words.http, **words.tags})
                 return
             server.check()
-            server.require_shared_secret()
+            server.storage.require_shared_secret()
         except DragomanError as error:
             end(error)
         try:
-            run_stdio(SoleService(server, {**options, **words.tags}), streams=streams)
+            run_stdio(SoleService(server.dispatcher, {**options, **words.tags}), streams=streams)
         except DefinitionError as error:
             end(error)
 

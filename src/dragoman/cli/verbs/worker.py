@@ -30,19 +30,21 @@ async def command(terminal: Terminal, file: str) -> None:
     server = load_server(*split_target(file))
     _require_tasks(server)
     server.check()
-    server.require_shared_secret()
+    server.storage.require_shared_secret()
     os.environ[RUN_TASKS] = "1"
     stop = stop_event()
-    async with SoleService(server, {}).serving():
+    async with SoleService(server.dispatcher, {}).serving():
         terminal.report(f"Running the tasks of {server.name!r}")
         await stop.wait()
         terminal.report("Stopping: running tasks have a few seconds to end")
 
 
 def _require_tasks(server: Server) -> None:
+    from dragoman.server.extensions.installed import installed_in
     from dragoman.server.extensions.tasks.extension import TasksExtension
 
-    if server.installed is None or server.installed.find(TasksExtension) is None:
+    installed = installed_in(server.dispatcher)
+    if installed is None or installed.find(TasksExtension) is None:
         raise usage_error(f"The server {server.name!r} has no tool that runs as a task: write @server.tool(task=True).")
     if server.store.reach == "process":
         raise usage_error(

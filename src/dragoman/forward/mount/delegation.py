@@ -21,8 +21,9 @@ from dragoman.forward.messages import raw_object, result_with_uris
 from dragoman.forward.mount.mount import Mount
 from dragoman.forward.mount.mounted_client import MountedChannel
 from dragoman.protocol.jsonrpc import encode
+from dragoman.server.dispatch.opening import open_inner
 from dragoman.server.dispatch.runner import run_detached, with_cache_hints
-from dragoman.server.dispatch.tags import TaggedServer
+from dragoman.server.dispatch.tags import TaggedDispatcher
 from dragoman.server.request.asking import Asking
 from dragoman.server.request.call import Call, Channel, Session
 from dragoman.types.decoding import decoders
@@ -68,17 +69,16 @@ async def run_mounted(
 
 def _call(outer: Call, mount: Mount, params: Raw, method: str | None, channel: Channel | None) -> Call:
     server = mount.server
-    if isinstance(outer.server, TaggedServer):
+    if isinstance(outer.server, TaggedDispatcher):
         server = outer.server.alike(server)
     row = (mount.offer(outer) or server.offer).find(method or outer.request.method.name, outer.request.caller)
-    request = msgspec.structs.replace(outer.request, method=row, params=row.decode_params(params), raw_params=params)
-    context = outer.server_context if server.server_context is None else server.server_context
+    call = open_inner(outer, row, params, server)
     session = mount.session(outer.session)
-    mounted_channel = MountedChannel(channel or outer.channel, session)
-    call = Call(request, cast("Session", session), cast("Channel", mounted_channel), server, context, outer.loop)
-    call.scopes, call.claims = outer.scopes, outer.claims
-    call.headers, call.remote = outer.headers, outer.remote
-    call.task, call.handler_task, call.values = outer.task, outer.handler_task, outer.values
+    call.session = cast("Session", session)
+    call.channel = cast("Channel", MountedChannel(channel or outer.channel, session))
+    if server.server_context is not None:
+        call.server_context = server.server_context
+    call.handler_task, call.values = outer.handler_task, outer.values
     call.is_notification, call.is_passed = outer.is_notification, True
     return call
 

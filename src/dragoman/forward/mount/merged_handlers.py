@@ -47,14 +47,15 @@ from dragoman.protocol.extensions import entries_of
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.lines import without_newlines
 from dragoman.protocol.methods import Method
+from dragoman.server.dispatch.dispatcher import dispatcher_of
 from dragoman.server.dispatch.runner import encoded_result
-from dragoman.server.listing import PageCursors, read_cursor
+from dragoman.server.registry import PageCursors, read_cursor
 from dragoman.server.request.call import Call
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
-Handle = Callable[["Server", Call], Any]
+Handle = Callable[["Dispatcher", Call], Any]
 INTRODUCTION_SECONDS = 5.0
 """How long a mounted server has to learn its instructions, for example from the target of a proxy."""
 PAGE_SIZE = 100
@@ -127,7 +128,7 @@ class MergedList(MergedHandler):
         self._key = row.name_in or row.uri_in
         self._kept: dict[tuple[str, int], tuple[list[Raw], Raw]] = {}
 
-    async def __call__(self, server: Server, call: Call) -> Raw:
+    async def __call__(self, server: Dispatcher, call: Call) -> Raw:
         """Return a page of the merged list, sealed and encoded."""
         offset, version = read_cursor(call.request.params.cursor), call.request.caller.version.name
         own = await self._own_pages(server, call)
@@ -147,7 +148,7 @@ class MergedList(MergedHandler):
             self._kept[version, offset] = pages, page
         return page
 
-    async def _own_pages(self, server: Server, call: Call) -> list[Raw]:
+    async def _own_pages(self, server: Dispatcher, call: Call) -> list[Raw]:
         async def page(cursor: str | None) -> Raw:
             params = msgspec.structs.replace(call.request.params, cursor=cursor)
             request = msgspec.structs.replace(call.request, params=params)
@@ -157,7 +158,7 @@ class MergedList(MergedHandler):
             kind: Any = call.request.method.result
             return encoded_result(call, kind(**{entries_of(kind)[0]: []}))
 
-        is_foreign = server.resource_lister is not None
+        is_foreign = "on_list_resources" in server.registry.hooks
         return await _every(page, PageCursors(self.method) if is_foreign else PageCursors(self.method, maxsize))
 
     async def _mounted_pages(self, call: Call, mount: Mount) -> list[Raw]:
@@ -239,7 +240,7 @@ class _Candidate(NamedTuple):
 class BySubject(MergedHandler):
     """The handler of a request about a name or a URI."""
 
-    def __call__(self, server: Server, call: Call) -> Any:
+    def __call__(self, server: Dispatcher, call: Call) -> Any:
         """Set the mounts that may answer as the target of the request, or answer it by the server itself."""
         subject = subject_of(self.row, call.request.raw_params)
         if subject is None or self._is_own(server, subject):
@@ -253,7 +254,7 @@ class BySubject(MergedHandler):
         call.target = _MountedTarget(self, certain[:1] or candidates, subject)
         return None
 
-    def _is_own(self, server: Server, subject: Subject) -> bool:
+    def _is_own(self, server: Dispatcher, subject: Subject) -> bool:
         registry = server.registry
         tables = ("resources", "templates") if subject.is_uri else self.row.listed_in[:1]
         names = [table.removesuffix("/list") for table in tables]
@@ -267,7 +268,7 @@ class BySubject(MergedHandler):
                 if answer is not False or (self.method in _SUBSCRIBING and inner != subject.text):
                     yield _Candidate(mount, inner, answer is True)
 
-    def _answer_by_own(self, server: Server, call: Call, subject: Subject | None) -> Any:
+    def _answer_by_own(self, server: Dispatcher, call: Call, subject: Subject | None) -> Any:
         if self.own is None:
             text = "" if subject is None else subject.text
             raise InvalidParams(f"Unknown URI: {text}", {"uri": text})
@@ -286,7 +287,7 @@ class BySubject(MergedHandler):
                 if not _has_failed(result) or await self._is_listed(call, candidate):
                     return result
         call.target = None
-        return await resolve(self._answer_by_own(call.server, call, subject))
+        return await resolve(self._answer_by_own(dispatcher_of(call), call, subject))
 
     async def _is_unknown(self, call: Call, candidate: _Candidate, error: RpcError) -> bool:
         """Tell whether an error means that a server does not have the subject of a request."""
@@ -318,7 +319,7 @@ class BySubject(MergedHandler):
         return any((name, candidate.inner) in candidate.mount.listed for name in self.row.listed_in)
 
 
-def _matches_own_template(server: Server, uri: str) -> bool:
+def _matches_own_template(server: Dispatcher, uri: str) -> bool:
     return any(template.match(uri) is not None for template in list(server.registry.templates.values()))
 
 
@@ -347,7 +348,7 @@ class _MountedTarget:
 class ByOwner(MergedHandler):
     """The handler of a request about what only one of the servers has, such as a task."""
 
-    async def __call__(self, server: Server, call: Call) -> Any:
+    async def __call__(self, server: Dispatcher, call: Call) -> Any:
         """Answer by the owner: each server but the last is first asked by the method that only the owner answers."""
         question = self.row.owner_from or self.method
         owners: list[Mount | None] = [*([] if self.own is None else [None]), *self.offering(call)]
@@ -363,7 +364,7 @@ class ByOwner(MergedHandler):
             return await self._answer(server, call, owner, self.method)
         return await self._answer(server, call, owners[-1], self.method)
 
-    async def _answer(self, server: Server, call: Call, owner: Mount | None, method: str) -> Any:
+    async def _answer(self, server: Dispatcher, call: Call, owner: Mount | None, method: str) -> Any:
         if owner is None:
             return await resolve(own_handler(server, method)(server, call))
         return await delegate(call, owner, call.request.raw_params, method)
@@ -372,7 +373,7 @@ class ByOwner(MergedHandler):
 class Introduction(MergedHandler):
     """The handler of `initialize` and `server/discover`."""
 
-    async def __call__(self, server: Server, call: Call) -> Any:
+    async def __call__(self, server: Dispatcher, call: Call) -> Any:
         """Return the result of the server itself, with the instructions of all."""
         assert self.own is not None
         texts = await gather(*(self._instructions(call, mount) for mount in self.mounts))
@@ -403,16 +404,16 @@ def _merged_texts(own: str | None, mounts: Sequence[Mount], texts: Sequence[str 
     return "\n\n".join(merged) or None
 
 
-def merged_instructions(server: Server) -> str | None:
+def merged_instructions(server: Dispatcher) -> str | None:
     """Return the instructions of a server and of those that are mounted in it."""
     mounts = mounts_of(server)
-    return _merged_texts(server.instructions, mounts, [merged_instructions(mount.server) for mount in mounts])
+    return _merged_texts(server.identity.instructions, mounts, [merged_instructions(mount.server) for mount in mounts])
 
 
 class FirstServer(MergedHandler):
     """The handler of a method whose requests name nothing, and of notifications of clients."""
 
-    async def __call__(self, server: Server, call: Call) -> Any:
+    async def __call__(self, server: Dispatcher, call: Call) -> Any:
         """Answer by the first mounted server that has the method; every server gets a notification."""
         mounts, params = self.offering(call), call.request.raw_params
         if call.is_notification:
@@ -422,7 +423,7 @@ class FirstServer(MergedHandler):
             raise self.not_found()
         return await delegate(call, mounts[0], params)
 
-    async def _run_own(self, server: Server, call: Call) -> None:
+    async def _run_own(self, server: Dispatcher, call: Call) -> None:
         if self.own is not None:
             await resolve(self.own(server, call))
 

@@ -28,7 +28,7 @@ from dragoman.runtime.tasks import cancel_and_wait
 from dragoman.server.request.call import Call, Channel
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 ANSWER_SECONDS = 10.0
 """How long a server has to say what it honours."""
@@ -77,7 +77,7 @@ class CapturingChannel:
 class MergedListening(MergedHandler):
     """The handler of `subscriptions/listen`."""
 
-    async def __call__(self, server: Server, call: Call) -> Any:
+    async def __call__(self, server: Dispatcher, call: Call) -> Any:
         """Serve a subscription until the client cancels it or the connection ends."""
         wanted = call.request.params.notifications
         uris = wanted.resource_subscriptions or []
@@ -112,7 +112,7 @@ class MergedListening(MergedHandler):
         """Tell whether a mounted server notifies every client of what a filter without URIs asks for."""
         return not is_open(mount.server, self.method) and msgspec.to_builtins(wanted).keys() <= _CORE_WIRE_NAMES
 
-    async def _listen_here(self, server: Server, call: Call, channel: CapturingChannel, uris: list[str]) -> None:
+    async def _listen_here(self, server: Dispatcher, call: Call, channel: CapturingChannel, uris: list[str]) -> None:
         """Let a server say what it honours without its mounts."""
         assert self.own is not None
         rows = () if server.installed is None else server.installed.rows

@@ -25,10 +25,10 @@ from dragoman.types.memo import Recent
 if TYPE_CHECKING:
     from dragoman.protocol.eras import Offer
     from dragoman.protocol.methods import Method
-    from dragoman.server.audience import NotificationListener
+    from dragoman.server.dispatch.dispatcher import Dispatcher
+    from dragoman.server.notifier import NotificationListener
     from dragoman.server.registry import Registry
     from dragoman.server.request.call import Call, Session
-    from dragoman.server.server import Server
 
 URI_TABLES = ("resources", "templates")
 TABLES = ("tools", "prompts", *URI_TABLES)
@@ -39,7 +39,7 @@ MAX_LISTED = 10_000
 class Mount:
     """A server that is mounted in a parent."""
 
-    def __init__(self, parent: Server, server: Server, renaming: Renaming) -> None:
+    def __init__(self, parent: Dispatcher, server: Dispatcher, renaming: Renaming) -> None:
         self._parent = ref(parent)
         self.server = server
         self.renaming = renaming
@@ -52,7 +52,7 @@ class Mount:
         return f"<Mount of {self.server.name!r}, prefix {self.renaming.prefix!r}>"
 
     @property
-    def parent(self) -> Server | None:
+    def parent(self) -> Dispatcher | None:
         """The server that this one is mounted in; None if nobody keeps it any more."""
         return self._parent()
 
@@ -88,9 +88,9 @@ class Mount:
     def offer(self, call: Call) -> Offer | None:
         """Return what the mounted server offers to clients; None if it does not handle a notification."""
         is_notification, method = call.is_notification, call.request.method.name
-        return self.server.offer_for_notification(method) if is_notification else self.server.offer
+        return self.server.offering.for_notification(method) if is_notification else self.server.offer
 
-    def reached(self, change: Change) -> Iterator[tuple[Server, Change]]:
+    def reached(self, change: Change) -> Iterator[tuple[Dispatcher, Change]]:
         """Yield the servers above the mounted server, each with a change as its clients know it."""
         parent = self.parent
         if parent is not None:
@@ -99,7 +99,7 @@ class Mount:
             params = None if change.params is None else self.outer_params(change.method, change.params)
             change = Change(change.method, subject, params)
             yield parent, change
-            for mount in places_of(parent):
+            for mount in mounts_above(parent):
                 yield from mount.reached(change)
 
     def find(self, table: str, key: str) -> Any:
@@ -143,7 +143,7 @@ class MountListener:
     def _deliver(self, change: Change, send: Callable[[NotificationListener, Change], bool]) -> bool:
         known: set[tuple[int, bytes]] = set()
         deliveries: list[bool] = []
-        for mount in places_of(self._mount.server):
+        for mount in mounts_above(self._mount.server):
             for server, outer_change in mount.reached(change):
                 key = id(server), encode(outer_change)
                 if key not in known and mount is self._mount:
@@ -151,23 +151,23 @@ class MountListener:
                 known.add(key)
         return any(deliveries)
 
-    def _clients(self, server: Server) -> Iterator[NotificationListener]:
-        for member in server.audience.members():
+    def _clients(self, server: Dispatcher) -> Iterator[NotificationListener]:
+        for member in server.notifier.members():
             if not isinstance(member, MountListener) and getattr(member, "is_elsewhere", False) is self.is_elsewhere:
                 yield member
 
 
-def mounts_of(server: Server) -> list[Mount]:
+def mounts_of(server: Dispatcher) -> list[Mount]:
     """Return the mounts of a server."""
     return cast("list[Mount]", list(server.mounts or ()))
 
 
-def places_of(server: Server) -> list[Mount]:
-    """Return the mounts by which a server is mounted in others."""
+def mounts_above(server: Dispatcher) -> list[Mount]:
+    """Return the mounts of a server in others."""
     return cast("list[Mount]", list(server.mounted_in))
 
 
-def keys(server: Server, table: str) -> Iterator[str]:
+def keys(server: Dispatcher, table: str) -> Iterator[str]:
     """Yield the names or URIs of the definitions that a server is known to have, mounted ones too."""
     yield from server.registry.registered(table)
     for mount in mounts_of(server):
@@ -175,7 +175,7 @@ def keys(server: Server, table: str) -> Iterator[str]:
         yield from (key for key in outer if key is not None)
 
 
-def find(server: Server, table: str, key: str) -> Any:
+def find(server: Dispatcher, table: str, key: str) -> Any:
     """Return the definition that a server is known to have by a name or URI, also a disabled or mounted one."""
     registry: Registry = server.registry
     found = getattr(registry, table).get(key) or registry.disabled[table].get(key)
@@ -183,7 +183,7 @@ def find(server: Server, table: str, key: str) -> Any:
     return next((one for mount in mounts if (one := mount.find(table, key)) is not None), found)
 
 
-def has(server: Server, method: Method, subject: Subject) -> bool | None:
+def has(server: Dispatcher, method: Method, subject: Subject) -> bool | None:
     """Tell whether a request about a subject is for a server; None: it may be, but only the server itself can tell."""
     if method.name not in HANDLERS:
         return None  # only the extension knows what it serves
@@ -194,7 +194,7 @@ def has(server: Server, method: Method, subject: Subject) -> bool | None:
     return None if is_open(server, method.name) else False
 
 
-def reads(server: Server, uri: str, method: str = "resources/read") -> bool | None:
+def reads(server: Dispatcher, uri: str, method: str = "resources/read") -> bool | None:
     """Tell whether a server has a URI or URI template; None: it may have it, but only the server itself can tell."""
     if any(find(server, table, uri) is not None for table in URI_TABLES):
         return True
@@ -205,17 +205,22 @@ def reads(server: Server, uri: str, method: str = "resources/read") -> bool | No
     if True in answers:
         return True
     extends = server.installed is not None and server.installed.reads
-    may = server.resource_reader is not None or server.resource_lister is not None or extends or None in answers
+    may = (
+        "on_read_resource" in server.registry.hooks
+        or "on_list_resources" in server.registry.hooks
+        or extends
+        or None in answers
+    )
     return None if may or is_open(server, method) else False
 
 
-def is_open(server: Server, method: str) -> bool:
+def is_open(server: Dispatcher, method: str) -> bool:
     """Tell whether the handler of a method is not that of the registry, so that the server may serve any name."""
     own = own_handler(server, method)
     return own is not HANDLERS.get(method, own) or any(is_open(mount.server, method) for mount in server.mounts or ())
 
 
-def own_handler(server: Server, method: str) -> Any:
+def own_handler(server: Dispatcher, method: str) -> Any:
     """Return the handler of a method that a server has without its mounts; None if it has none."""
     return without_mounts(server.handlers.get(method))
 

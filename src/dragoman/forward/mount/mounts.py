@@ -16,7 +16,7 @@ from dragoman import types
 from dragoman.errors import DefinitionError, MethodAlreadyDefined, ToolNotUnique
 from dragoman.forward.mount.merged_handlers import FirstServer, Handle, Introduction, MergedHandler, handler_kind
 from dragoman.forward.mount.merged_listening import MergedListening
-from dragoman.forward.mount.mount import TABLES, Mount, is_open, keys, mounts_of, places_of, without_mounts
+from dragoman.forward.mount.mount import TABLES, Mount, is_open, keys, mounts_above, mounts_of, without_mounts
 from dragoman.forward.mount.renaming import Renaming
 from dragoman.protocol.extensions import ExtensionRow, ProtocolTable, merge_objects, merge_settings
 from dragoman.protocol.methods import METHOD_NAMES, METHODS, ROOTS_CHANGED, Method
@@ -26,7 +26,7 @@ from dragoman.server.define.resources import Resource
 from dragoman.server.define.tools import TOOL_NAME, Tool
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 _KINDS: Mapping[str, type[MergedHandler]] = {
     "initialize": Introduction,
@@ -42,14 +42,14 @@ _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templa
 class Mounts:
     """The mounts of one server, in the order in which they were made."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Dispatcher) -> None:
         self._server = server
         self._mounts: tuple[Mount, ...] = ()
 
     def __iter__(self) -> Iterator[Mount]:
         return iter(self._mounts)
 
-    def add(self, server: Server, renaming: Renaming) -> None:
+    def add(self, server: Dispatcher, renaming: Renaming) -> None:
         """Mount a server.
 
         Raises:
@@ -68,15 +68,14 @@ class Mounts:
         self._require_methods_free(server)
         before, self._mounts = self._mounts, (*self._mounts, mount)
         try:
-            ProtocolTable.of(self._all_rows(), self.methods(self._server.own_methods))
+            ProtocolTable.of(self._all_rows(), self.methods(self._server.offering.own_methods))
         except DefinitionError:
             self._mounts = before
             raise
-        self._server.mounts = self
-        self._server.renew()
+        self._server.add_mounts(self)
         server.mounted_in.add(mount)
         for listener in mount.listeners:
-            server.audience.add(listener)
+            server.notifier.add(listener)
 
     def _require_known(self, mount: Mount) -> None:
         """Refuse what could not be told apart: the same server twice, or two servers whose names only they know."""
@@ -88,7 +87,7 @@ class Mounts:
                 names = " and ".join(repr(one.server.name) for one in both)
                 raise DefinitionError(f"Nothing tells the names of {names} apart: mount one of them with a prefix")
 
-    def _require_methods_free(self, server: Server) -> None:
+    def _require_methods_free(self, server: Dispatcher) -> None:
         """Refuse a method that another server has too, if nothing in a request says which server is meant."""
         if any(mount.server is server for mount in self._mounts):
             return
@@ -132,7 +131,7 @@ class Mounts:
 
     def methods(self, own: tuple[Method, ...]) -> tuple[Method, ...]:
         """Return the methods of `server.method` of the server and its mounts, each once."""
-        every = {method.name: method for mount in self._mounts for method in mount.server.own_methods}
+        every = {method.name: method for mount in self._mounts for method in mount.server.offering.own_methods}
         return tuple((every | {method.name: method for method in own}).values())
 
     def capabilities(self, own: types.ServerCapabilities) -> types.ServerCapabilities:
@@ -152,7 +151,7 @@ class Mounts:
 
     def handles_notification(self, method: str) -> bool:
         """Tell whether a mounted server handles a notification of clients, and the parent has a handler for it."""
-        is_wanted = any(mount.server.offer_for_notification(method) is not None for mount in self._mounts)
+        is_wanted = any(mount.server.offering.for_notification(method) is not None for mount in self._mounts)
         return is_wanted and method in self._server.handlers
 
     def find(self, table: str, key: str) -> Any:
@@ -160,10 +159,10 @@ class Mounts:
         return next((one for mount in self._mounts if (one := mount.find(table, key)) is not None), None)
 
 
-def _require_no_cycle(parent: Server, server: Server) -> None:
+def _require_no_cycle(parent: Dispatcher, server: Dispatcher) -> None:
     if server is parent:
         raise DefinitionError(f"The server {parent.name!r} cannot be mounted into itself")
-    target = getattr(server, "passes_to", None)
+    target = server.passes_to
     if target is parent:
         raise DefinitionError(f"A proxy of {parent.name!r} cannot be mounted into {parent.name!r} itself")
     if target is not None:
@@ -174,7 +173,7 @@ def _require_no_cycle(parent: Server, server: Server) -> None:
         _require_no_cycle(parent, mount.server)
 
 
-def require_definable(server: Server, definition: Definition[..., Any]) -> None:
+def require_definable(server: Dispatcher, definition: Definition[..., Any]) -> None:
     """Refuse a definition whose name is taken in a mounted server, or in a server that this one is mounted in.
 
     Raises:
@@ -184,7 +183,7 @@ def require_definable(server: Server, definition: Definition[..., Any]) -> None:
     for mount in mounts_of(server):
         if mount.find(table, key) is not None:
             raise _clash(mount, table, key, server)
-    for mount in places_of(server):
+    for mount in mounts_above(server):
         _require_free(mount, table, key)
 
 
@@ -215,11 +214,11 @@ def _require_free(mount: Mount, table: str, inner: str) -> None:
     for beside in mounts_of(parent):
         if beside is not mount and beside.find(table, outer) is not None:
             raise _clash(mount, table, outer, beside.server, inner)
-    for above in places_of(parent):
+    for above in mounts_above(parent):
         _require_free(above, table, outer)
 
 
-def _clash(mount: Mount, table: str, outer: str, owner: Server, inner: str | None = None) -> DefinitionError:
+def _clash(mount: Mount, table: str, outer: str, owner: Dispatcher, inner: str | None = None) -> DefinitionError:
     kind = ToolNotUnique if table == "tools" else DefinitionError
     known = mount.inner(table, outer) if inner is None else inner
     return kind(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from dragoman.errors import DefinitionError
 from dragoman.server.define.tools import TOOL_NAME
-from dragoman.server.dispatch.mount_contract import Patterns
+from dragoman.server.dispatch.dispatcher import Patterns
 
 _HEAD = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?://)?)?")
 """The part of a URI that stays before the prefix; empty if a template begins with a variable."""

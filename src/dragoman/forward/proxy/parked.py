@@ -220,7 +220,7 @@ class ParkedCalls:
             return found
         parked.park()
         payload = msgspec.json.encode([await self._name(call), parked.id])
-        state = self._server.key_ring.seal(_purpose(call), payload)
+        state = self._server.storage.key_ring.seal(_purpose(call), payload)
         required = {"resultType": "input_required", "inputRequests": found, "requestState": state}
         return Raw(jsonrpc.encode(required))
 
@@ -239,7 +239,7 @@ class ParkedCalls:
         return call.request.params.request_state is not None and self._payload(call) is not None
 
     def _payload(self, call: Call) -> bytes | None:
-        return self._server.key_ring.open(_purpose(call), call.request.params.request_state)
+        return self._server.storage.key_ring.open(_purpose(call), call.request.params.request_state)
 
     async def resume(self, call: Call) -> Raw:
         """Answer the questions of a call, wherever it waits, and return its next outcome.
@@ -269,7 +269,7 @@ class ParkedCalls:
             return ""
         async with self._joining:
             if self._bus is None:
-                group = self._server.key_ring.seal("group", f"proxy\0{self._server.name}".encode())
+                group = self._server.storage.key_ring.seal("group", f"proxy\0{self._server.name}".encode())
                 bus = self._server.store.bus(group)
                 try:
                     await bus.open(self._receive)

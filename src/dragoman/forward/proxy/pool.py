@@ -185,7 +185,7 @@ class Dialer:
             limits=LIMITS,
         )
         if self._local is not None and sender is not None:
-            return endpoint_of(ServerForSender(self._local, sender), options)
+            return endpoint_of(ServerForSender(self._local.dispatcher, sender), options)
         return endpoint_of(self._target, options)
 
 

@@ -64,12 +64,14 @@ from dragoman.protocol.official.tasks import LIST as LIST_TASKS
 from dragoman.protocol.rounds import MAX_ROUNDS
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, RESOURCE_UPDATED, Subscription, honoured_filter
 from dragoman.protocol.versions import Version, version_names
-from dragoman.server.listing import PageCursors
+from dragoman.server.offering import Offering
+from dragoman.server.registry import PageCursors
 from dragoman.server.request.asking import TIMEOUT
 from dragoman.server.server import Server
 
 if TYPE_CHECKING:
     from dragoman.client.connect.endpoint import Target
+    from dragoman.server.dispatch.dispatcher import Dispatcher
     from dragoman.server.request.call import Call
     from dragoman.server.request.context import CredentialExchange
 
@@ -114,10 +116,25 @@ class _Forwarding(dict[str, Any]):
         return self._forward
 
 
+class ProxyOffering(Offering):
+    """What a proxy offers: every method, because only the target knows which it has."""
+
+    def derive(self) -> None:
+        """Derive the offer, with every method."""
+        super().derive()
+        if not isinstance(next(iter(self.offer.methods.values())), _EveryMethod):
+            methods = {name: _EveryMethod(rows) for name, rows in self.offer.methods.items()}
+            self.offer = msgspec.structs.replace(self.offer, methods=methods, table=Upstream.table)
+
+    def for_notification(self, method: str) -> eras.Offer | None:
+        """Return the offer that opens a notification of a client: the target may handle every notification."""
+        return None if method in _OWN_NOTIFICATIONS else self.offer
+
+
 class ProxyServer(Server):
     """The server that `Server.proxy` returns, which says what the parameters are."""
 
-    _is_proxying = False
+    _offering_type = ProxyOffering
 
     def __init__(
         self,
@@ -137,8 +154,7 @@ class ProxyServer(Server):
     ) -> None:
         super().__init__(name or "proxy", capabilities=_EVERYTHING, **options)
         self._is_named = name is not None
-        self.passes_to = target if isinstance(target, Server) else None
-        """The target, if it is a server of this process."""
+        self.dispatcher.passes_to = target.dispatcher if isinstance(target, Server) else None
         if isolate not in (None, "principal", "session"):
             raise DefinitionError(f'isolate must be "principal", "session" or None, not {isolate!r}')
         if max_connections < 1:
@@ -165,23 +181,12 @@ class ProxyServer(Server):
         }
         own = {"initialize": self._initialize, "server/discover": self._discover, "subscriptions/listen": self._listen}
         served = {name: partial(self._serve, handle) for name, handle in own.items()}
-        self.handlers = _Forwarding(partial(self._serve, self._answer), ping=self.handlers["ping"], **served)
+        ping = self.dispatcher.handlers["ping"]
+        self.dispatcher.handlers = _Forwarding(partial(self._serve, self._answer), ping=ping, **served)
         self.lifespan(self._pooled)
-        self._is_proxying = True
-        self._derive()
-
-    def _derive(self) -> None:
-        super()._derive()
-        if self._is_proxying and not isinstance(next(iter(self.offer.methods.values())), _EveryMethod):
-            methods = {name: _EveryMethod(rows) for name, rows in self.offer.methods.items()}
-            self.offer = msgspec.structs.replace(self.offer, methods=methods, table=Upstream.table)
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r}: a proxy>"  # the target may hold secrets
-
-    def offer_for_notification(self, method: str) -> eras.Offer | None:
-        """Return the offer that opens a notification of a client: the target may handle every notification."""
-        return None if method in _OWN_NOTIFICATIONS else self.offer
 
     # Connections to the target.
 
@@ -199,14 +204,20 @@ class ProxyServer(Server):
             RpcError: the call has passed through this proxy before, or through too many proxies.
         """
         self._dialer.require_progress(call)
-        return cast("Pool", self.lifespan_values(call.loop)[self._pooled])
+        return cast("Pool", self.dispatcher.lifespan_values(call.loop)[self._pooled])
 
     # Handlers.
 
-    def _serve(self, handle: Callable[[Call], Awaitable[Any]], _server: Server, call: Call) -> Coroutine[Any, Any, Any]:
+    def _serve(
+        self, handle: Callable[[Call], Awaitable[Any]], _server: Dispatcher, call: Call
+    ) -> Coroutine[Any, Any, Any]:
         if call.is_notification:
             return self._take_notification(call)
-        return self._readable(call, handle) if self.middleware_chain is not None else self._explained(handle(call))
+        return (
+            self._readable(call, handle)
+            if self.dispatcher.middleware_chain is not None
+            else self._explained(handle(call))
+        )
 
     async def _readable(self, call: Call, handle: Callable[[Call], Awaitable[Any]]) -> Any:
         """Return a result that middleware can read: bytes that fit the type of the method, else a dict."""
@@ -356,7 +367,7 @@ class ProxyServer(Server):
     def _refusal(self, error: RpcError) -> RpcError:
         """Return an error of the target; a server of this process may miss scopes of the caller's own token."""
         scopes = error.data.get("requiredScopes") if isinstance(error.data, dict) else None
-        return InsufficientScope(scopes) if scopes and self.passes_to is not None else error
+        return InsufficientScope(scopes) if scopes and self.dispatcher.passes_to is not None else error
 
     async def _read_plan(self, upstream: Upstream, call: Call, meta: RawObject) -> None:
         """Find the tool of a call in the list of tools, and keep which of its arguments headers repeat.
@@ -403,7 +414,7 @@ class ProxyServer(Server):
         """Begin a session: connect to the target, and return what the target declares."""
         if call.session.caller is not None:
             raise InvalidRequest("The session is initialized already")
-        result, caller = eras.initialize(call.request.params, self.offer, self.capabilities, self.info)
+        result, caller = eras.initialize(call.request.params, self.offering.offer, self.capabilities, self.info)
         pool = self._pool_of(call)
         known = pool.known.of(pool.user(call))
 
@@ -430,13 +441,13 @@ class ProxyServer(Server):
                     raw, version = await upstream.request(
                         call, "server/discover", params, meta=envelope, reconnects=wait is None
                     )
-                    declared.discovered = with_versions(raw, version_names(self.offer.versions)), version
+                    declared.discovered = with_versions(raw, version_names(self.offering.offer.versions)), version
             return declared
 
         declared = await known.latest_declaration(fetch)
         if declared.discovered is not None:
             return self._translated(*declared.discovered, call)
-        result = eras.discover(self.offer, declared.capabilities, declared.instructions)
+        result = eras.discover(self.offering.offer, declared.capabilities, declared.instructions)
         info = self.info if self._is_named or declared.server_info is None else declared.server_info
         result.meta = {types.SERVER_INFO: Raw(encode(info))}
         return result

@@ -33,7 +33,7 @@ from msgspec import UNSET, Struct
 from dragoman import types
 from dragoman.errors import DefinitionError, RpcError, ValidationError
 from dragoman.protocol.jsonrpc import encode
-from dragoman.runtime.callables import at_caller, did_you_mean, raise_at_caller
+from dragoman.runtime.callables import at_caller, did_you_mean, raise_at_caller, resolved
 from dragoman.schema.python import docstrings
 from dragoman.schema.python.annotations import UnresolvedName
 from dragoman.schema.python.signature import ArgumentsRejected
@@ -377,16 +377,21 @@ def _name_of(function: Any) -> str:
 Defined = TypeVar("Defined")
 
 
-def options_among(names: dict[str, Any], kind: type[Any]) -> Any:
-    """Return those of a function's local variables that are options of the TypedDict `kind`.
+async def is_visible(call: Call, definition: Definition[..., Any], answers: dict[Visible, bool]) -> bool:
+    """Tell whether the caller sees a definition; `answers` holds those of the functions that were called already."""
+    visible = definition.visible
+    if visible is None:
+        return True
+    if visible not in answers:
+        try:
+            answers[visible] = bool(await resolved(visible(Context(call))))
+        except Exception as error:
+            call.server.report(error, call)
+            answers[visible] = False
+    return answers[visible]
 
-    A public function has each option as a parameter, so that `help` lists them. This function collects them without a
-    second list of their names.
-    """
-    return {option: names[option] for option in kind.__annotations__ if option in names}
 
-
-def lists_options(options: type[Any], *kinds: type[Definition[..., Any]]) -> Callable[[Function], Function]:
+def lists_options(options: type[Any], *kinds: object) -> Callable[[Function], Function]:
     """Let `help` list the options of a TypedDict in place of `**options`; the defaults are the attributes of `kinds`.
 
     A parameter `**further` stays in the list.

@@ -112,9 +112,8 @@ class DependencyPlan:
             call = next(value.call for value in bound.arguments.values() if type(value) is Pending)
             if call.dependencies is not None:
                 await call.clean_up()
-            call.dependencies = made = DependencyRun(
-                call, self.with_replaced(call.server.overrides.functions), bound.arguments
-            )
+            made = DependencyRun(call, self.with_replaced(call.server.replacements), bound.arguments)
+            call.dependencies = made.close
             return await made.run(start, bound, in_place=in_place)
 
         return run

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, NoReturn, Union, get_args, get_origin
 
@@ -85,7 +84,7 @@ class Output:
         """Tells whether a value fits the return annotation of content; None if every value fits."""
         self._lists_content = False
         self._exact_types = frozenset((str,) if schema is None else (str, int, float, bool, dict))
-        """The exact types whose values need no validation."""
+        """The exact types whose values fit: they need no comparison with the annotation and the schema."""
         self.is_bare = is_bare
         self.wraps = schema is not None and needs_wrapping(schema.document)
         self.schema = None if schema is None else schema.document
@@ -121,8 +120,8 @@ class Output:
             TypeError: the value has no JSON form.
             ValidationError: the value does not fit the return annotation.
         """
-        if type(value) in self._exact_types and (plain := self.plain_result(value)) is not None:
-            return plain
+        if type(value) in self._exact_types:
+            return CallToolResult([text_block(value)]) if self.value_schema is None else self._structured_result(value)
         if isinstance(value, ToolResult):
             return self._full_result(value)
         if isinstance(value, CallToolResult):
@@ -142,20 +141,6 @@ class Output:
             return CallToolResult(content_blocks(value))
         return self._structured_result(value)
 
-    def plain_result(self, value: Any) -> CallToolResult | None:
-        """Return the result for a value of an exact plain type, or None if the value needs validation."""
-        kind = type(value)
-        if kind not in self._exact_types or (kind is float and not isfinite(value)):
-            return None
-        if self.value_schema is None:
-            return CallToolResult([text_block(value)])
-        data = _encoder.encode(value)
-        if kind is dict and b"null" in data:
-            return None  # null may stand for a NaN
-        held = Raw(data)
-        is_sent_bare = self.is_bare or (kind is dict and not self.wraps)
-        return CallToolResult([text_block(data.decode())], held if is_sent_bare else {"result": held})
-
     def _is_text_list(self, value: Any) -> bool:
         return self._lists_content and isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
@@ -164,7 +149,7 @@ class Output:
 
     def _structured_result(self, value: Any, *, is_error: bool = False) -> CallToolResult:
         data = self._encode(value, is_error=is_error)
-        result = CallToolResult([types.TextContent(data.decode())])
+        result = CallToolResult([text_block(data.decode())])
         self._hold(result, data)
         return result
 
@@ -190,7 +175,12 @@ class Output:
         except ValidationError as error:
             cause = f"The result of the tool {self._tool!r} cannot be sent: {error}"
             raise ValidationError(cause, error.path) from None
-        if not is_error and self._is_compared and self.value_schema is not None:
+        if (
+            not is_error
+            and self._is_compared
+            and type(value) not in self._exact_types
+            and self.value_schema is not None
+        ):
             misfit = self.value_schema.misfit(msgspec.json.decode(data))
             if misfit is not None:
                 self._refuse(value, str(misfit), misfit.path)
@@ -198,10 +188,11 @@ class Output:
 
     def _hold(self, result: CallToolResult, data: bytes) -> None:
         """Set encoded structured content, wrapped in `{"result": ...}` if needed; without a schema, mark the result."""
-        held = Raw(data)
-        is_object = not self.wraps and data.startswith(b"{")
-        result.structured_content = held if self.is_bare or is_object else {"result": held}
-        if self.value_schema is None and not self.is_bare and not is_object:
+        if self.is_bare or (not self.wraps and data.startswith(b"{")):
+            result.structured_content = Raw(data)
+            return
+        result.structured_content = {"result": Raw(data)}
+        if self.value_schema is None:
             result.meta = marked_as_wrapped(result.meta)
 
     def _refuse(self, value: Any, reason: str, path: str = "$") -> NoReturn:

@@ -189,10 +189,6 @@ class Tool(Definition[Parameters, Returned]):
             ResultMisfit: the value does not fit the output schema, and the server validates results.
         """
         output = self.output
-        if not output.is_bare and not call.settings.validates_results:
-            call.plain_result = plain = output.plain_result(value)
-            if plain is not None:
-                return plain
         try:
             result = output.result(value)
         except FileUnread:

@@ -17,7 +17,7 @@ import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -29,9 +29,6 @@ from dragoman.server.dispatch.observing import Conclusion, subject_of
 from dragoman.server.request.call import Call
 from dragoman.server.request.facts import readable
 from dragoman.telemetry import current_trace_id, session_digest
-
-if TYPE_CHECKING:
-    from dragoman.server.server import Server
 
 AuditFunction = Callable[[types.Json], object | Awaitable[object]]
 """Receives one record; a plain function is called in a thread."""
@@ -115,7 +112,7 @@ class Audit:
             "code": None if error is None else error.code,
             "duration_ms": round(seconds * 1000, 3),
             "arguments": arguments if self._has_arguments else None,
-            "arguments_digest": None if arguments is None else _digest(call.server, arguments),
+            "arguments_digest": None if arguments is None else _digest(call, arguments),
             "request_id": _cut(request.id) if isinstance(request.id, str) else request.id,
             "task": None if task is None or task.id is None else session_digest(task.id),
             "session": None if call.session.id is None else session_digest(call.session.id),
@@ -128,6 +125,6 @@ def _cut(text: str | None) -> str | None:
     return None if text is None else text[:MAX_CHARACTERS]
 
 
-def _digest(server: Server, arguments: object) -> str:
+def _digest(call: Call, arguments: object) -> str:
     canonical = msgspec.json.encode(arguments, order="sorted")
-    return server.key_ring.digest("audit", canonical)[:32]
+    return call.server.storage.key_ring.digest("audit", canonical)[:32]

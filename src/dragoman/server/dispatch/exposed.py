@@ -1,4 +1,4 @@
-"""`resource_tools` and `prompt_tools`: the resources and prompts of a server as tools, for hosts that know only tools.
+"""`exposing_tools`: the resources and prompts of a server as tools, for hosts that know only tools.
 
 Each tool makes a request of the protocol for its own caller, such as `resources/read`, and the runner runs it. So
 middleware, scopes, `visible` functions and tags apply as they do to the request of a client, and the tools always see
@@ -10,6 +10,7 @@ templates and of `on_list_resources` have no list.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -22,9 +23,9 @@ from dragoman.protocol.methods import METHODS
 from dragoman.server.define.content import Piece
 from dragoman.server.define.tool_results import ToolResult
 from dragoman.server.define.tools import Tool
+from dragoman.server.dispatch.opening import open_inner
 from dragoman.server.dispatch.runner import run_detached
-from dragoman.server.listing import PageCursors
-from dragoman.server.request.call import Call
+from dragoman.server.registry import PageCursors
 from dragoman.server.request.context import Context
 from dragoman.types.decoding import decoders
 
@@ -70,14 +71,12 @@ async def get_prompt(name: str, ctx: Context, arguments: dict[str, str] | None =
     return {"description": result.description, "messages": msgspec.to_builtins(result.messages)}
 
 
-def resource_tools(**options: Any) -> list[Tool[..., Any]]:
-    """Return the tools that list and read resources."""
-    return [Tool.define(one, annotations=_READ_ONLY, **options) for one in (list_resources, read_resource)]
-
-
-def prompt_tools(**options: Any) -> list[Tool[..., Any]]:
-    """Return the tools that list and fill in prompts."""
-    return [Tool.define(one, annotations=_READ_ONLY, **options) for one in (list_prompts, get_prompt)]
+def exposing_tools(*, resources: bool, prompts: bool, tags: Iterable[str]) -> list[Tool[..., Any]]:
+    """Return the tools that list and read resources, and those that list and fill in prompts."""
+    tags = tags if isinstance(tags, str) else list(tags)  # a generator can be read only once, and each tool reads
+    functions: list[Callable[..., object]] = [list_resources, read_resource] if resources else []
+    functions += [list_prompts, get_prompt] if prompts else []
+    return [Tool.define(function, annotations=_READ_ONLY, tags=tags) for function in functions]
 
 
 async def _entries(ctx: Context, method: str, field: str) -> Entries:
@@ -108,12 +107,8 @@ async def _request(ctx: Context, method: str, params: types.Json) -> Any:
         ToolError: the request was refused, or its handler asks a question, which only a client can forward.
     """
     outer, row = ctx._call, _ROWS[method]
-    raw = Raw(encode(params))
-    request = msgspec.structs.replace(
-        outer.request, method=row, params=decoders[row.params].decode(raw), raw_params=raw, progress_token=None
-    )
-    call = Call(request, outer.session, outer.channel, outer.server, outer.server_context, outer.loop)
-    call.scopes, call.claims, call.headers, call.task = outer.scopes, outer.claims, outer.headers, outer.task
+    call = open_inner(outer, row, Raw(encode(params)))
+    call.request = msgspec.structs.replace(call.request, progress_token=None)
     # A `def` in a thread learns of the cancellation only from its own call.
     remove_callback = outer.on_cancel(lambda: call.mark_cancelled(outer.cancel_reason))
     try:

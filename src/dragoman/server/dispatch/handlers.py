@@ -7,15 +7,13 @@ coroutine that returns a result. If an author's function serves the request, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Coroutine
+from typing import Any, TypeVar, cast
 
 import msgspec
-from msgspec import Raw
 
 from dragoman import types
 from dragoman.errors import (
-    DefinitionError,
     InsufficientScope,
     InvalidParams,
     InvalidRequest,
@@ -23,70 +21,65 @@ from dragoman.errors import (
     ResourceNotFound,
 )
 from dragoman.protocol import eras
-from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import ROOTS_CHANGED
 from dragoman.protocol.subscriptions import Subscription, honoured_filter, require_fields_declared
-from dragoman.server.declaration import without_changes
 from dragoman.server.define.binding import Hook
 from dragoman.server.define.completion import Completers, completion_result
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.resources import resource_result
+from dragoman.server.dispatch.dispatcher import Dispatcher, Handler
 from dragoman.server.dispatch.runner import sealed_page
-from dragoman.server.listing import paginate, read_cursor
-from dragoman.server.registry import AnyPrompt, AnyTemplate
+from dragoman.server.offering import without_changes
+from dragoman.server.registry import AnyPrompt, AnyTemplate, paginate, read_cursor
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
 from dragoman.server.wire_objects import wire_object
 
-if TYPE_CHECKING:
-    from dragoman.server.server import Server
-
-Handler = Callable[["Server", Call], Any]
 Shown = TypeVar("Shown", bound=Definition[..., Any])
 
 
-def initialize(server: Server, call: Call) -> Any:
+def initialize(server: Dispatcher, call: Call) -> Any:
     """Begin a session."""
     if call.session.caller is not None:
         raise InvalidRequest("The session is initialized already")
     result, caller = eras.initialize(
-        call.request.params, server.offer, _declared(server, call), server.info, server.instructions
+        call.request.params, server.offer, _declared(server, call), server.identity.info, server.identity.instructions
     )
     call.session.begin(caller)
     return result
 
 
-def discover(server: Server, call: Call) -> Any:
+def discover(server: Dispatcher, call: Call) -> Any:
     """Return the versions and capabilities of the server."""
-    return eras.discover(server.offer, _declared(server, call), server.instructions)
+    return eras.discover(server.offer, _declared(server, call), server.identity.instructions)
 
 
-def _declared(server: Server, call: Call) -> types.ServerCapabilities:
-    server.warn_of_unserved()
+def _declared(server: Dispatcher, call: Call) -> types.ServerCapabilities:
+    server.offering.warn_of_undeclared()
     return without_changes(server.capabilities) if call.channel.lacks_standalone_stream else server.capabilities
 
 
-def acknowledge(_server: Server, _call: Call) -> types.Result:
+def acknowledge(_server: Dispatcher, _call: Call) -> types.Result:
     """Answer with an empty result."""
     return types.Result()
 
 
-def set_level(_server: Server, call: Call) -> types.Result:
+def set_level(_server: Dispatcher, call: Call) -> types.Result:
     """Set the lowest level of the log messages that this client receives."""
     call.session.set_level(call.request.params.level)
     return types.Result()
 
 
-def list_page(server: Server, call: Call) -> Any:
+def list_page(server: Dispatcher, call: Call) -> Any:
     """Return a page of tools, prompts, resources or templates."""
     method, registry, installed = call.request.method.name, server.registry, server.installed
     is_scoped = call.scopes is not None and method == "tools/list" and registry.has_scopes
-    if is_scoped or registry.has_visibility or (installed is not None and installed.hides):
+    if is_scoped or registry.facts.has_visibility or (installed is not None and installed.hides):
         return _list_shown(server, call)
     return sealed_page(call, registry.listings[method])
 
 
-def _list_shown(server: Server, call: Call) -> Any:
+def _list_shown(server: Dispatcher, call: Call) -> Any:
     """Return a page of the definitions that this client sees, by scopes, by `visible` and by extensions.
 
     The page is not cached, and only this client may cache it.
@@ -108,13 +101,13 @@ def _list_shown(server: Server, call: Call) -> Any:
     return page
 
 
-def list_resources(server: Server, call: Call) -> Any:
+def list_resources(server: Dispatcher, call: Call) -> Any:
     """Return a page of resources: those of the `on_list_resources` function, if there is one."""
-    lister = server.resource_lister
+    lister = server.registry.hooks.get("on_list_resources")
     return list_page(server, call) if lister is None else _list_by_author(server, call, lister)
 
 
-async def _list_by_author(server: Server, call: Call, lister: Hook) -> Any:
+async def _list_by_author(server: Dispatcher, call: Call, lister: Hook) -> Any:
     offset = read_cursor(call.request.params.cursor)
     listed = _listed(await lister.invoke(call))
     page_size = server.registry.listings["resources/list"].page_size
@@ -155,7 +148,7 @@ def _unknown(kind: str, name: str, known: list[str]) -> InvalidParams:
     return error
 
 
-def call_tool(server: Server, call: Call) -> None:
+def call_tool(server: Dispatcher, call: Call) -> None:
     """Set the tool of a `tools/call` request as its target."""
     name, scopes, hidden = call.request.params.name, call.scopes, call.hidden
     tool = server.registry.tools.get(name)
@@ -166,19 +159,19 @@ def call_tool(server: Server, call: Call) -> None:
     call.target = tool
 
 
-def _permitted_tools(server: Server, call: Call) -> list[str]:
+def _permitted_tools(server: Dispatcher, call: Call) -> list[str]:
     """Return the names of the tools that the caller sees and may call."""
     tools, scopes = _shown(server.registry.tools, call), call.scopes
     return [name for name, known in tools.items() if scopes is None or scopes.issuperset(known.scopes)]
 
 
-def get_prompt(server: Server, call: Call) -> None:
+def get_prompt(server: Dispatcher, call: Call) -> None:
     """Set the prompt of a `prompts/get` request as its target."""
     params = call.request.params
     call.target, call.arguments = _prompt(server, call, params.name), params.arguments
 
 
-def _prompt(server: Server, call: Call, name: str) -> AnyPrompt:
+def _prompt(server: Dispatcher, call: Call, name: str) -> AnyPrompt:
     prompts = _shown(server.registry.prompts, call)
     if name not in prompts:
         raise _unknown("prompt", name, list(prompts))
@@ -192,7 +185,7 @@ def _shown(table: dict[str, Shown], call: Call) -> dict[str, Shown]:
     return {key: definition for key, definition in list(table.items()) if definition not in call.hidden}
 
 
-def read_resource(server: Server, call: Call) -> Any:
+def read_resource(server: Dispatcher, call: Call) -> Any:
     """Set the resource or template of a `resources/read` request as its target, or call `on_read_resource`."""
     uri = call.request.params.uri
     if _is_hidden(server, call, uri):
@@ -200,8 +193,9 @@ def read_resource(server: Server, call: Call) -> Any:
     reading = None if server.installed is None else server.installed.reading(call, uri)
     if reading is not None:
         return _read_by_author(reading, uri)
-    if server.resource_reader is not None:
-        return _read_by_author(server.resource_reader.invoke(call, uri), uri)
+    reader = server.registry.hooks.get("on_read_resource")
+    if reader is not None:
+        return _read_by_author(reader.invoke(call, uri), uri)
     call.target = _shown(server.registry.resources, call).get(uri)
     if call.target is not None:
         return None
@@ -213,7 +207,7 @@ def read_resource(server: Server, call: Call) -> Any:
     raise ResourceNotFound(uri)
 
 
-def _is_hidden(server: Server, call: Call, uri: str) -> bool:
+def _is_hidden(server: Dispatcher, call: Call, uri: str) -> bool:
     """Tell whether every definition of a URI is hidden from the caller or not served, and there is at least one."""
     registry = server.registry
     disabled, templates = registry.disabled["resources"], registry.disabled["templates"]
@@ -233,22 +227,23 @@ async def _read_by_author(reading: Coroutine[Any, Any, Any], uri: str) -> Any:
     return value if isinstance(value, InputRequired) else resource_result(value, uri, None)
 
 
-async def complete(server: Server, call: Call) -> Any:
+async def complete(server: Dispatcher, call: Call) -> Any:
     """Complete an argument of a prompt or a variable of a template."""
     params: types.CompleteRequestParams = call.request.params
     completers = _completers(server, call, params.ref)
     arguments = (params.context.arguments if params.context else None) or {}
-    completer = completers.find(params.argument.name)
+    completer, hook = completers.find(params.argument.name), server.registry.hooks.get("on_complete")
+    values = None
     if completer is not None:
-        found = await completer.invoke(call, params.argument.value, arguments)
-    elif server.completer is not None:
-        found = await server.completer.invoke(call, params.ref, params.argument, arguments)
-    else:
-        found = None
-    return completion_result(found)
+        values = await completer.invoke(call, params.argument.value, arguments)
+    elif hook is not None:
+        values = await hook.invoke(call, params.ref, params.argument, arguments)
+    return completion_result(values)
 
 
-def _completers(server: Server, call: Call, ref: types.PromptReference | types.ResourceTemplateReference) -> Completers:
+def _completers(
+    server: Dispatcher, call: Call, ref: types.PromptReference | types.ResourceTemplateReference
+) -> Completers:
     if isinstance(ref, types.PromptReference):
         return _prompt(server, call, ref.name).completers
     for template in list(_shown(server.registry.templates, call).values()):
@@ -259,21 +254,21 @@ def _completers(server: Server, call: Call, ref: types.PromptReference | types.R
     return Completers()
 
 
-async def subscribe(server: Server, call: Call) -> Any:
+async def subscribe(server: Dispatcher, call: Call) -> Any:
     """Call the `on_subscribe` function, and then subscribe this client to a resource."""
     if call.channel.lacks_standalone_stream:
         raise MethodNotFound("resources/subscribe is not served here: there is no stream for notifications of changes")
     # A hidden resource is answered like an unknown one, but the client is never notified of it.
     if _is_hidden(server, call, call.request.params.uri):
         return types.Result()
-    result = await _run_hook(call, server.subscriber)
+    result = await _run_hook(call, server.registry.hooks.get("on_subscribe"))
     call.session.subscribe(call.request.params.uri)
     return result
 
 
-async def unsubscribe(server: Server, call: Call) -> Any:
+async def unsubscribe(server: Dispatcher, call: Call) -> Any:
     """Call the `on_unsubscribe` function, and then unsubscribe this client from a resource."""
-    result = await _run_hook(call, server.unsubscriber)
+    result = await _run_hook(call, server.registry.hooks.get("on_unsubscribe"))
     call.session.unsubscribe(call.request.params.uri)
     return result
 
@@ -284,7 +279,7 @@ async def _run_hook(call: Call, hook: Hook | None) -> types.Result:
     return types.Result(meta=meta if isinstance(meta, dict) else None)
 
 
-async def listen(server: Server, call: Call) -> Any:
+async def listen(server: Dispatcher, call: Call) -> Any:
     """Serve a subscription of a stateless client until the client cancels it or the connection ends."""
     wanted, fields = call.request.params.notifications, server.offer.table.subscription_fields()
     require_fields_declared(wanted, call.request.caller.capabilities, fields)
@@ -297,7 +292,7 @@ async def listen(server: Server, call: Call) -> Any:
     return subscription.result()
 
 
-async def run_roots_hooks(server: Server, call: Call) -> None:
+async def run_roots_hooks(server: Dispatcher, call: Call) -> None:
     """Run all functions of `on_roots_changed`; an error of a function is reported, and the others run."""
     from asyncio import gather
 
@@ -307,7 +302,7 @@ async def run_roots_hooks(server: Server, call: Call) -> None:
         except Exception as error:
             server.report(error, None, {"notification": ROOTS_CHANGED})
 
-    await gather(*map(run, server.roots_hooks))
+    await gather(*map(run, server.registry.roots_hooks))
 
 
 HANDLERS: dict[str, Handler] = {
@@ -328,29 +323,3 @@ HANDLERS: dict[str, Handler] = {
     "subscriptions/listen": listen,
     ROOTS_CHANGED: run_roots_hooks,
 }
-
-
-class CustomMethod(Definition[..., Any]):
-    """A method of `server.method`; its function takes the params by name, or all of them as `params`."""
-
-    @staticmethod
-    def require_name(name: object) -> None:
-        """Check the name of a method.
-
-        Raises:
-            DefinitionError: the name is not text, is empty, or is one that JSON-RPC reserves.
-        """
-        if not isinstance(name, str) or not name:
-            raise DefinitionError(f'server.method() needs the name of the method, such as "acme/add", not {name!r}')
-        if name.startswith("rpc."):
-            raise DefinitionError(f"JSON-RPC reserves the names that begin with 'rpc.'; give {name!r} another name")
-
-    def handle(self, _server: Server, call: Call) -> None:
-        """Set the function as the target of a request."""
-        raw = call.request.raw_params
-        takes_all = [parameter.name for parameter in self.signature.parameters] == ["params"]
-        call.target, call.arguments = self, Raw(encode({"params": raw})) if takes_all else raw
-
-    def result(self, call: Call, value: Any) -> Any:  # noqa: ARG002
-        """Return the value of the function, converted to JSON types unless it is a `Result`."""
-        return value if isinstance(value, types.Result) else msgspec.to_builtins(value)

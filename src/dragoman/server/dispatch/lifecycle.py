@@ -14,7 +14,7 @@ A scope has these states:
     leaving    no user is left, or the loop ends: the task leaves the managers
 
 One task enters and leaves the managers of a scope, because a manager may hold a task group or a time-out, which must be
-left in the task that entered it. A server without managers has no `Lifecycle`, and pays nothing.
+left in the task that entered it. A server without managers has no scopes.
 
 Rejected: the lifespan events of ASGI. A mounted application receives none, and neither do stdio, memory and views.
 """
@@ -28,13 +28,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, DragomanError
-from dragoman.runtime.callables import raise_at_caller
+from dragoman.server.define.sources import Overrides
+from dragoman.server.notifier import Report
+from dragoman.server.registry import Registry
 
 if TYPE_CHECKING:
     import asyncio
 
     from dragoman.runtime.portal import Portal
-    from dragoman.server.server import Server
 
 LEAVE_SECONDS = 10.0
 """The seconds that managers have to end; their task is then cancelled."""
@@ -44,57 +45,6 @@ LifespanFunction = Callable[..., AbstractAsyncContextManager[object] | AsyncIter
 """A function of the server, or of nothing, that is an async generator or returns an async context manager."""
 OwnLifespan = TypeVar("OwnLifespan", bound=LifespanFunction)
 _REMEDY = "write an `async def` that yields once, with or without @asynccontextmanager"
-
-
-@raise_at_caller("lifespan")
-class WithLifecycle:
-    """The part of a `Server` that begins and ends with serving."""
-
-    lifecycle: Lifecycle | None = None
-    """Enters and leaves the lifespans, and what extensions need while the server serves; None if there is nothing."""
-
-    def lifespan(self, function: OwnLifespan) -> OwnLifespan:
-        """Register a function that opens something before the server serves, and closes it when serving ends.
-
-        Example:
-            @server.lifespan
-            async def database() -> AsyncIterator[Database]:
-                async with Database.connect() as database:
-                    yield database
-
-        The function is an async generator that yields once, or returns an async context manager. It takes the server,
-        or nothing. Lifespans begin in the order of their registration and end in reverse. Handlers get the value as
-        `Annotated[Database, Lifespan()]` or as `ctx.lifespan`.
-
-        Raises:
-            DefinitionError: the function is of another kind, or has more parameters.
-        """
-        self._required_lifecycle().lifespans.append(_checked(function))
-        return function
-
-    if TYPE_CHECKING:  # `Server` defines it
-
-        def _required_lifecycle(self) -> Lifecycle: ...
-
-    def lifespan_values(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[LifespanFunction, object]:
-        """Return the values of the lifespans in a loop, by their functions.
-
-        Raises:
-            DragomanError: the server has lifespans, and they are not entered in this loop.
-        """
-        return {} if self.lifecycle is None else self.lifecycle.values(loop)
-
-    def serving(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which the server serves in this loop: it enters and leaves lifespans and extensions.
-
-        Example:
-            async with server.serving():
-                connection = server.connect(sent.append)
-
-        `run`, `asgi`, clients and the other ways to serve do this themselves. Only code that calls `connect` needs it.
-        Entering raises the exception of a lifespan or an extension that cannot begin.
-        """
-        return nullcontext() if self.lifecycle is None else _Serving(self.lifecycle)
 
 
 class _Serving:
@@ -115,13 +65,47 @@ class _Serving:
 
 
 class Lifecycle:
-    """The scopes of one server; `managers` makes the context managers of a scope."""
+    """The scopes of one server.
 
-    def __init__(self, server: Server, managers: Managers) -> None:
+    `managers` makes the context managers of a scope. A function of a lifespan may take the `owner`, which is the
+    `Server` that its author knows.
+
+    Example:
+        lifecycle = Lifecycle(server, registry, Overrides(), report, list)
+        lifecycle.add(open_database)
+        async with lifecycle.serving():
+            lifecycle.values(asyncio.get_running_loop())
+    """
+
+    def __init__(
+        self, owner: object, registry: Registry, overrides: Overrides, report: Report, managers: Managers
+    ) -> None:
         self.lifespans: list[LifespanFunction] = []
-        self._server = server
+        self._owner = owner
+        self._registry = registry
+        self._overrides = overrides
+        self._report = report
         self._managers = managers
         self._scopes: dict[asyncio.AbstractEventLoop, _Scope] = {}
+
+    def add(self, function: LifespanFunction) -> None:
+        """Register a lifespan.
+
+        Raises:
+            DefinitionError: the function is of another kind, or has more parameters.
+        """
+        self.lifespans.append(_checked(function))
+
+    def beside(self, managers: Managers) -> Lifecycle:
+        """Return a lifecycle of the same server with other managers, and without lifespans."""
+        return Lifecycle(self._owner, self._registry, self._overrides, self._report, managers)
+
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Return a context in which the server serves in this loop: it enters and leaves lifespans and extensions."""
+        return _Serving(self) if self._is_needed() else nullcontext()
+
+    def _is_needed(self) -> bool:
+        return bool(self.lifespans) or bool(list(self._managers()))
 
     def values(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[LifespanFunction, object]:
         """Return the values of the lifespans in a loop, by their functions.
@@ -140,11 +124,15 @@ class Lifecycle:
     async def begin(self, user: Hashable) -> None:
         """Enter the scope of this loop, or wait until it is entered; a user may begin again, which does nothing.
 
+        Without lifespans and managers there is nothing to enter.
+
         Raises:
             Exception: a manager could not be entered.
         """
         import asyncio
 
+        if not self._is_needed():
+            return
         loop = asyncio.get_running_loop()
         while (scope := self._scopes.get(loop)) is not None and scope.leave.is_set():
             await asyncio.wait([scope.task])
@@ -180,10 +168,10 @@ class Lifecycle:
         try:
             async with AsyncExitStack() as stack:
                 for function in list(self.lifespans):
-                    manager = _manager(self._server.overrides.functions.get(function, function), self._server)
+                    manager = _manager(self._overrides.functions.get(function, function), self._owner)
                     scope.values[function] = await stack.enter_async_context(manager)
                 if self.lifespans:
-                    self._server.registry.require_lifespans(scope.values, self._server.overrides)
+                    self._registry.require_lifespans(scope.values, self._overrides)
                 for manager in self._managers():
                     await stack.enter_async_context(manager)
                 scope.entered.set_result(None)
@@ -191,7 +179,7 @@ class Lifecycle:
                     await scope.leave.wait()
         except Exception as error:
             if scope.entered.done():
-                self._server.report(error, None, {"place": PLACE})
+                self._report(error, None, {"place": PLACE})
             else:
                 scope.entered.set_exception(error)
                 scope.entered.exception()  # nobody may wait for it any more
@@ -269,13 +257,13 @@ def _required_parameters(function: Callable[..., object]) -> list[inspect.Parame
     return [one for one in parameters if one.default is one.empty and one.kind not in variadic]
 
 
-def _manager(function: Callable[..., Any], server: Server) -> AbstractAsyncContextManager[object]:
+def _manager(function: Callable[..., Any], owner: object) -> AbstractAsyncContextManager[object]:
     """Call the function of a lifespan.
 
     Raises:
         DefinitionError: the function returned no async context manager.
     """
-    made = function(server) if _required_parameters(function) else function()
+    made = function(owner) if _required_parameters(function) else function()
     if inspect.isasyncgen(made):
         return asynccontextmanager(lambda: made)()
     if not isinstance(made, AbstractAsyncContextManager):

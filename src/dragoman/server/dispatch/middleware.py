@@ -37,6 +37,7 @@ from dragoman.errors import ResourceNotFound, ToolError
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES
 from dragoman.runtime.callables import invoke
+from dragoman.server.dispatch.dispatcher import dispatcher_of
 from dragoman.server.dispatch.observing import is_mounted, registered_uri
 from dragoman.server.dispatch.runner import label_of, outcome_of, serve
 from dragoman.server.request.asking import NO_CHECKPOINT, Checkpoint
@@ -89,7 +90,6 @@ async def _serve_objects(ctx: Context) -> Any:
         result = await serve(call)
     except BaseException as error:
         result = await outcome_of(call, error)
-    call.plain_result = None  # middleware may change it
     if type(result) is Raw:
         call.encoded_page = result
     elif call.target is None and type(result) is call.request.method.result:
@@ -249,19 +249,19 @@ def _facts(call: Call, error: str | None) -> dict[str, Any]:
     request, caller = call.request, call.request.caller
     if request.method.name == "initialize" and call.session.caller is not None:
         caller = call.session.caller
-    info, params, registry = caller.info, request.params, call.server.registry
+    info, params, server = caller.info, request.params, dispatcher_of(call)
     facts: dict[str, Any] = {} if info is None else {"client": {"name": info.name, "version": info.version}}
     if call.rejection is not None:
         return facts
     # Only registered names and URIs become labels: clients could create any number of others.
     match request.method.name:
-        case "tools/call" if params.name in registry.tools or is_mounted(call.server, "tools", params.name):
+        case "tools/call" if params.name in server.registry.tools or is_mounted(server, "tools", params.name):
             arguments = {} if params.arguments is UNSET else readable(params.arguments) or {}
             facts |= {"tool_name": params.name, "tool_arguments": arguments}
-        case "prompts/get" if params.name in registry.prompts or is_mounted(call.server, "prompts", params.name):
+        case "prompts/get" if params.name in server.registry.prompts or is_mounted(server, "prompts", params.name):
             facts["prompt_name"] = params.name
         case "resources/read" if error != ResourceNotFound.label:
-            resource = registered_uri(call.server, params.uri)
+            resource = registered_uri(server, params.uri)
             if resource is not None:
                 facts["resource_template" if resource.is_template else "resource_uri"] = resource.uri
     return facts

@@ -19,6 +19,7 @@ from msgspec import UNSET
 
 from dragoman import types
 from dragoman.errors import InsufficientScope, RpcError, ToolError, TooManyRequests
+from dragoman.server.dispatch.dispatcher import Dispatcher, dispatcher_of
 from dragoman.server.request.asking import asking_of
 from dragoman.server.request.call import Call
 from dragoman.server.request.facts import readable
@@ -26,7 +27,6 @@ from dragoman.telemetry import active_recorder
 from dragoman.types import TRACEPARENT
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
     from dragoman.telemetry.recorder import Operation
 
 T = TypeVar("T")
@@ -42,12 +42,12 @@ class Conclusion(NamedTuple):
 
 def observes(call: Call) -> bool:
     """Tell whether the server has an audit, or the application records telemetry."""
-    return call.server.audit is not None or active_recorder() is not None
+    return dispatcher_of(call).audit is not None or active_recorder() is not None
 
 
 async def observed(call: Call, answer: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Await the answer of a call, and record how the call ended."""
-    audit, started = call.server.audit, time.perf_counter()
+    audit, started = dispatcher_of(call).audit, time.perf_counter()
     operation = _operation(call)
     failure: BaseException | None = None
     with nullcontext() if operation is None else operation:
@@ -127,7 +127,7 @@ def _trace(call: Call) -> object:
         return meta
 
 
-def is_mounted(server: Server, table: str, name: str) -> bool:
+def is_mounted(server: Dispatcher, table: str, name: str) -> bool:
     """Tell whether a mounted server is known to have a tool or prompt."""
     return server.mounts is not None and server.mounts.find(table, name) is not None
 
@@ -139,7 +139,7 @@ class RegisteredUri(NamedTuple):
     is_template: bool = False
 
 
-def registered_uri(server: Server, uri: str) -> RegisteredUri | None:
+def registered_uri(server: Dispatcher, uri: str) -> RegisteredUri | None:
     """Return what a client's URI refers to, also in a mounted server; None if it is not known to be registered."""
     if uri in server.registry.resources:
         return RegisteredUri(uri)
@@ -157,7 +157,7 @@ def registered_uri(server: Server, uri: str) -> RegisteredUri | None:
 
 def _registered_subject(call: Call) -> str | None:
     """Return the subject of a request as its author registered it; None for text that only the client chose."""
-    subject, server = subject_of(call), call.server
+    subject, server = subject_of(call), dispatcher_of(call)
     if subject is None:
         return None
     table = {"tools/call": "tools", "prompts/get": "prompts"}.get(call.request.method.name)

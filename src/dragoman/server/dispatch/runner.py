@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from functools import partial
-from sys import modules
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -47,17 +46,16 @@ from dragoman.protocol.extensions import CORE_RESULT_TYPES
 from dragoman.protocol.methods import declares
 from dragoman.runtime.callables import CallerCoroutine, ThreadCall
 from dragoman.server.define.tool_results import ResultMisfit
+from dragoman.server.dispatch.dispatcher import Dispatcher, dispatcher_of
 from dragoman.server.dispatch.observing import noted, observed, observes
 from dragoman.server.request.asking import RUN_AGAIN, explanation, settle
 from dragoman.server.request.call import Call
 from dragoman.server.request.questions import InputRequired
-from dragoman.telemetry import API, active_recorder
 from dragoman.types import CallToolResult
 
 if TYPE_CHECKING:
     from dragoman.protocol.versions import Version
-    from dragoman.server.listing import Listing
-    from dragoman.server.server import Server
+    from dragoman.server.registry import Listing
 
 _PENDING = frozenset({CoroutineType, CallerCoroutine, ThreadCall})
 """The types of a value that must be awaited."""
@@ -70,9 +68,9 @@ def run(call: Call) -> bytes | Coroutine[Any, Any, bytes]:
     Raises:
         CancelledError: other code cancelled the task, and the request itself was not cancelled.
     """
-    server = call.server
-    call.settings = server.settings
-    if server.audit is not None or (API in modules and active_recorder() is not None):
+    server = dispatcher_of(call)
+    call.settings = server.offering.settings
+    if observes(call):
         return observed(call, partial(_answer_noted, call))
     if server.middleware_chain is not None:
         return _answer_later(call, server.middleware_chain(call))
@@ -95,7 +93,7 @@ async def run_detached(call: Call, *, seals: bool = True) -> Any:
         RpcError: the error that the client would receive.
         CancelledError: the call was cancelled.
     """
-    call.settings = call.server.settings
+    call.settings = dispatcher_of(call).offering.settings
     return await (
         observed(call, partial(_run_detached, call, seals=seals))
         if observes(call)
@@ -109,7 +107,7 @@ async def _run_detached(call: Call, *, seals: bool) -> Any:
         if isinstance(result, types.InputRequiredResult) or not seals:
             return result
         _check_result_type(call, result)
-        return _seal(call.server, result, call.request.caller.version)
+        return _seal(dispatcher_of(call), result, call.request.caller.version)
     except BaseException as error:
         if call.is_cancelled_by(error):
             raise
@@ -125,7 +123,7 @@ async def _run_detached(call: Call, *, seals: bool) -> Any:
 
 def _outcome(call: Call) -> Coroutine[Any, Any, Any]:
     """Return the coroutine of the unsealed result, within the middleware and hooks, if there are any."""
-    chain = call.server.middleware_chain
+    chain = dispatcher_of(call).middleware_chain
     return serve(call) if chain is None else chain(call)
 
 
@@ -149,7 +147,7 @@ def _answer_noted(call: Call) -> Coroutine[Any, Any, bytes]:
 
 def _begin(call: Call) -> tuple[Any, BaseException | None]:
     """Call the handler and, if it set one, the target; return the value or coroutine, and the exception."""
-    server = call.server
+    server = dispatcher_of(call)
     try:
         value = server.handlers[call.request.method.name](server, call)
         target = call.target
@@ -175,8 +173,9 @@ async def serve(call: Call) -> Any:
     """
     if call.rejection is not None:
         raise call.rejection
-    installed, method = call.server.installed, call.request.method.name
-    if method in call.server.around_methods and call.server.registry.has_visibility:
+    server, method = dispatcher_of(call), call.request.method.name
+    installed = server.installed
+    if method in server.around_methods and server.registry.facts.has_visibility:
         from dragoman.server.dispatch.visibility import hidden_definitions
 
         call.hidden = await hidden_definitions(call)
@@ -184,12 +183,10 @@ async def serve(call: Call) -> Any:
         return await _serve_handler(call)
     try:
         if method == "tools/call":
-            call.server.handlers[method](call.server, call)  # refuses an unknown tool before the extensions see it
+            server.handlers[method](server, call)  # refuses an unknown tool before the extensions see it
         return await installed.around(call, partial(_serve_handler, call))
     except BaseException as error:
         return _failure_result(call, error)
-    finally:
-        call.plain_result = None  # the extension may change it
 
 
 async def _serve_handler(call: Call) -> Any:
@@ -252,7 +249,7 @@ def _failure_result(call: Call, error: BaseException) -> CallToolResult:
         if not isinstance(error, RpcError) and not call.is_cancelled_by(error):
             call.server.report(error, call)
             call.failure_label = label_of(error)
-            return failure(_withheld(call.server, error, WITHHELD))
+            return failure(_withheld(dispatcher_of(call), error, WITHHELD))
     raise error
 
 
@@ -264,24 +261,16 @@ def failure(message: str) -> CallToolResult:
 def _answer(call: Call, result: Any, failed: BaseException | None = None) -> bytes:
     """Return the response: the result, sealed and encoded, or the response for the exception of the handler."""
     call.ended = True
-    request = call.request
+    request, server = call.request, dispatcher_of(call)
     version = request.caller.version
     try:
         if failed is not None:
             result = _failure_result(call, failed)
         if call.cancelled:
             call.withdraw_cancellation()  # the handler caught it
-        plain = call.plain_result
-        if plain is not None and result is plain and eras.has_plain_results[version.name]:
-            if version.stateless:
-                eras.seal_in_place(plain, call.server.info_bytes)
-        elif type(result) is CallToolResult:  # `seal` adds cache hints, which this result does not have
-            if result.result_type is not None:
-                _check_result_type(call, result)
-            result = eras.seal(result, version, call.server.info_bytes)
-        elif type(result) is not Raw:
+        if type(result) is not Raw:
             _check_result_type(call, result)
-            result = _seal(call.server, result, version)
+            result = _seal(server, result, version)
         return jsonrpc.encode_result(request.id, result)
     except BaseException as error:
         return _refuse(call, error) if error is failed else _answer(call, None, error)
@@ -296,7 +285,7 @@ def _check_result_type(call: Call, result: Any) -> None:
         ResultMisfit: the method cannot return this result type to this client.
     """
     given = result.get("resultType") if isinstance(result, dict) else getattr(result, "result_type", None)
-    if given is None or given in CORE_RESULT_TYPES or call.request.method in call.server.own_methods:
+    if given is None or given in CORE_RESULT_TYPES or call.request.method in dispatcher_of(call).offering.own_methods:
         return
     caller, method = call.request.caller, call.request.method.name
     row = call.server.offer.table.answering(method, given, caller.version)
@@ -307,26 +296,25 @@ def _check_result_type(call: Call, result: Any) -> None:
 def sealed_page(call: Call, listing: Listing) -> Raw:
     """Return the page of a list that a request asks for, sealed, encoded and cached."""
     request = call.request
-    return listing.page(request.params.cursor, request.caller.version, partial(_seal, call.server))
+    return listing.page(request.params.cursor, request.caller.version, partial(_seal, dispatcher_of(call)))
 
 
 def encoded_result(call: Call, result: Any) -> Raw:
     """Return a result as the client of a call receives it; a result that is sealed and encoded already stays itself."""
-    return (
-        result if type(result) is Raw else Raw(jsonrpc.encode(_seal(call.server, result, call.request.caller.version)))
-    )
+    if type(result) is Raw:
+        return result
+    return Raw(jsonrpc.encode(_seal(dispatcher_of(call), result, call.request.caller.version)))
 
 
-def _seal(server: Server, result: Any, version: Version) -> Any:
+def _seal(server: Dispatcher, result: Any, version: Version) -> Any:
     """Return a result in the form of a version; missing cache hints are those of the server."""
+    info = server.identity.info_bytes
     if not isinstance(result, types.Result):
-        return eras.seal_value(result, version, server.info_bytes)
-    if version.has_cache_hints:
-        result = with_cache_hints(server, result)
-    return eras.seal(result, version, server.info_bytes)
+        return eras.seal_value(result, version, info)
+    return eras.seal(with_cache_hints(server, result) if version.has_cache_hints else result, version, info)
 
 
-def with_cache_hints(server: Server, result: Any) -> Any:
+def with_cache_hints(server: Dispatcher, result: Any) -> Any:
     """Return a result whose missing cache hints are those of a server, if the result can have them."""
     if not isinstance(result, types.CacheableResult):
         return result
@@ -347,14 +335,14 @@ def _refuse(call: Call, error: BaseException) -> bytes:
     if call.cancelled:
         call.withdraw_cancellation()
     call.refusal = _error_to_send(call, error)
-    return _encoded_error(call.server, call.request.id, call.refusal, call)
+    return _encoded_error(dispatcher_of(call), call.request.id, call.refusal, call)
 
 
 def _error_to_send(call: Call, error: BaseException) -> RpcError:
     # A rejection is not sealed for the version, because the error may be about the version itself.
     if call.rejection is not None and error is call.rejection:
         return call.rejection
-    return eras.seal_error(rpc_error(call.server, error, call), call.request.caller.version)
+    return eras.seal_error(rpc_error(dispatcher_of(call), error, call), call.request.caller.version)
 
 
 async def outcome_of(call: Call, error: BaseException) -> Any:
@@ -412,11 +400,11 @@ def _answer_cancelled(call: Call, error: BaseException) -> bytes:
 def stopped(call: Call, why: RpcError) -> bytes:
     """Return the response to a request that is stopped because the server or the session ends."""
     call.stopped = call.stopped or why
-    return refusal(call.server, call.stopped, call.request.id)
+    return refusal(dispatcher_of(call), call.stopped, call.request.id)
 
 
 def refusal(
-    server: Server,
+    server: Dispatcher,
     error: BaseException,
     id: types.RequestId | None = None,
     *,
@@ -430,7 +418,9 @@ def refusal(
     return _encoded_error(server, id, rpc_error(server, error, place=place), null_id=null_id)
 
 
-def rpc_error(server: Server, error: BaseException, call: Call | None = None, *, place: str | None = None) -> RpcError:
+def rpc_error(
+    server: Dispatcher, error: BaseException, call: Call | None = None, *, place: str | None = None
+) -> RpcError:
     """Return the error to send; an exception that is not meant for clients is reported and replaced."""
     text = str(error) if isinstance(error, ToolError) else None if call is None else explanation(call, error)
     if text is not None:
@@ -447,7 +437,7 @@ def rpc_error(server: Server, error: BaseException, call: Call | None = None, *,
     return sent
 
 
-def _withheld(server: Server, error: BaseException, text: str) -> str:
+def _withheld(server: Dispatcher, error: BaseException, text: str) -> str:
     """Return the text that replaces an exception which is not meant for clients; in development, its own text."""
     if server.debug and isinstance(error, Exception):
         from dragoman.server.dispatch.reporting import described
@@ -457,7 +447,7 @@ def _withheld(server: Server, error: BaseException, text: str) -> str:
 
 
 def _encoded_error(
-    server: Server, id: types.RequestId | None, error: RpcError, call: Call | None = None, *, null_id: bool = False
+    server: Dispatcher, id: types.RequestId | None, error: RpcError, call: Call | None = None, *, null_id: bool = False
 ) -> bytes:
     for candidate in (error, RpcError(error.code, error.message)):
         try:
@@ -469,7 +459,7 @@ def _encoded_error(
 
 async def run_notification(call: Call) -> None:
     """Run the handler of a notification; an exception is reported, because a notification has no response."""
-    call.settings = call.server.settings
+    call.settings = dispatcher_of(call).offering.settings
     await (observed(call, partial(_run_notification, call)) if observes(call) else _run_notification(call))
 
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.runtime.callables import resolved
-from dragoman.server.define.definition import Definition, Visible
+from dragoman.server.define.definition import Definition, Visible, is_visible
+from dragoman.server.dispatch.dispatcher import dispatcher_of
 from dragoman.server.request.call import Call
-from dragoman.server.request.context import Context
 
 _RESOURCES = ("resources", "templates")
 _TABLES: dict[str, tuple[str, ...]] = {
@@ -40,7 +39,7 @@ async def hidden_definitions(call: Call) -> frozenset[Definition[..., Any]]:
     """Return the definitions that the caller does not see, among those that the request may concern."""
     if call.within is not None:
         return frozenset()
-    params, registry = call.request.params, call.server.registry
+    params, registry = call.request.params, dispatcher_of(call).registry
     tables: list[dict[str, Any]] = [getattr(registry, name) for name in _TABLES[call.request.method.name]]
     named = tables[0].get(getattr(params, "name", "") or getattr(params, "uri", ""))
     answers: dict[Visible, bool] = {}
@@ -49,17 +48,3 @@ async def hidden_definitions(call: Call) -> frozenset[Definition[..., Any]]:
     # A hidden name is answered like an unknown one: with the names that the caller sees.
     every = [definition for table in tables for definition in list(table.values())]
     return frozenset([definition for definition in every if not await is_visible(call, definition, answers)])
-
-
-async def is_visible(call: Call, definition: Definition[..., Any], answers: dict[Visible, bool]) -> bool:
-    """Tell whether the caller sees a definition; `answers` holds those of the functions that were called already."""
-    visible = definition.visible
-    if visible is None:
-        return True
-    if visible not in answers:
-        try:
-            answers[visible] = bool(await resolved(visible(Context(call))))
-        except Exception as error:
-            call.server.report(error, call)
-            answers[visible] = False
-    return answers[visible]

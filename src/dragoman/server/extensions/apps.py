@@ -72,7 +72,7 @@ class Apps(ServerExtension):
     def check(self) -> None:
         """Refuse a tool whose app is not registered."""
         registry = self._server.registry
-        if self._server.resource_reader is not None:
+        if "on_read_resource" in self._server.registry.hooks:
             return  # the author's function may read any URI
         for tool in list(registry.tools.values()):
             uri = getattr(tool, "ui", None)

@@ -209,11 +209,11 @@ class ServerExtension:
             RpcError: the error that the client would receive, such as for a tool that the server does not have.
             DefinitionError: the server does not have this extension.
         """
-        from dragoman.server.extensions.detached import run_detached
+        from dragoman.server.extensions.detached import run_in_own_task
 
         opened = call.open(server, on_progress, on_step)
         opened.within, opened.offered_task = self, task
-        outcome: Outcome = await run_detached(opened)
+        outcome: Outcome = await run_in_own_task(opened)
         return outcome
 
     async def honour(self, ctx: Context, field: str, wanted: Wanted) -> Wanted | None:  # noqa: ARG002

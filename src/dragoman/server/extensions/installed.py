@@ -18,6 +18,7 @@ from dragoman.protocol.versions import Version
 from dragoman.server.define.definition import Definition
 from dragoman.server.define.resources import Resource, ResourceTemplate
 from dragoman.server.define.tools import Tool
+from dragoman.server.dispatch.dispatcher import Dispatcher, Handler
 from dragoman.server.extensions.contract import ExtensionHandler, Outcome, ServerExtension
 from dragoman.server.request.call import Call
 from dragoman.server.request.context import Context
@@ -51,7 +52,7 @@ class InstalledExtensions:
         self._extensions: tuple[ServerExtension, ...] = tuple(_checked(objects))
         self.rows: tuple[ExtensionRow, ...] = tuple(row for one in self._extensions for row in one.rows)
         self.table = ProtocolTable.of(self.rows)
-        self.handlers = {
+        self.handlers: Mapping[str, Handler] = {
             name: _handler(function) for one in self._extensions for name, function in _checked_handlers(one).items()
         }
         self.notifications = frozenset(self.handlers.keys() & _sent_by_client(self.rows, is_notification=True))
@@ -215,6 +216,39 @@ class InstalledExtensions:
         return msgspec.structs.replace(honoured, **decided) if decided else honoured
 
 
+def install(server: Dispatcher, extensions: Extensions) -> InstalledExtensions:
+    """Add extensions to a server.
+
+    Raises:
+        DefinitionError: an object is not an extension, or an extension conflicts with another or with a method.
+    """
+    installed = InstalledExtensions(extensions, installed_in(server))
+    server.install(installed)
+    return installed
+
+
+def installed_in(server: Dispatcher) -> InstalledExtensions | None:
+    """Return the extensions of a server; None if it has none."""
+    assert server.installed is None or isinstance(server.installed, InstalledExtensions)
+    return server.installed
+
+
+def extension_of(server: Dispatcher, kind: type[E]) -> E:
+    """Return the extension of a class that a server has; without one, install `kind()`.
+
+    Raises:
+        DefinitionError: the extension conflicts with another, or with a method that the author registered.
+    """
+    installed = installed_in(server)
+    extension = None if installed is None else installed.find(kind)
+    if extension is None:
+        extension = kind()
+        install(server, [extension])
+        extension.bind(server.owner)
+        server.renew()
+    return extension
+
+
 def _options(definition: Definition[..., Any], kinds: Mapping[str, type | UnionType]) -> dict[str, Any]:
     """Return the options of an extension that a definition has.
 
@@ -293,8 +327,8 @@ def _sent_by_client(rows: Iterable[ExtensionRow], *, is_notification: bool) -> s
     return {one.name for one in methods if one.is_notification is is_notification and "client" in one.sender}
 
 
-def _handler(function: ExtensionHandler) -> Callable[[Any, Call], Any]:
-    def handle(_server: Any, call: Call) -> Coroutine[Any, Any, Outcome]:
+def _handler(function: ExtensionHandler) -> Handler:
+    def handle(_server: Dispatcher, call: Call) -> Coroutine[Any, Any, Outcome]:
         return function(Context(call), call.request.params)  # type: ignore[return-value]
 
     return handle

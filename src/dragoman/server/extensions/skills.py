@@ -33,7 +33,7 @@ from dragoman.server.extensions.skill_files import (
     mime_type_of,
     read_file,
 )
-from dragoman.server.listing import paginate, read_cursor
+from dragoman.server.registry import paginate, read_cursor
 from dragoman.types.skills import (
     GetSkillRequestParams,
     GetSkillResult,
@@ -188,7 +188,7 @@ class Skills(ServerExtension):
         for uri in before.keys() - shelf.skills.keys():
             registry.resources.pop(uri, None)  # the author may have replaced the resources
         self._shelf = shelf
-        registry.changed()
+        registry.renew()
 
     # Requests.
 
@@ -229,7 +229,7 @@ class Skills(ServerExtension):
         return (
             uri.startswith(SCHEME)
             and any(isinstance(source, SkillFolder) for source in self._sources)
-            and server.resource_reader is None
+            and "on_read_resource" not in server.registry.hooks
             and uri not in server.registry.resources
             and all(template.match(uri) is None for template in list(server.registry.templates.values()))
         )

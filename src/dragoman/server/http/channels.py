@@ -41,8 +41,8 @@ from dragoman.server.request.call import Call, ConnectedClient, NoChannel
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
+    from dragoman.server.dispatch.dispatcher import Dispatcher
     from dragoman.server.http.session import LiveSession
-    from dragoman.server.server import Server
 
 T = TypeVar("T")
 ChannelLife = Literal["unopened", "opened", "over"]
@@ -70,7 +70,7 @@ class ResponseChannel(NoChannel):
     _sent_at = -inf
     _subscription: SubscribedClient | None = None
 
-    def __init__(self, server: Server, subscriptions: set[SubscribedClient], exchange: Exchange) -> None:
+    def __init__(self, server: Dispatcher, subscriptions: set[SubscribedClient], exchange: Exchange) -> None:
         self._server = server
         self._subscriptions = subscriptions
         self._exchange = exchange
@@ -136,7 +136,7 @@ class ResponseChannel(NoChannel):
         """Stop sending notifications and changes."""
         if self._subscription is not None:
             self._subscriptions.discard(self._subscription)
-            self._server.audience.discard(self._subscription)
+            self._server.notifier.discard(self._subscription)
         if self._flushing is not None and not self._flushing.done():
             self._flushing.cancel()
             await asyncio.wait([self._flushing])
@@ -150,13 +150,13 @@ class ResponseChannel(NoChannel):
         self._subscription = stream = SubscribedClient(subscription, self._exchange)
         self.was_used = True
         self._subscriptions.add(stream)
-        self._server.audience.add(stream)
+        self._server.notifier.add(stream)
         self._exchange.on_ending = stream.end
         return stream.run()
 
     def notify_updated(self, uri: str) -> bool:
         """Notify all subscribers of a resource, because the stream of this request carries no changes."""
-        return self._server.notify_resource_updated(uri)
+        return self._server.notifier.notify_resource_updated(uri)
 
 
 class SubscribedClient:

@@ -37,7 +37,7 @@ from dragoman.protocol.inbound import (
 from dragoman.protocol.peer import Event, PeerReply
 from dragoman.runtime.tasks import SelfCancelTask, uncancelled
 from dragoman.server.dispatch import runner
-from dragoman.server.dispatch.opening import open_call, open_notification, refused_call
+from dragoman.server.dispatch.opening import open_call, open_notification, opened_call, refused_call
 from dragoman.server.http.channels import (
     STOPPED,
     CallsInFlight,
@@ -55,7 +55,7 @@ from dragoman.server.request.http_request import SingleAuth, insufficient
 from dragoman.transports.http.exchange import Exchange, Header, TooSlow
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 C = TypeVar("C", bound=Call | None)
 MAX_ACCEPTED_AHEAD = 1000
@@ -72,7 +72,7 @@ class PostService:
 
     def __init__(
         self,
-        server: Server,
+        server: Dispatcher,
         *,
         sessions: SessionRegistry | None,
         auth: SingleAuth | None,
@@ -113,7 +113,7 @@ class PostService:
     def _serve_body(self, exchange: Exchange, head: RequestHead, body: bytes) -> Coroutine[Any, Any, None]:
         received = receive_post(head.headers, body, self._server.offer, self._limits)
         if isinstance(received, McpRequest):
-            call = self._call(Call, received, Session(principal=exchange.principal), exchange)
+            call = self._call(opened_call, received, Session(principal=exchange.principal), exchange)
             self._require_callable(call, exchange, head.headers)
             return self.serve_request(call, exchange, head.acceptable)
         if isinstance(received, Rejection):

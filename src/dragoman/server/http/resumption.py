@@ -43,8 +43,8 @@ from dragoman.server.http.workers import StreamFollowed, StreamGrew, StreamState
 from dragoman.stores.contract import EventLog
 
 if TYPE_CHECKING:
+    from dragoman.server.dispatch.dispatcher import Dispatcher
     from dragoman.server.http.streams import ResumableStream, StreamReader
-    from dragoman.server.server import Server
 
 T = TypeVar("T")
 WRITE_SECONDS = 0.1
@@ -216,7 +216,7 @@ class RemoteStream:
 
     def __init__(
         self,
-        server: Server,
+        server: Dispatcher,
         logs: SharedLogs,
         name: StreamName,
         after: sse.EventId,

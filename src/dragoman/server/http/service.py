@@ -15,7 +15,7 @@ from dragoman.auth.server.identity import Denial
 from dragoman.errors import DefinitionError, UnsupportedVersion
 from dragoman.protocol import statuses
 from dragoman.protocol.versions import find_version, version_names
-from dragoman.server.dispatch.tags import TaggedServer
+from dragoman.server.dispatch.tags import TaggedDispatcher
 from dragoman.server.http.head import Guard, HeadReader, RequestHead
 from dragoman.server.http.post import NO_STREAMS_REMEDY, PostService
 from dragoman.server.http.refusal import HttpRefusal, challenge
@@ -28,14 +28,14 @@ from dragoman.transports.http.exchange import Exchange, Gone
 if TYPE_CHECKING:
     import asyncio
 
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 CLOSE_SECONDS = 5.0
 _logger = logging.getLogger("dragoman.server")
 _NO_PAGE = "This address serves MCP to programs, and no pages; to try it in a browser, run: dragoman inspect URL"
 
 
-def _refuse_scopes(server: Server) -> None:
+def _refuse_scopes(server: Dispatcher) -> None:
     name = next(_scoped_tools(server), None)
     if name is not None:
         raise DefinitionError(
@@ -44,13 +44,13 @@ def _refuse_scopes(server: Server) -> None:
         )
 
 
-def _scoped_tools(server: Server) -> Iterator[str]:
+def _scoped_tools(server: Dispatcher) -> Iterator[str]:
     """Yield the names of the tools that require scopes: those of the server, its mounts and its in-process target."""
     yield from (name for name, tool in list(server.registry.tools.items()) if tool.scopes)
     for mount in server.mounts or ():
-        inner = server.alike(mount.server) if isinstance(server, TaggedServer) else mount.server
+        inner = server.alike(mount.server) if isinstance(server, TaggedDispatcher) else mount.server
         yield from (outer for name in _scoped_tools(inner) if (outer := mount.outer("tools", name)) is not None)
-    target = getattr(server, "passes_to", None)
+    target = server.passes_to
     if target is not None:
         yield from _scoped_tools(target)
 
@@ -66,7 +66,7 @@ class HttpService:
 
     def __init__(
         self,
-        server: Server,
+        server: Dispatcher,
         *,
         guard: Guard | None = None,
         workers: Workers | None = None,
@@ -127,14 +127,13 @@ class HttpService:
 
     async def start(self) -> None:
         """Begin to serve; the first request does it if nobody else did, as for a mounted application."""
-        if self._server.lifecycle is not None and self._can_stream:
+        if self._can_stream:
             await self._server.lifecycle.begin(self)
 
     async def _get_ready(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._workers.needs_to_join(loop):
             await self._workers.join()
-            lifecycle = self._server.lifecycle
-            if lifecycle is not None and lifecycle.begins_late(loop):
+            if self._server.lifecycle.begins_late(loop):
                 _logger.warning(
                     "The lifespan of the server %r begins with its first request, because the host application sent no"
                     " lifespan events; SIGTERM may kill the process before the lifespan ends. Call `await app.start()`"
@@ -205,6 +204,5 @@ class HttpService:
         await self._posts.in_flight.finish(CLOSE_SECONDS if seconds is None else seconds)
         if self._sessions is not None:
             await self._sessions.close()
-        if self._server.lifecycle is not None:
-            await self._server.lifecycle.end(self)
+        await self._server.lifecycle.end(self)
         await self._workers.close()

@@ -35,7 +35,6 @@ from dragoman.protocol import jsonrpc, sse, statuses
 from dragoman.protocol.peer import Answered, Event, Peer, RequestCancelled, Unmatched
 from dragoman.protocol.states import Transitions
 from dragoman.runtime.tasks import call_in_loop
-from dragoman.server.audience import change_params, wants_change
 from dragoman.server.http.channels import ResumableChannel
 from dragoman.server.http.refusal import HttpRefusal
 from dragoman.server.http.resumption import RemoteStream, SharedLogs, StreamName
@@ -49,10 +48,12 @@ from dragoman.server.http.workers import (
     StreamState,
     Workers,
 )
+from dragoman.server.notifier import change_params, wants_change
 from dragoman.server.request.call import (
     ELICITATION_COMPLETE,
     MAX_STATE_KEYS,
     Call,
+    ServingPart,
     Session,
     SessionValues,
     request_client,
@@ -64,8 +65,8 @@ from dragoman.stores.limits import Share
 from dragoman.transports.http.exchange import Exchange
 
 if TYPE_CHECKING:
+    from dragoman.server.dispatch.dispatcher import Dispatcher
     from dragoman.server.http.sessions import Holder
-    from dragoman.server.server import Server
 
 SESSION_ENDED = "The session has ended"
 _STOPPED = InternalError("The session was ended before the request was done; it may have run in part")
@@ -87,12 +88,12 @@ class SessionData(Session):
     expires_at: int = 0
     """The time at which the session expires even if it is in use, in seconds since the epoch."""
 
-    def kept_values(self, server: Server, account: str) -> SessionValues | None:
+    def kept_values(self, server: ServingPart, account: str) -> SessionValues | None:
         """Return the values of this session in the store, which expire with the session."""
         if self.id is None:
             return None
         share = Share(f"session state\0{server.name}", account)
-        values = server.store.state(f"session state\0{self.id}", max_values=MAX_STATE_KEYS, share=share)
+        values = server.storage.store.state(f"session state\0{self.id}", max_values=MAX_STATE_KEYS, share=share)
         return SessionValues(values, max(1.0, self.expires_at - time.time()))
 
     def set_level(self, level: types.LoggingLevel) -> None:
@@ -128,7 +129,7 @@ class LiveSession:
 
     holder: Holder
 
-    def __init__(self, server: Server, data: SessionData, *, workers: Workers, retention: Retention) -> None:
+    def __init__(self, server: Dispatcher, data: SessionData, *, workers: Workers, retention: Retention) -> None:
         self.state: SessionLife = "new"
         self.data = data
         self.peer = Peer(server.limits, make_id=partial(_unguessable_id, workers.name))
@@ -146,7 +147,7 @@ class LiveSession:
         self._followed: dict[str, RemoteStream] = {}
         """The streams of other processes that the client reads here, by name."""
         self._readers = count(1)
-        server.audience.add(self)
+        server.notifier.add(self)
 
     @property
     def is_busy(self) -> bool:
@@ -325,7 +326,7 @@ class LiveSession:
     def end(self) -> None:
         """End the session: stop running requests, fail requests to the client, and detach readers."""
         self.state = SESSION_LIFE[self.state, "end"]
-        self._server.audience.discard(self)
+        self._server.notifier.discard(self)
         record_session(self.data, "http", time.monotonic() - self._began_at)
         for call in list(self.running.values()):
             call.stop(_STOPPED)
@@ -366,12 +367,12 @@ class LiveSession:
 
         `Workers` passes the change to the other processes.
         """
-        is_wanted = wants_change(self._server, self.data, method, subject)
+        is_wanted = wants_change(self._server.offering, self.data, method, subject)
         return is_wanted and self.add_standalone(jsonrpc.encode_notification(method, change_params(subject, params)))
 
     def log(self, level: types.LoggingLevel, data: Any, logger: str | None) -> bool:
         """Send a log message, from any thread, if the client's log level includes it."""
-        if not wants_log(self._server, level, self.data.log_level):
+        if not wants_log(self._server.capabilities, level, self.data.log_level):
             return False
         params = types.LoggingMessageNotificationParams(level, data, logger)
         return self.add_standalone(jsonrpc.encode_notification("notifications/message", params))

@@ -54,11 +54,11 @@ from dragoman.server.http.workers import (
     StreamState,
     Workers,
 )
-from dragoman.server.request.call import holder_name
+from dragoman.server.request.http_request import holder_name
 from dragoman.stores.contract import State
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 V = TypeVar("V")
 MAX_AGE = 86_400
@@ -84,7 +84,7 @@ class SessionRegistry:
 
     def __init__(
         self,
-        server: Server,
+        server: Dispatcher,
         *,
         workers: Workers | None = None,
         path: str = "/mcp",
@@ -116,7 +116,7 @@ class SessionRegistry:
 
     @cached_property
     def _tokens(self) -> SessionTokens:
-        return SessionTokens(self._server.key_ring, server=self._server.name, path=self._path, max_age=MAX_AGE)
+        return SessionTokens(self._server.storage.key_ring, server=self._server.name, path=self._path, max_age=MAX_AGE)
 
     @cached_property
     def _ended_ids(self) -> State:

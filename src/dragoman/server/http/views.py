@@ -22,7 +22,7 @@ from dragoman.transports.http.asgi import AsgiExchange, Message
 from dragoman.transports.http.wsgi import Environ, UnreadableBody, WsgiApp, WsgiReply, WsgiRequest
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
@@ -47,7 +47,7 @@ class HttpReply(Struct, frozen=True):
 class ViewService:
     """Answers single HTTP requests; without a guard every host is served, because frameworks check it."""
 
-    def __init__(self, server: Server, guard: Guard | None = None) -> None:
+    def __init__(self, server: Dispatcher, guard: Guard | None = None) -> None:
         self._server = server
         self._service = HttpService(server, guard=guard or Guard(allowed_hosts=("*",)), can_stream=False)
 
@@ -73,8 +73,7 @@ class ViewService:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        if self._server.lifecycle is not None:
-            await self._server.lifecycle.begin_until_the_loop_ends()
+        await self._server.lifecycle.begin_until_the_loop_ends()
         ends = {"server": (bound_to, None), "client": None if address is None else (address, None)}
         scope = {"type": "http", "method": method.upper(), "path": "/", "headers": lines, **ends}
         exchange = AsgiExchange(scope, receive, send)
@@ -93,7 +92,7 @@ def _failure(status: int, body: bytes) -> WsgiReply:
 
 
 def wsgi_app(
-    server: Server,
+    server: Dispatcher,
     path: str,
     allowed_hosts: str | Iterable[str] | None,
     allowed_origins: str | Iterable[str] | None,

@@ -35,7 +35,7 @@ from dragoman.stores.contract import Bus, Store
 from dragoman.stores.memory import Memory, MemoryBus
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 ASK_ATTEMPTS = 3
 """A process that does not reply so many times in a row counts as gone."""
@@ -167,7 +167,7 @@ class Workers:
     is_elsewhere = True
     """Whether the clients that the listener notifies are those of other processes (`Audience`)."""
 
-    def __init__(self, server: Server, *, path: str = "/mcp", joins: bool = False) -> None:
+    def __init__(self, server: Dispatcher, *, path: str = "/mcp", joins: bool = False) -> None:
         self._joins = joins
         self._server = server
         self._path = path
@@ -183,7 +183,7 @@ class Workers:
     @cached_property
     def store(self) -> Store:
         """The store of the server; a store of its own if this process does not join others."""
-        return self._server.store if self._joins else Memory()
+        return self._server.storage.store if self._joins else Memory()
 
     @cached_property
     def shares_streams(self) -> bool:
@@ -210,7 +210,7 @@ class Workers:
                 except StoreUnavailable as error:
                     self.warn(error)
                 self._bus, self._loop, self._has_joined = bus, loop, True
-                self._server.audience.add(self)
+                self._server.notifier.add(self)
                 self._watch = self._until_the_loop_ends()
                 await anext(self._watch)
 
@@ -251,7 +251,7 @@ class Workers:
             with suppress(OSError):  # the folder may have been removed
                 folder = str(Path.cwd())
         place = "\0".join([self._server.name, self._path, folder, machine])
-        return self._server.key_ring.seal("group", place.encode())
+        return self._server.storage.key_ring.seal("group", place.encode())
 
     def _receive(self, data: bytes) -> bytes:
         try:
@@ -267,7 +267,7 @@ class Workers:
 
     def _deliver(self, message: BusMessage) -> None:
         """Pass a message for all clients to the listeners of this process."""
-        listeners = self._server.audience.members_here()
+        listeners = self._server.notifier.members_here()
         match message:
             case ChangeAnnounced(method, subject, encoded):
                 params = None if encoded is None else msgspec.json.decode(encoded)
@@ -344,7 +344,7 @@ class Workers:
         """Close the bus to the other processes; this process continues alone in its loop."""
         loop = asyncio.get_running_loop()
         async with self._lock(loop):
-            self._server.audience.discard(self)
+            self._server.notifier.discard(self)
             has_joined, self._has_joined = self._has_joined, False
             if has_joined and self._loop is loop:
                 if self._sending:

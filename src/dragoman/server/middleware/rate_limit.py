@@ -109,13 +109,13 @@ class RateLimit:
         by = self._by if isinstance(self._by, str) else getattr(self._by, "__qualname__", "")
         name = "\0".join(["rate limit", server.name, self._text, f"{self._window:g}", by, *sorted(self._methods)])
         # Processes with another secret count apart: they cannot read these buckets, and must not empty them.
-        name = server.key_ring.digest("rate limit", name.encode())
-        buckets = HandlerState(server.store.state(name, max_values=self._max_keys), owner="user")
+        name = server.storage.key_ring.digest("rate limit", name.encode())
+        buckets = HandlerState(server.storage.store.state(name, max_values=self._max_keys), owner="user")
         try:
-            await self._update(buckets, digest(key), await server.store.now())
+            await self._update(buckets, digest(key), await server.storage.store.now())
         except TooManyRequests:
             # Another process may have used a later time than this one, which then counts as too early.
-            await self._update(buckets, digest(key), await server.store.now())
+            await self._update(buckets, digest(key), await server.storage.store.now())
 
     async def _update(self, buckets: HandlerState, key: str, now: float) -> None:
         # A bucket that is full needs no entry, so the entry may expire.

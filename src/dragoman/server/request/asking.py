@@ -132,7 +132,7 @@ class Asking:
             )
             responses = getattr(request.params, "input_responses", None)
             state = getattr(request.params, "request_state", None)
-            self._rounds = Rounds.resume(subject, self._call.server.key_ring, time.time(), responses, state)
+            self._rounds = Rounds.resume(subject, self._call.server.storage.key_ring, time.time(), responses, state)
         return self._rounds
 
     @property
@@ -554,7 +554,7 @@ def request_row(call: Call, method: str) -> Method:
     version = call.request.caller.version
     for row in () if version.stateless else call.server.offer.table.methods:
         if row.name == method and not row.is_notification and "server" in row.sender and row.exists_in(version):
-            return row  # type: ignore[no-any-return]
+            return row
     raise MethodNotFound(f"A server cannot send {method} to its client in the protocol version {version.name}")
 
 
@@ -564,7 +564,7 @@ def wants_notification(call: Call, method: str) -> bool:
     Raises:
         DefinitionError: no extension of the server has such a notification.
     """
-    rows = server_notifications(call.server, method)
+    rows = server_notifications(call.server.offer, method)
     if not rows:
         raise DefinitionError(f"No extension of the server {call.server.name!r} has the notification {method!r}")
     caller = call.request.caller

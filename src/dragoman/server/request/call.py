@@ -7,7 +7,7 @@ call sends every message to the client except the response.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from sys import modules
@@ -21,6 +21,8 @@ from dragoman.errors import Cancelled, DragomanError, RpcError, Timeout, Transpo
 from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.extensions import CORE
 from dragoman.protocol.methods import METHOD_NAMES, Method
+from dragoman.server.settings import DEFAULT_SETTINGS, ServerSettings
+from dragoman.server.storage import Storage
 from dragoman.telemetry import API, active_recorder, note_request_id
 from dragoman.types.memo import Recent
 
@@ -29,11 +31,9 @@ if TYPE_CHECKING:
 
     from dragoman.protocol.peer import Peer
     from dragoman.protocol.subscriptions import Subscription
-    from dragoman.server.define.dependencies import DependencyRun
     from dragoman.server.request.asking import Asking
     from dragoman.server.request.time_limit import TimeLimit
     from dragoman.server.request.tool_task import OfferedTask
-    from dragoman.server.server import Server
     from dragoman.stores import State
 
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
@@ -43,11 +43,11 @@ LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
 MAX_STATE_KEYS = 1000
 """The number of keys that handlers may keep for a user or in a session."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-_IPV6_NETWORK_BYTES = 8
-_IPV4_IN_IPV6 = bytes(10) + b"\xff\xff"
 
 
-def wants_log(server: Server, level: types.LoggingLevel, threshold: types.LoggingLevel | None) -> bool:
+def wants_log(
+    capabilities: types.ServerCapabilities, level: types.LoggingLevel, threshold: types.LoggingLevel | None
+) -> bool:
     """Tell whether a client receives a log message of a level; a client without a threshold receives none.
 
     Raises:
@@ -56,7 +56,16 @@ def wants_log(server: Server, level: types.LoggingLevel, threshold: types.Loggin
     if level not in LEVELS:
         raise ValueError(f"There is no log level {level!r}; there are {', '.join(LEVELS)}")
     severity = LEVELS.index(level)
-    return threshold is not None and server.capabilities.logging is not None and severity >= LEVELS.index(threshold)
+    return threshold is not None and capabilities.logging is not None and severity >= LEVELS.index(threshold)
+
+
+def server_notifications(offer: eras.Offer, method: str) -> list[Method]:
+    """Return the rows of a notification that extensions let the server send: one row for each extension generation."""
+    return [
+        row
+        for row in offer.table.methods
+        if row.name == method and row.is_notification and "server" in row.sender and method not in METHOD_NAMES
+    ]
 
 
 class SessionValues(NamedTuple):
@@ -65,15 +74,6 @@ class SessionValues(NamedTuple):
     values: State
     seconds: float | None = None
     """How many seconds the session lasts at most; None if no time is set."""
-
-
-def server_notifications(server: Server, method: str) -> list[Method]:
-    """Return the rows of a notification that extensions let the server send: one row for each extension generation."""
-    return [
-        row
-        for row in server.offer.table.methods
-        if row.name == method and row.is_notification and "server" in row.sender and method not in METHOD_NAMES
-    ]
 
 
 class Session(Struct, eq=False, weakref=True):
@@ -92,7 +92,7 @@ class Session(Struct, eq=False, weakref=True):
     """The functions to call when the session ends."""
     has_ended: bool = False
 
-    def kept_values(self, server: Server, account: str) -> SessionValues | None:  # noqa: ARG002
+    def kept_values(self, server: ServingPart, account: str) -> SessionValues | None:  # noqa: ARG002
         """Return the values that handlers keep in this session; None if the client has no session."""
         return None
 
@@ -253,6 +253,38 @@ class Sender(NamedTuple):
         return self.principal, self.scopes, claims
 
 
+class ServingPart(Protocol):
+    """What a request needs of the server that serves it."""
+
+    storage: Storage
+    debug: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the server."""
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """The capabilities that the server declares."""
+
+    @property
+    def offer(self) -> eras.Offer:
+        """The versions and methods that the server serves."""
+
+    @property
+    def replacements(self) -> Mapping[Hashable, Callable[..., object]]:
+        """The functions that replace dependencies and lifespans, by those that they replace."""
+
+    def has_method(self, name: str) -> bool:
+        """Tell whether the author registered a method of this name with `server.method`."""
+
+    def lifespan_values(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[Any, object]:
+        """Return the values of the lifespans in a loop, by their functions."""
+
+    def report(self, error: BaseException, call: Call | None = None, info: dict[str, Any] | None = None) -> None:
+        """Report an error that is not meant for clients."""
+
+
 class SupportsAddress(Protocol):
     """Knows the network address from which an HTTP request came."""
 
@@ -267,11 +299,11 @@ class Call(Struct, eq=False):
 
     request: eras.McpRequest
     session: Session
+    server: ServingPart
     channel: Channel = NO_CHANNEL
-    server: Any = None
     server_context: Any = None
     loop: asyncio.AbstractEventLoop | None = None
-    settings: Any = None
+    settings: ServerSettings = DEFAULT_SETTINGS
     """The server's settings at the start of the request; a later change does not affect this request."""
     scopes: frozenset[str] | None = None
     """The verified scopes of the caller, empty over HTTP without `auth`; None if every tool is open, as over stdio."""
@@ -280,8 +312,6 @@ class Call(Struct, eq=False):
     """The definition whose function serves the request; None if the handler itself returns the result."""
     arguments: Raw | UnsetType = UNSET
     """The arguments for the target's function."""
-    plain_result: types.CallToolResult | None = None
-    """The result of a tool that returned a plain value; `seal` leaves it unchanged in most versions."""
     refusal: RpcError | None = None
     """The error of the response, if the response is an error."""
     failure_label: str | None = None
@@ -331,8 +361,8 @@ class Call(Struct, eq=False):
     is_passed: bool = False
     """Whether a parent passed the request to this mounted server; the span of the parent covers it."""
 
-    dependencies: DependencyRun | None = None
-    """What the function of the request depends on; the code that sends the response cleans it up afterwards."""
+    dependencies: Callable[[], Awaitable[None]] | None = None
+    """Cleans up what the function of the request depends on, after the response was sent."""
     time_limit: TimeLimit | None = None
     """The limit of the handler that runs, if it has one; it stands still while a question waits for the client."""
 
@@ -349,13 +379,15 @@ class Call(Struct, eq=False):
     @property
     def holder(self) -> str:
         """For whom the limits of callers count: a principal, or the address of a client without one."""
+        from dragoman.server.request.http_request import holder_name
+
         return holder_name(self.principal, None if self.remote is None else self.remote.address)
 
     async def clean_up(self) -> None:
         """Clean up the dependencies of the function that served the request."""
         dependencies, self.dependencies = self.dependencies, None
         if dependencies is not None:
-            await dependencies.close()
+            await dependencies()
 
     def stop(self, why: RpcError) -> None:
         """Cancel the request, and set the error of its response."""
@@ -515,24 +547,6 @@ class Call(Struct, eq=False):
         if self.cancelled or task is None or not task.cancelling():
             return self.cancelled
         return not (isinstance(task, SelfCancelTask) and task.cancelled_itself)
-
-
-def holder_name(principal: str | None, address: str | None) -> str:
-    """Return the name of a caller: its principal, or the address of a client without one.
-
-    All addresses of an IPv6 /64 count together, because one client can use them all.
-    """
-    if principal is not None:
-        return f"principal {principal}"
-    import socket
-
-    try:
-        packed = socket.inet_pton(socket.AF_INET6, (address or "").partition("%")[0])
-    except OSError:
-        return f"address {address}"
-    if packed.startswith(_IPV4_IN_IPV6):
-        return f"address {socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])}"
-    return f"network {packed[:_IPV6_NETWORK_BYTES].hex()}"
 
 
 async def request_client(peer: Peer, send: Callable[[bytes], None], method: str, params: Any, timeout: float) -> Raw:

@@ -10,25 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman import types
-from dragoman.errors import UnsupportedVersion
-from dragoman.protocol import eras, jsonrpc
 from dragoman.protocol.recording import Recording
-from dragoman.protocol.versions import find_version, version_names
-from dragoman.server.request.asking import Asking, OnStep
-from dragoman.server.request.call import Call, NoChannel, Session
 from dragoman.telemetry import trace_context
 
 if TYPE_CHECKING:
+    from dragoman.server.request.asking import OnStep
+    from dragoman.server.request.call import Call
     from dragoman.server.request.context import Context
     from dragoman.server.server import Server
 
 OnProgress = Callable[[float, float | None, str | None], object]
 """Called with progress, total and message."""
-_PROGRESS = "notifications/progress"
 
 
 class DetachedCall(Struct, kw_only=True):
@@ -81,36 +76,4 @@ class DetachedCall(Struct, kw_only=True):
         Raises:
             RpcError: the server does not serve the call any more, because its versions or capabilities changed.
         """
-        import asyncio
-
-        version = find_version(self.version)
-        if version is None:
-            raise UnsupportedVersion(self.version, version_names(server.offer.versions))
-        caller = eras.Caller(version, self.capabilities, self.info)
-        request = eras.open(jsonrpc.Request(self.id, "tools/call", self.params), server.offer, caller)
-        if on_progress is not None:  # a handler sends progress only for a request with a token
-            request = msgspec.structs.replace(request, progress_token=0)
-        channel = _DetachedChannel(server, on_progress)
-        session = Session(request.caller, principal=self.principal)
-        loop = asyncio.get_running_loop()
-        call = Call(request, session, channel, server, server.server_context, loop)
-        call.scopes, call.claims, call.trace = self.scopes, self.claims, self.trace
-        call.asking = Asking(call, self.recording, on_step)
-        return call
-
-
-class _DetachedChannel(NoChannel):
-    """The channel of a detached call: it passes progress to a function, and drops log messages."""
-
-    def __init__(self, server: Server, on_progress: OnProgress | None) -> None:
-        self._server = server
-        self._on_progress = on_progress
-
-    def notify(self, method: str, params: Any) -> None:
-        """Pass progress to the function of the extension."""
-        if method == _PROGRESS and self._on_progress is not None:
-            self._on_progress(params.progress, params.total, params.message)
-
-    def notify_updated(self, uri: str) -> bool:
-        """Notify all subscribers of a resource, because the call has no connection of its own."""
-        return self._server.notify_resource_updated(uri)
+        return server.dispatcher.open_detached(self, on_progress, on_step)

@@ -241,7 +241,7 @@ class RequestFacts:
     def _send_log(self, level: types.LoggingLevel, data: object, logger: str | None) -> bool:
         call, caller = self._call, self._call.request.caller
         threshold = caller.log_level if caller.version.stateless else call.session.log_level
-        is_wanted = wants_log(call.server, level, threshold) and not call.is_handler_cancelled
+        is_wanted = wants_log(call.server.capabilities, level, threshold) and not call.is_handler_cancelled
         if not is_wanted or call.drops("A log message"):
             return False
         params = types.LoggingMessageNotificationParams(level, data, logger)

@@ -15,6 +15,9 @@ from dragoman.runtime.callables import invoke
 
 _CREDENTIALS = re.compile("auth|cookie|token|secret|key|password|session|signature|credential|assertion|jwt")
 
+_IPV6_NETWORK_BYTES = 8
+_IPV4_IN_IPV6 = bytes(10) + b"\xff\xff"
+
 
 class HeaderMapping(Mapping[str, str]):
     """A mapping of headers with case-insensitive names; the values of a repeated header are joined by commas.
@@ -152,3 +155,21 @@ def insufficient(
         denial = Denial(FORBIDDEN, f"This takes the scopes: {required}", header)
     _log(denial)
     return denial
+
+
+def holder_name(principal: str | None, address: str | None) -> str:
+    """Return the name of a caller: its principal, or the address of a client without one.
+
+    All addresses of an IPv6 /64 count together, because one client can use them all.
+    """
+    if principal is not None:
+        return f"principal {principal}"
+    import socket
+
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, (address or "").partition("%")[0])
+    except OSError:
+        return f"address {address}"
+    if packed.startswith(_IPV4_IN_IPV6):
+        return f"address {socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])}"
+    return f"network {packed[:_IPV6_NETWORK_BYTES].hex()}"

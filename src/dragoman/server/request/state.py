@@ -205,8 +205,8 @@ def user_state(call: Call, context: Context) -> HandlerState:
         DragomanError: nobody knows whose request it is, or `state_key` returned no text.
     """
     server = call.server
-    if server.state_key is not None:
-        owner: Any = server.state_key(context)
+    if server.storage.state_key is not None:
+        owner: Any = server.storage.state_key(context)
         if not isinstance(owner, str) or not owner.strip():
             raise DragomanError(f"state_key must return a text that is not empty, not {owner!r}")
         kind = "key"
@@ -219,7 +219,7 @@ def user_state(call: Call, context: Context) -> HandlerState:
         )
     name = f"user state\0{len(server.name)}\0{server.name}\0{kind}\0{owner}"
     share = Share(f"user state\0{server.name}", name)
-    return HandlerState(server.store.state(name, max_values=MAX_STATE_KEYS, share=share), owner="user")
+    return HandlerState(server.storage.store.state(name, max_values=MAX_STATE_KEYS, share=share), owner="user")
 
 
 def session_state(call: Call) -> HandlerState:

@@ -12,16 +12,16 @@ from dragoman.runtime.terminal import is_terminal, printable_line
 from dragoman.server.routes.health import LIVE_PATH, READY_PATH
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
-    from dragoman.server.serving import HttpOptions
+    from dragoman.server.dispatch.dispatcher import Dispatcher
+    from dragoman.server.options import HttpOptions
 
 _BOLD, _DIM, _END = "\x1b[1;36m", "\x1b[2m", "\x1b[0m"
 
 
-def announce(server: Server, options: HttpOptions, address: Any) -> None:
+def announce(server: Dispatcher, options: HttpOptions, address: Any) -> None:
     """Write where a server serves; `address` is the address of the listening socket."""
     url, facts = _url(address, options), announced_facts(server, options, address)
-    name = printable_line(f"{server.name} {server.version}")
+    name = printable_line(f"{server.name} {server.identity.info.version}")
     if is_terminal(sys.stderr) and not os.environ.get("NO_COLOR"):
         rows = [f"{_DIM}{title:>9}{_END}  {text}" for title, text in facts.items()]
         rows.append(f"{_DIM}{'try it':>9}{_END}  dragoman list {url}")
@@ -34,7 +34,7 @@ def announce(server: Server, options: HttpOptions, address: Any) -> None:
         sys.stderr.flush()
 
 
-def announced_facts(server: Server, options: HttpOptions, address: Any) -> dict[str, str]:
+def announced_facts(server: Dispatcher, options: HttpOptions, address: Any) -> dict[str, str]:
     """Return what is said of a server, by title."""
     versions = [version.name for version in server.offer.versions]
     facts = {"versions": versions[0] if len(versions) == 1 else f"{versions[-1]} to {versions[0]}"}
@@ -47,8 +47,8 @@ def announced_facts(server: Server, options: HttpOptions, address: Any) -> dict[
         facts["auth"] = "none: everybody who reaches the address may call"
     if options.get("health"):
         facts["health"] = f"{LIVE_PATH} {READY_PATH}"
-    if server.website_url:
-        facts["docs"] = printable_line(server.website_url)
+    if server.identity.info.website_url:
+        facts["docs"] = printable_line(server.identity.info.website_url)
     if server.debug:
         facts["debug"] = "clients see exceptions"
     return facts

@@ -17,7 +17,7 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.transports.http.exchange import JSON_HEADERS, Exchange
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 LIVE_PATH, READY_PATH = "/healthz", "/readyz"
 CHECK_SECONDS = 2.0
@@ -30,7 +30,7 @@ class Health:
     """The health of one application; `start` begins to serve, and `is_draining` tells whether the application ends."""
 
     def __init__(
-        self, server: Server, *, start: Callable[[], Awaitable[None]], is_draining: Callable[[], bool]
+        self, server: Dispatcher, *, start: Callable[[], Awaitable[None]], is_draining: Callable[[], bool]
     ) -> None:
         self._server = server
         self._start = start
@@ -71,7 +71,7 @@ class Health:
             return "not started"
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                await self._server.store.state("ready").get("ready")
+                await self._server.storage.store.state("ready").get("ready")
         except Exception:  # the contract has StoreUnavailable; an engine of an author may raise anything
             return "store unreachable"
         return None

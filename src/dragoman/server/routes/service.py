@@ -23,11 +23,11 @@ from dragoman.server.routes.health import Health
 from dragoman.server.routes.mounted import serve_mounted
 from dragoman.server.routes.request import RouteRequest
 from dragoman.server.routes.response import Response
-from dragoman.server.routes.table import AsgiApplication, Route
+from dragoman.server.routes.table import AsgiApplication, Route, RouteTable
 from dragoman.transports.http.exchange import Exchange, Gone, Header, TooSlow
 
 if TYPE_CHECKING:
-    from dragoman.server.server import Server
+    from dragoman.server.dispatch.dispatcher import Dispatcher
 
 _WITH_BODY = ("POST", "PUT", "PATCH")
 _ALLOWED_METHODS = b"access-control-allow-methods"
@@ -39,7 +39,8 @@ class RouteService:
 
     def __init__(
         self,
-        server: Server,
+        server: Dispatcher,
+        table: RouteTable,
         *,
         guard: Guard,
         auth: SingleAuth | None,
@@ -48,6 +49,7 @@ class RouteService:
         health: Health | None,
     ) -> None:
         self._server = server
+        self._table = table
         self._guard = guard
         self._auth = auth
         self._path = path
@@ -56,13 +58,12 @@ class RouteService:
 
     async def serve(self, exchange: Exchange, path: str) -> bool:
         """Serve an exchange to its end; return False if nothing is served at its path."""
-        table = self._server.route_table
-        if table is not None and (found := table.find(path)):
+        if found := self._table.find(path):
             await self._answer(exchange, f"{exchange.method} {found[0][0].path}", self._serve_route, found, path)
             return True
         if self._health is not None and await self._health.serve(exchange, path):
             return True
-        mounted = None if table is None else table.find_mounted(path)
+        mounted = self._table.find_mounted(path)
         if mounted is not None:
             await self._answer(exchange, f"the application at {mounted[0] or '/'}", self._serve_mounted, mounted)
         return mounted is not None

@@ -391,7 +391,7 @@ def notes() -> Server:
 
 def knows_its_client(server: Server) -> bool:
     """Tell whether a session of a server has subscriptions and a log level."""
-    sessions = [member.data for member in server.audience.members() if hasattr(member, "data")]
+    sessions = [member.data for member in server.notifier.members() if hasattr(member, "data")]
     return any(session.subscribed and session.log_level for session in sessions)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman import Server
-from dragoman.server import listing
+from dragoman.server.registry import PageCursors
 from dragoman.skills import Skill
 from dragoman.testing import WirePeer
 from scenarios.forwarding_server import forwarding
@@ -29,7 +29,7 @@ async def test_entries_of_a_server_that_forwards_keep_what_nobody_knows_and_the_
 
 @pytest.mark.parametrize(("count", "names"), [(2, ["buy", "far_t1", "far_t2"]), (4, ["buy"])])
 async def test_a_mounted_server_with_too_many_pages_is_left_out(monkeypatch, caplog, count, names):
-    monkeypatch.setattr(listing.PageCursors.__init__, "__defaults__", (3,))
+    monkeypatch.setattr(PageCursors.__init__, "__defaults__", (3,))
     cursors = []
 
     def answer(method, params):
@@ -50,7 +50,7 @@ async def test_a_mounted_server_with_too_many_pages_is_left_out(monkeypatch, cap
 @EVERY_ERA
 async def test_a_joined_page_is_kept_until_one_of_its_servers_changes(era):
     outer = mounted()
-    (mount,) = outer.mounts
+    (mount,) = outer.dispatcher.mounts
     async with WirePeer(outer, era) as peer:
         first = await peer.request("tools/list")
         handler = outer.handlers["tools/list"]

@@ -40,14 +40,14 @@ def servers():
 
 def test_names_are_known_at_any_depth(servers):
     top, _, inner = servers
-    names = set(keys(top, "tools"))
+    names = set(keys(top.dispatcher, "tools"))
     assert {"shop_buy", "shop_weather_forecast"} <= names
     assert "shop_weather_ask" not in names
-    assert find(top, "tools", "shop_weather_forecast") is inner.registry.tools["forecast"]
+    assert find(top.dispatcher, "tools", "shop_weather_forecast") is inner.registry.tools["forecast"]
     inner.disable("forecast")
-    assert find(top, "tools", "shop_weather_forecast") is not None
-    assert find(top, "tools", "shop_weather_ask") is None
-    assert find(top, "tools", "weather_forecast") is None
+    assert find(top.dispatcher, "tools", "shop_weather_forecast") is not None
+    assert find(top.dispatcher, "tools", "shop_weather_ask") is None
+    assert find(top.dispatcher, "tools", "weather_forecast") is None
 
 
 @pytest.mark.parametrize(
@@ -62,32 +62,32 @@ def test_names_are_known_at_any_depth(servers):
     ],
 )
 def test_uris_are_known_at_any_depth(servers, uri, expected):
-    assert reads(servers[0], uri) is expected
+    assert reads(servers[0].dispatcher, uri) is expected
 
 
 def test_a_server_with_a_function_for_every_uri_may_have_any(servers):
     top, _, inner = servers
     inner.on_read_resource(lambda uri: uri)
-    assert reads(top, "data://shop/weather/nothing") is None
-    assert reads(top, "data://shop/nothing") is False
+    assert reads(top.dispatcher, "data://shop/weather/nothing") is None
+    assert reads(top.dispatcher, "data://shop/nothing") is False
 
 
 def test_only_a_server_that_forwards_may_have_any_name(servers):
     top, outer, _ = servers
-    assert has(top, ROWS["tools/call"], Subject("shop_buy", is_uri=False)) is True
-    assert has(top, ROWS["prompts/get"], Subject("shop_buy", is_uri=False)) is False
-    assert not is_open(top, "tools/call")
+    assert has(top.dispatcher, ROWS["tools/call"], Subject("shop_buy", is_uri=False)) is True
+    assert has(top.dispatcher, ROWS["prompts/get"], Subject("shop_buy", is_uri=False)) is False
+    assert not is_open(top.dispatcher, "tools/call")
     outer.mount(forwarding("far", lambda method, params: {}), prefix="far")
-    assert is_open(top, "tools/call")
-    assert has(top, ROWS["tools/call"], Subject("shop_far_x", is_uri=False)) is None
+    assert is_open(top.dispatcher, "tools/call")
+    assert has(top.dispatcher, ROWS["tools/call"], Subject("shop_far_x", is_uri=False)) is None
 
 
 def test_notifications_reach_the_listeners_of_every_server_above_once(servers):
     top, outer, inner = servers
     here, elsewhere = Listener(), Listener(is_elsewhere=True)
     for server in top, outer:
-        server.audience.add(here)
-        server.audience.add(elsewhere)
+        server.notifier.add(here)
+        server.notifier.add(elsewhere)
     inner.notify_resource_updated("data://cities")
     expected = ("notifications/resources/updated", "data://weather/cities", None)
     above = ("notifications/resources/updated", "data://shop/weather/cities", None)
@@ -104,7 +104,7 @@ def test_a_server_that_is_mounted_twice_below_a_parent_notifies_once_unless_the_
     outer.mount(inner, prefix="again")
     top.mount(inner, prefix="beside")
     heard = Listener()
-    top.audience.add(heard)
+    top.notifier.add(heard)
     inner.notify_tools_list_changed()
     inner.log("error", "broken")
     assert heard.heard == [("notifications/tools/list_changed", None, None), ("error", "broken", None)]
@@ -118,11 +118,11 @@ def test_a_parent_that_nobody_keeps_is_forgotten():
     outer, inner = shop(), weather()
     outer.mount(inner, prefix="weather")
     gone = weakref.ref(outer)
-    (mount,) = inner.mounted_in
+    (mount,) = inner.dispatcher.mounted_in
     assert "prefix 'weather'" in repr(mount)
     del mount, outer
     gc.collect()
     assert gone() is None
-    assert list(inner.mounted_in) == []
+    assert list(inner.dispatcher.mounted_in) == []
     inner.notify_tools_list_changed()
-    assert inner.audience.members() == []
+    assert inner.notifier.members() == []

@@ -10,9 +10,9 @@ from scenarios.mounted_servers import shop, weather
 
 def test_a_server_without_mounts_has_the_plain_handlers():
     server = shop()
-    assert server.handlers == HANDLERS
-    assert server.mounts is None
-    assert list(server.mounted_in) == []
+    assert server.dispatcher.handlers == HANDLERS
+    assert server.dispatcher.mounts is None
+    assert list(server.dispatcher.mounted_in) == []
 
 
 def test_capabilities_are_joined_and_follow_those_of_a_mounted_server():
@@ -31,7 +31,7 @@ def test_capabilities_are_joined_and_follow_those_of_a_mounted_server():
 
     assert "io.modelcontextprotocol/tasks" in outer.capabilities.extensions
     assert outer.capabilities.tasks is not None
-    assert "tasks/get" in outer.offer.methods["2026-07-28"]
+    assert "tasks/get" in outer.offering.offer.methods["2026-07-28"]
     outer.capabilities = {"completions": False}
     assert outer.capabilities.completions is None
 
@@ -39,8 +39,8 @@ def test_capabilities_are_joined_and_follow_those_of_a_mounted_server():
 def test_a_mounted_definition_is_found_by_its_name_in_the_parent():
     outer, inner = shop(), weather()
     outer.mount(inner, prefix="weather")
-    assert outer.mounts.find("tools", "weather_forecast") is inner.registry.tools["forecast"]
-    assert outer.mounts.find("tools", "buy") is None
+    assert outer.dispatcher.mounts.find("tools", "weather_forecast") is inner.registry.tools["forecast"]
+    assert outer.dispatcher.mounts.find("tools", "buy") is None
 
 
 def test_servers_whose_names_only_they_know_need_prefixes():

@@ -9,7 +9,6 @@ from msgspec import UNSET, Meta, Raw
 
 from dragoman import Audio, DefinitionError, Image, ToolResult, ValidationError, types
 from dragoman.protocol import eras
-from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import V2026_07_28
 from dragoman.schema.python.annotations import UnresolvedName
 from dragoman.server.define.tool_results import Output
@@ -98,19 +97,6 @@ def test_a_result_that_an_author_keeps_is_not_changed():
 
 def test_results_of_a_tool_without_schema_are_not_compared():
     Output("get").check(types.CallToolResult([]))
-
-
-@pytest.mark.parametrize("annotation", [str, int, float, bool, dict, dict | int, dict[str, int], UNSET, Any])
-@pytest.mark.parametrize(
-    "value",
-    ["text", "", 3, 1.5, float("nan"), True, {}, {"a": 1}, {"result": 2}, None, [1], (1, 2), b"bytes"],
-    ids=repr,
-)
-def test_the_short_way_to_a_result_leads_where_the_long_one_does(annotation, value):
-    output = Output.of(annotation, None, "tool")
-    plain = output.plain_result(value)
-    if plain is not None:
-        assert encode(plain) == encode(output.result(value))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from dragoman import Server
 from dragoman.server.dispatch import lifecycle
-from dragoman.server.dispatch.lifecycle import Lifecycle
+from dragoman.server.dispatch.lifecycle import Lifecycle, Managers
 
 
 class Scope:
@@ -28,8 +28,13 @@ class Scope:
         self.happened.append("left")
 
 
+def lifecycle_of(managers: Managers) -> Lifecycle:
+    parts = Server().dispatcher
+    return Lifecycle(None, parts.registry, parts.overrides, parts.report, managers)
+
+
 def made(*scopes: Scope) -> Lifecycle:
-    return Lifecycle(Server(), lambda: [scope.manager() for scope in scopes])
+    return lifecycle_of(lambda: [scope.manager() for scope in scopes])
 
 
 async def turns() -> None:
@@ -37,11 +42,10 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_server_without_anything_to_enter_has_no_lifecycle():
+async def test_a_server_without_anything_to_enter_has_no_values():
     server = Server(extensions=[])
-    assert server.lifecycle is None
     async with server.serving():
-        assert server.lifecycle is None
+        assert server.lifecycle.values(asyncio.get_running_loop()) == {}
 
 
 async def test_the_first_user_enters_and_the_last_one_leaves():
@@ -93,10 +97,9 @@ async def test_who_begins_while_the_last_user_leaves_enters_again():
 
 
 async def test_who_gives_up_waiting_leaves_nothing_entered():
-    scope, server = Scope(), Server()
+    scope = Scope()
     scope.may_enter.clear()
-    server.lifecycle = Lifecycle(server, lambda: [scope.manager()])
-    waiting = asyncio.create_task(server.serving().__aenter__())
+    waiting = asyncio.create_task(made(scope).serving().__aenter__())
     await turns()
     waiting.cancel()
     await asyncio.wait([waiting])  # nobody waits until a slow manager is entered
@@ -114,7 +117,7 @@ async def test_what_cannot_be_entered_is_told_to_every_user_and_tried_again_by_t
             raise KeyError("database")
         yield
 
-    life = Lifecycle(Server(), lambda: [scope.manager(), failing()])
+    life = lifecycle_of(lambda: [scope.manager(), failing()])
     failed = await asyncio.gather(life.begin("a"), life.begin("b"), return_exceptions=True)
     assert [repr(error) for error in failed] == ["KeyError('database')"] * 2
     assert scope.happened == ["entered"]  # and left by the exception
@@ -134,7 +137,7 @@ async def test_managers_are_entered_and_left_in_one_task():
             task.cancel()
         ended.append("group")
 
-    life = Lifecycle(Server(), lambda: [grouped()])
+    life = lifecycle_of(lambda: [grouped()])
     await asyncio.create_task(life.begin("a"))
     await asyncio.create_task(life.end("a"))
     assert ended == ["group"]
@@ -153,7 +156,7 @@ async def test_what_fails_while_the_server_serves_is_reported(caplog):
             group.create_task(fail())
             yield
 
-    life = Lifecycle(Server(), lambda: [grouped()])
+    life = lifecycle_of(lambda: [grouped()])
     await life.begin("a")
     fails.set()
     await turns()
@@ -183,7 +186,7 @@ def test_a_loop_that_ends_leaves_what_was_entered_in_it_and_each_loop_enters_for
         await life.begin_until_the_loop_ends()
         await life.begin_until_the_loop_ends()
 
-    life = Lifecycle(Server(), lambda: [scope[-1].manager()])
+    life = lifecycle_of(lambda: [scope[-1].manager()])
     for _ in range(2):
         asyncio.run(serve())
     assert [one.happened for one in scope] == [["entered", "leaving", "left"]] * 2

@@ -23,6 +23,6 @@ def test_reporting_never_fails(error):
     handler = Refusing()
     logger.addHandler(handler)
     try:
-        assert Server().report(error, None) is None
+        assert Server().dispatcher.report(error, None) is None
     finally:
         logger.removeHandler(handler)

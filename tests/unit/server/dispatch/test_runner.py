@@ -40,7 +40,7 @@ def _restored(monkeypatch):
 def made(server, method="tools/call", name="tool", **arguments):
     params = jsonrpc.encode({"name": name, "arguments": arguments} if name else {})
     message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"%s","params":%s}' % (method.encode(), params))
-    return Call(eras.open(message, server.offer), Session(), server=server)
+    return Call(eras.open(message, server.offering.offer), Session(), server=server.dispatcher)
 
 
 def with_tool(function, **options):
@@ -208,11 +208,14 @@ def test_a_result_that_does_not_fit_is_reported_once_whatever_stands_around_it(m
 
 def test_what_cannot_be_opened_is_refused_at_once_unless_hooks_are_to_know_of_it():
     seen, error = [], MethodNotFound("Method not found: x")
-    plain = refusal(Server(), error, 1)
+    plain = refusal(Server().dispatcher, error, 1)
     assert json.loads(plain)["error"]["code"] == -32601
     observed = Server(configuration=Configuration(instrumentation_callback=seen.append))
-    assert run(refused_call(error, jsonrpc.Request(1, "x"), Session(), NO_CHANNEL, Server(), None, None)) == plain
-    call = refused_call(error, jsonrpc.Request(1, "x"), Session(), NO_CHANNEL, observed, None, None)
+    assert (
+        run(refused_call(error, jsonrpc.Request(1, "x"), Session(), NO_CHANNEL, Server().dispatcher, None, None))
+        == plain
+    )
+    call = refused_call(error, jsonrpc.Request(1, "x"), Session(), NO_CHANNEL, observed.dispatcher, None, None)
     assert asyncio.run(run(call)) == plain
     assert call.refusal is error
     assert [(data["method"], data["error"]) for data in seen] == [("unsupported_method", "method_not_found")]
@@ -227,8 +230,11 @@ def test_a_refused_call_runs_no_handler_though_nothing_stands_around_it():
 def test_an_error_whose_data_cannot_be_sent_is_said_without_them():
     reported = []
     server = Server(configuration=Configuration(exception_reporter=lambda error, info: reported.append(error)))
-    assert json.loads(refusal(server, InvalidParams("no", object())))["error"] == {"code": -32602, "message": "no"}
-    assert json.loads(refusal(server, InvalidParams("\ud800")))["error"]["message"] == "Internal error"
+    assert json.loads(refusal(server.dispatcher, InvalidParams("no", object())))["error"] == {
+        "code": -32602,
+        "message": "no",
+    }
+    assert json.loads(refusal(server.dispatcher, InvalidParams("\ud800")))["error"]["message"] == "Internal error"
     assert len(reported) == 3
 
 
@@ -242,11 +248,11 @@ def test_a_name_that_is_unknown_has_its_own_label(name):
 def test_the_offer_follows_what_the_process_and_the_server_configure():
     server = Server()
     dragoman.configure(protocol_version="2025-06-18")
-    assert [version.name for version in server.offer.versions] == ["2025-06-18"]
+    assert [version.name for version in server.offering.offer.versions] == ["2025-06-18"]
     server.configuration = Configuration(protocol_version="2026-07-28")
-    assert [version.name for version in server.offer.versions] == ["2026-07-28"]
+    assert [version.name for version in server.offering.offer.versions] == ["2026-07-28"]
     server.configuration.protocol_version = "2025-11-25"
-    assert [version.name for version in server.offer.versions] == ["2025-11-25"]
+    assert [version.name for version in server.offering.offer.versions] == ["2025-11-25"]
 
 
 def test_the_offer_of_every_server_follows_a_completion_that_its_prompt_is_given():
@@ -258,7 +264,7 @@ def test_the_offer_of_every_server_follows_a_completion_that_its_prompt_is_given
     assert all(server.capabilities.completions is None for server in servers)
     review.complete("tone")(lambda value: ["kind"])
     assert all(server.capabilities.completions == {} for server in servers)
-    assert all("completion/complete" in server.offer.methods["2025-11-25"] for server in servers)
+    assert all("completion/complete" in server.offering.offer.methods["2025-11-25"] for server in servers)
 
 
 def test_what_is_watched_keeps_no_server_alive():
@@ -282,7 +288,7 @@ def test_sealing_leaves_the_result_of_an_author_as_it_was(version):
         return result
 
     message = jsonrpc.Request(1, "resources/read", Raw(b'{"uri":"docs://x"}'))
-    call = Call(eras.open(message, server.offer, eras.Caller(version)), Session(), server=server)
+    call = Call(eras.open(message, server.offering.offer, eras.Caller(version)), Session(), server=server.dispatcher)
     sent = json.loads(asyncio.run(run(call)))["result"]
     assert result == types.ReadResourceResult([], meta={"a": 1})
     assert (sent.get("ttlMs"), sent.get("cacheScope")) == ((5, "public") if version.stateless else (None, None))

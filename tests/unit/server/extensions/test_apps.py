@@ -93,7 +93,7 @@ def test_a_tool_of_two_servers_names_its_app_in_both():
 
 def test_a_server_without_apps_has_no_extension():
     server = Server("clock", tools=[tool(ui=None)(now)])
-    assert server.installed is None
+    assert server.dispatcher.installed is None
     assert server.capabilities.extensions is None
 
 
@@ -295,7 +295,7 @@ def test_an_extension_that_comes_later_may_not_take_what_is_there():
     server.method("a/b")(lambda: 1)
     with pytest.raises(DefinitionError, match="The method 'a/b' is added by two extensions"):
         server.extension(Adding)
-    assert server.installed is None
+    assert server.dispatcher.installed is None
     other = Server()
     other.extension(Adding)
     with pytest.raises(MethodAlreadyDefined):
@@ -308,7 +308,7 @@ def test_a_pinned_version_without_extensions_has_no_apps():
         server.add_app(URI, PAGE)
     with pytest.raises(DefinitionError, match="does not exist in the pinned protocol"):
         server.tool(ui=URI)(now)
-    assert (server.tools, server.resources, server.installed) == ([], [], None)
+    assert (server.tools, server.resources, server.dispatcher.installed) == ([], [], None)
 
 
 def test_a_resource_that_is_no_app_stays_as_it_is():

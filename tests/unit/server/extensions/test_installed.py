@@ -175,8 +175,8 @@ def test_a_method_of_ones_own_cannot_take_the_name_of_an_extensions():
     with pytest.raises(MethodAlreadyDefined):
         server.method("prices/get")
     server.method("acme/get")(lambda: 1)
-    assert server.offer_for_notification("prices/get") is None
-    assert server.offer_for_notification("acme/get") is server.offer
+    assert server.offering.for_notification("prices/get") is None
+    assert server.offering.for_notification("acme/get") is server.offering.offer
 
 
 def test_only_notifications_of_an_extension_are_sent_by_hand():

@@ -19,7 +19,10 @@ from unit.server.http.test_streams import Reader
 def new_session() -> LiveSession:
     server = Server()
     return LiveSession(
-        server, SessionData(Caller(LATEST_HANDSHAKE), "session"), workers=Workers(server), retention=Retention()
+        server.dispatcher,
+        SessionData(Caller(LATEST_HANDSHAKE), "session"),
+        workers=Workers(server.dispatcher),
+        retention=Retention(),
     )
 
 

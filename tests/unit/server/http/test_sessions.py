@@ -12,7 +12,7 @@ from dragoman.server.http import sessions as module
 from dragoman.server.http.refusal import HttpRefusal
 from dragoman.server.http.session import LiveSession, SessionData
 from dragoman.server.http.sessions import BUSY_SECONDS, SessionRegistry
-from dragoman.server.request.call import holder_name
+from dragoman.server.request.http_request import holder_name
 from dragoman.types import Implementation
 from scenarios.http_peer import SECRET, scenario
 
@@ -25,7 +25,7 @@ class House:
         self.looked: list[str] = []
         self.server = Server(secret=SECRET)
         self.sessions = SessionRegistry(
-            self.server, max_sessions=most, idle_timeout=idle_timeout, clock=lambda: self.now
+            self.server.dispatcher, max_sessions=most, idle_timeout=idle_timeout, clock=lambda: self.now
         )
 
     def begin(self, address: str = "1.1.1.1", principal: str | None = None) -> str:
@@ -55,7 +55,7 @@ class House:
 
 @scenario
 async def test_of_a_client_that_says_much_of_itself_that_is_kept_which_the_id_carries():
-    sessions = SessionRegistry(Server(secret=SECRET))
+    sessions = SessionRegistry(Server(secret=SECRET).dispatcher)
     kept = []
     for size in (100, 5000):
         info = Implementation("client", "1", title="x" * size)
@@ -88,7 +88,7 @@ def test_a_notification_after_the_loop_has_ended_reaches_nobody():
     asyncio.run(begin())
     house.server.notify_tools_list_changed()
     gc.collect()
-    assert len(house.server.audience.members()) == 1
+    assert len(house.server.notifier.members()) == 1
 
 
 @scenario

@@ -92,14 +92,14 @@ async def test_a_process_joins_once_however_many_requests_come_first():
 async def test_whoever_has_left_does_not_join_again_in_the_same_loop():
     store = Counted()
     server = sums(store=store)
-    workers = Workers(server, joins=True)
+    workers = Workers(server.dispatcher, joins=True)
     await workers.join()
     await workers.close()
     assert not workers.needs_to_join(asyncio.get_running_loop())
     await workers.join()
     workers.send(ChangeAnnounced("method", None))
     assert (len(store.groups), store.closed) == (1, 1)
-    assert not server.audience.members()
+    assert not server.notifier.members()
 
 
 @scenario
@@ -133,11 +133,11 @@ def test_an_application_that_is_used_in_one_loop_after_another_joins_in_each():
 def test_leaving_in_another_loop_than_was_joined_in_is_harmless():
     store = Counted()
     server = sums(store=store)
-    workers = Workers(server, joins=True)
+    workers = Workers(server.dispatcher, joins=True)
     asyncio.run(workers.join())
     asyncio.run(workers.close())
     assert store.closed == 1, "left when its loop ended"
-    assert not server.audience.members()
+    assert not server.notifier.members()
 
 
 @scenario
@@ -190,11 +190,11 @@ async def test_a_folder_that_was_removed_is_no_hindrance(tmp_path, monkeypatch):
 @scenario
 async def test_changes_and_log_messages_reach_the_listeners_of_every_process_once(tmp_path):
     servers = [sums(store=Local(tmp_path)) for _ in range(3)]
-    everybody = [Workers(server, joins=True) for server in servers]
+    everybody = [Workers(server.dispatcher, joins=True) for server in servers]
     ears = [Ear() for _ in servers]
     for workers, server, ear in zip(everybody, servers, ears, strict=True):
         await workers.join()
-        server.audience.add(ear)
+        server.notifier.add(ear)
     servers[0].notify_resource_updated("file:///a")
     await asyncio.to_thread(servers[1].log, "error", {"a": 1}, "here")
     await asyncio.sleep(0)
@@ -220,7 +220,9 @@ class Adopting:
 
     def __init__(self, folder: Path) -> None:
         servers = [sums(store=Local(folder)) for _ in range(2)]
-        self.sessions = [SessionRegistry(server, workers=Workers(server, joins=True)) for server in servers]
+        self.sessions = [
+            SessionRegistry(server.dispatcher, workers=Workers(server.dispatcher, joins=True)) for server in servers
+        ]
 
     async def begin(self) -> str:
         for sessions in self.sessions:
@@ -288,8 +290,8 @@ async def test_requests_that_come_at_once_take_a_session_up_once(tmp_path):
 
 async def test_a_message_of_another_release_is_ignored_or_read_as_far_as_it_is_known():
     server, ear = Server(secret=SECRET), Ear()
-    server.audience.add(ear)
-    receive = Workers(server)._receive
+    server.notifier.add(ear)
+    receive = Workers(server.dispatcher)._receive
     newer = msgspec.msgpack.encode([1, "notifications/tools/list_changed", None, None, "a field of a newer release"])
     assert receive(msgspec.msgpack.encode([99, "a kind of a newer release"])) == b""
     assert ear.heard == []

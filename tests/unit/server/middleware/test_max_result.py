@@ -136,8 +136,8 @@ async def test_a_resource_and_a_prompt_that_are_too_large_are_errors_and_other_m
 
 async def test_a_result_that_is_no_json_fails_as_without_middleware(caplog):
     limits, none = limited(), limited()
-    none.middlewares = ()
-    none.registry.changed()
+    none.dispatcher.middlewares = ()
+    none.dispatcher.derive()
     assert await called(limits, "nonsense") == await called(none, "nonsense")
 
 

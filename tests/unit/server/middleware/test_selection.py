@@ -43,7 +43,7 @@ def test_every_middleware_can_be_registered_and_describes_itself():
     server = Server("shop")
     for one in (RateLimit(60, seconds=60), Concurrency(20, per_key=2), MaxResult(5000), RequestTimeout(30)):
         assert server.middleware(one) is one
-    assert [repr(one) for one in server.middlewares] == [
+    assert [repr(one) for one in server.dispatcher.middlewares] == [
         "<RateLimit of 60 requests in 60 seconds>",
         "<Concurrency of 20, 2 for each key>",
         "<MaxResult of 5000 bytes>",

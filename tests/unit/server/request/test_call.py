@@ -16,7 +16,7 @@ DEADLINE = 60
 
 
 def call() -> Call:
-    return Call(McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE)), Session())
+    return Call(McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE)), Session(), Server().dispatcher)
 
 
 def run(work: Any) -> Any:
@@ -109,16 +109,16 @@ def test_a_task_that_is_being_cancelled_from_outside_is_given_up():
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("threshold", LEVELS)
 def test_a_message_is_wanted_from_the_threshold_on(level, threshold):
-    assert wants_log(Server(), level, threshold) is (LEVELS.index(level) >= LEVELS.index(threshold))
+    assert wants_log(Server().capabilities, level, threshold) is (LEVELS.index(level) >= LEVELS.index(threshold))
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_nothing_is_wanted_without_a_threshold_or_without_the_capability(level):
-    assert not wants_log(Server(), level, None)
-    assert not wants_log(Server(capabilities={"logging": False}), level, "debug")
+    assert not wants_log(Server().capabilities, level, None)
+    assert not wants_log(Server(capabilities={"logging": False}).capabilities, level, "debug")
 
 
 @pytest.mark.parametrize("threshold", [None, "debug"])
 def test_an_unknown_level_is_refused_by_name_whether_anybody_wants_it_or_not(threshold):
     with pytest.raises(ValueError, match="There is no log level 'loud'; there are debug, info, notice, warning"):
-        wants_log(Server(), "loud", threshold)
+        wants_log(Server().capabilities, "loud", threshold)

@@ -21,7 +21,7 @@ KINDS = pytest.mark.parametrize("kind", [Context, BlockingContext])
 
 def call(meta: Any = UNSET, principal: str | None = None, **options: Any) -> Call:
     request = McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE), meta=meta)
-    return Call(request, Session(principal=principal), **options)
+    return Call(request, Session(principal=principal), Server().dispatcher, **options)
 
 
 @KINDS
@@ -88,7 +88,7 @@ def congested_call(*, token: int | None = 1, level: types.LoggingLevel | None = 
     session = Session()
     session.log_level = level
     request = McpRequest(7, METHODS[0], None, Caller(LATEST_HANDSHAKE), progress_token=token)
-    served = Call(request, session, Congested(), server=Server())
+    served = Call(request, session, Server().dispatcher, Congested())
     served.loop = asyncio.get_running_loop()
     return served
 

@@ -36,7 +36,7 @@ def unready(reason: str) -> tuple[int, dict[str, str]]:
 
 
 async def test_other_paths_are_left_alone_and_a_process_that_drains_lives():
-    made = Health(Server(store=Memory()), start=begun, is_draining=lambda: True)
+    made = Health(Server(store=Memory()).dispatcher, start=begun, is_draining=lambda: True)
     assert await asked(made, "/health") is None
     assert await asked(made, "/healthz/") == (200, {"status": "ok"})
     assert await asked(made) == unready("draining")
@@ -44,7 +44,7 @@ async def test_other_paths_are_left_alone_and_a_process_that_drains_lives():
 
 async def test_a_start_that_takes_long_is_not_ready(monkeypatch):
     monkeypatch.setattr(health, "CHECK_SECONDS", 0.01)
-    made = Health(Server(store=Memory()), start=asyncio.Event().wait, is_draining=lambda: False)
+    made = Health(Server(store=Memory()).dispatcher, start=asyncio.Event().wait, is_draining=lambda: False)
     assert await asked(made) == unready("starting")
 
 
@@ -52,7 +52,7 @@ async def test_a_start_that_fails_is_reported_and_not_ready(caplog):
     async def fails() -> None:
         raise ValueError("no database")
 
-    made = Health(Server(store=Memory()), start=fails, is_draining=lambda: False)
+    made = Health(Server(store=Memory()).dispatcher, start=fails, is_draining=lambda: False)
     assert await asked(made) == unready("not started")
     assert "no database" in caplog.text
 
@@ -67,6 +67,6 @@ async def test_the_answer_of_the_store_is_kept_for_a_while(monkeypatch, kept, ti
             raise OSError("away")
 
     monkeypatch.setattr(health, "KEEP_SECONDS", kept)
-    made = Health(Server(store=Counting()), start=begun, is_draining=lambda: False)
+    made = Health(Server(store=Counting()).dispatcher, start=begun, is_draining=lambda: False)
     assert [await asked(made) for _ in range(3)] == [unready("store unreachable")] * 3
     assert len(counted) == times

@@ -43,7 +43,6 @@ from dragoman.protocol.official.tasks import (
 )
 from dragoman.runtime.tasks import call_in_loop
 from dragoman.server.define.tools import Tool
-from dragoman.server.dispatch.lifecycle import Lifecycle
 from dragoman.server.extensions.contract import (
     AnyDefinition,
     ExtensionHandler,
@@ -92,7 +91,7 @@ class TasksExtension(ServerExtension):
     def bind(self, server: Server) -> None:
         """Keep the server, whose tools run and whose store keeps the tasks."""
         self._server = server
-        self._late = Lifecycle(server, lambda: [self.serving(server)])
+        self._late = server.lifecycle.beside(lambda: [self.serving(server)])
         """Begins in a loop that the server serves already, with another extension, when it gets its first such tool."""
 
     @cached_property
@@ -201,7 +200,7 @@ class TasksExtension(ServerExtension):
         A server that got its first such tool while it served has no runner yet.
         """
         loop = asyncio.get_running_loop()
-        if loop not in self._feeds and self._server.lifecycle is not None:
+        if loop not in self._feeds:
             await self._server.lifecycle.begin_until_the_loop_ends()
         if loop not in self._feeds:
             await self._late.begin_until_the_loop_ends()

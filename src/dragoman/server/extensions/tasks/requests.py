@@ -26,8 +26,8 @@ from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.official.tasks import FIRST_OF_SERVERS, SECOND, Generation, related
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import cancel_and_wait
-from dragoman.server.define.definition import Visible
-from dragoman.server.dispatch.visibility import is_visible
+from dragoman.server.define.definition import Visible, is_visible
+from dragoman.server.dispatch.dispatcher import dispatcher_of
 from dragoman.server.extensions.contract import Outcome
 from dragoman.server.extensions.tasks.book import UNKNOWN, TaskBook
 from dragoman.server.extensions.tasks.stored import ListedTask, StoredTask, TaskEntry, TaskOverview
@@ -50,7 +50,7 @@ class TaskGate:
 
     async def shows(self, task: TaskOverview) -> bool:
         """Tell whether the caller sees the tool of a task; nobody sees a removed tool that had `visible`."""
-        registry = self._call.server.registry
+        registry = dispatcher_of(self._call).registry
         tool = registry.tools.get(task.tool)
         if tool is None:
             return task.tool not in registry.disabled["tools"] and not task.has_visibility
@@ -58,7 +58,7 @@ class TaskGate:
 
     def required_scopes(self, task: TaskOverview) -> frozenset[str]:
         """Return the scopes that a task requires: those that its tool has now, and had when the task was created."""
-        tool = self._call.server.registry.tools.get(task.tool)
+        tool = dispatcher_of(self._call).registry.tools.get(task.tool)
         return frozenset(task.scopes).union(() if tool is None else tool.scopes)
 
     def has_scopes(self, task: TaskOverview) -> bool:

@@ -6,7 +6,7 @@ from msgspec import Raw
 from dragoman import types
 from dragoman.errors import PaginationLimit
 from dragoman.protocol.versions import V2025_11_25, V2026_07_28
-from dragoman.server.listing import Listing, PageCursors
+from dragoman.server.registry import Listing, PageCursors
 
 
 class Counted:
