@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import Server, types
 from dragoman.protocol.subscriptions import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED
-from dragoman.server.notifier import wants_change
+from dragoman.server.notifier import Notifier, wants_change
 from dragoman.server.request.call import Session
 
 
@@ -67,3 +67,25 @@ def test_listeners_may_change_while_they_are_read():
         assert len(notifier.members()) <= len(kept)
     thread.join()
     assert notifier.members() == []
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+
+    def notify_change(self, method, subject=None, params=None):
+        self.changes.append(method)
+        return True
+
+
+def test_a_notifier_tells_whether_a_listener_gets_a_change_and_reports_a_listener_that_fails():
+    reported: list[BaseException] = []
+    notifier = Notifier(Server().offering, lambda error, call, info: reported.append(error))
+    assert notifier.notify_change(TOOLS_CHANGED) is False
+    listener, broken = Listener(), Listener()
+    broken.notify_change = None
+    notifier.add(listener)
+    notifier.add(broken)
+    assert notifier.notify_change(TOOLS_CHANGED) is True
+    assert listener.changes == [TOOLS_CHANGED]
+    assert [type(error) for error in reported] == [TypeError]

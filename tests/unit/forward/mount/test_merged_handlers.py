@@ -53,12 +53,12 @@ async def test_a_joined_page_is_kept_until_one_of_its_servers_changes(era):
     (mount,) = outer.dispatcher.mounts
     async with WirePeer(outer, era) as peer:
         first = await peer.request("tools/list")
-        handler = outer.handlers["tools/list"]
+        handler = outer.dispatcher.handlers["tools/list"]
         ((_, kept),) = handler._kept.values()
         second = await peer.request("tools/list")
         assert first["result"] == second["result"]
         assert next(iter(handler._kept.values()))[1] is kept
-        mount.server.tool(name="later")(lambda: "")
+        mount.server.owner.tool(name="later")(lambda: "")
         assert "weather_later" in [tool["name"] for tool in (await peer.request("tools/list"))["result"]["tools"]]
         outer.tool(name="own")(lambda: "")
         assert "own" in [tool["name"] for tool in (await peer.request("tools/list"))["result"]["tools"]]
