@@ -72,6 +72,6 @@ async def test_a_connection_remembers_a_bounded_number_of_tools():
         async with proxy.serving(), AsyncClient(proxy, mode="handshake") as client:
             for number in range(2 * MAX_PLANS // PAGE):
                 await client.list_tools(cursor=str(number))
-            (pool,) = proxy.lifespan_values(asyncio.get_running_loop()).values()
+            (pool,) = proxy.dispatcher.lifespan_values(asyncio.get_running_loop()).values()
             ((_, upstream),) = pool._upstreams
             assert len(upstream.plans) == MAX_PLANS

@@ -29,7 +29,7 @@ def test_a_clash_at_the_mount_is_refused_with_both_names_and_nothing_is_mounted(
     )
     with pytest.raises(ToolNotUnique, match=re.escape(clash)):
         outer.mount(inner, prefix="a")
-    assert outer.mounts is None
+    assert outer.dispatcher.mounts is None
     outer.mount(inner, prefix="a", exclude="x")
     with pytest.raises(
         DefinitionError, match="The tool 'a_y' of the mounted server 'other' is 'a_y' here, and 'inner'"
@@ -78,7 +78,7 @@ def test_two_servers_of_one_kind_without_a_prefix_are_refused():
     outer = shop()
     outer.mount(weather())
     with pytest.raises(DefinitionError, match="'weather' is mounted with this prefix already; give another prefix"):
-        outer.mount(next(iter(outer.mounts)).server, exclude="*")
+        outer.mount(next(iter(outer.dispatcher.mounts)).server.owner, exclude="*")
     with pytest.raises(ToolNotUnique, match="'forecast'"):
         outer.mount(weather())
 
@@ -113,7 +113,7 @@ def test_an_option_that_cannot_be_used_is_refused_with_the_remedy(options, reaso
     outer = Server("outer")
     with pytest.raises(DefinitionError, match=re.escape(reason)):
         outer.mount(named("inner", "name", "other"), **options)
-    assert outer.mounts is None
+    assert outer.dispatcher.mounts is None
 
 
 def test_a_name_that_becomes_too_long_later_or_further_above_is_refused():
@@ -184,7 +184,7 @@ def test_extensions_that_cannot_be_told_apart_are_refused_and_the_parent_stays_a
     outer.mount(inner, prefix="inner")
     with pytest.raises(DefinitionError, match="quotes/all"):
         outer.mount(Server("second", extensions=[Other()]), prefix="second")
-    assert [mount.server for mount in outer.mounts] == [inner]
+    assert [mount.server for mount in outer.dispatcher.mounts] == [inner.dispatcher]
     assert "com.example/other" not in outer.capabilities.extensions
 
 
@@ -202,5 +202,5 @@ def test_extensions_that_add_the_same_field_are_refused_and_the_parent_stays_as_
     inner.method("acme/x")(lambda: 1)
     with pytest.raises(DefinitionError, match="has a field 'price' already"):
         outer.mount(inner, prefix="inner")
-    assert outer.mounts is None
-    assert not outer.has_method("acme/x")
+    assert outer.dispatcher.mounts is None
+    assert not outer.dispatcher.has_method("acme/x")

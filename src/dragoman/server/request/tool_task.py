@@ -75,7 +75,13 @@ class BlockingToolTask:
         self._context = context
 
     __repr__ = ToolTask.__repr__
-    id = ToolTask.id
+
+    @property
+    def id(self) -> str | None:
+        """The id of the task that runs the tool; None if no task runs it."""
+        offered = self._context._call.offered_task
+        return None if offered is None else offered.id
+
     begin = blocking(ToolTask.begin)
 
     def _drive(self, method: Callable[..., Coroutine[Any, Any, T]]) -> T:

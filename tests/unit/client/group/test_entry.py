@@ -257,7 +257,12 @@ def test_an_entry_may_ask_for_the_login_of_a_program():
         ({"redirect_uri": "ftp://secret-value"}, "edirect"),
         ({"grant_type": "client_credentials"}, "client_id"),
         (
-            {"grant_type": "client_credentials", "client_id": "a", "redirect_uri": "http://localhost/"},
+            {
+                "grant_type": "client_credentials",
+                "client_id": "a",
+                "client_secret": "b",
+                "redirect_uri": "http://localhost/",
+            },
             "takes client_id",
         ),
         ({"clientId": "${NO_SUCH_VARIABLE}"}, "NO_SUCH_VARIABLE is not set"),

@@ -16,9 +16,9 @@ def mount():
     outer, inner = Server("outer"), Server("inner")
     inner.on_read_resource(lambda uri: uri)
     outer.mount(inner, prefix="p", exclude=["data://left/out"])
-    (made,) = outer.mounts
+    (made,) = outer.dispatcher.mounts
     yield made
-    assert outer.mounts is not None
+    assert outer.dispatcher.mounts is not None
 
 
 class Connection(NoChannel):
