@@ -56,7 +56,7 @@ class AsgiExchange(Exchange):
         method = scope["method"]
         bound_to = (scope.get("server") or (None,))[0]
         version = scope.get("http_version")
-        headers = tuple((name.lower(), value) for name, value in scope["headers"])
+        headers = tuple([(name.lower(), value) for name, value in scope["headers"]])
         super().__init__(asyncio.get_running_loop(), pace, method, headers, bound_to, version)
         self.scope = scope
         self._receive = receive
