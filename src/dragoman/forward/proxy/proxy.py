@@ -41,7 +41,7 @@ from dragoman.errors import (
 )
 from dragoman.forward.messages import RawObject, listed_plans, pages_of
 from dragoman.forward.proxy.known_targets import UNREACHABLE, TargetDeclaration, refusal_of
-from dragoman.forward.proxy.pool import Dialer, Isolation, Pool
+from dragoman.forward.proxy.pool import ConnectionLimit, Dialer, Isolation, Pool
 from dragoman.forward.proxy.raw_results import (
     check_mirrored,
     declaration,
@@ -76,8 +76,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NOTIFICATIONS = "notifications/"
 MAX_CONNECTIONS = 100
-PRINCIPAL_SHARE = 4
-"""A principal may open this fraction of the connections, unless `max_connections_per_principal` is given."""
 MAX_LISTENS = 10_000
 _EVERYTHING = types.ServerCapabilities(
     tools=types.ListChangedCapability(list_changed=True),
@@ -115,7 +113,10 @@ class _Forwarding(dict[str, Any]):
 
 
 class ProxyServer(Server):
-    """The server that `Server.proxy` returns, which says what the parameters are."""
+    """The server that `Server.proxy` returns for one target, which says what the parameters are.
+
+    `limit` is shared with other proxies, instead of `max_connections`. Tools that `shows_tool` denies do not exist.
+    """
 
     _is_proxying = False
 
@@ -133,6 +134,8 @@ class ProxyServer(Server):
         connect_timeout: float = CONNECT_SECONDS,
         max_connections: int = MAX_CONNECTIONS,
         max_connections_per_principal: int | None = None,
+        limit: ConnectionLimit | None = None,
+        shows_tool: Callable[[str], bool] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(name or "proxy", capabilities=_EVERYTHING, **options)
@@ -141,12 +144,6 @@ class ProxyServer(Server):
         """The target, if it is a server of this process."""
         if isolate not in (None, "principal", "session"):
             raise DefinitionError(f'isolate must be "principal", "session" or None, not {isolate!r}')
-        if max_connections < 1:
-            raise DefinitionError(f"max_connections must be a whole number of at least 1, not {max_connections!r}")
-        quota = max_connections_per_principal
-        quota = max(1, max_connections // PRINCIPAL_SHARE) if quota is None else quota
-        if not 1 <= quota <= max_connections:
-            raise DefinitionError(f"max_connections_per_principal must be from 1 to max_connections, not {quota!r}")
         self._dialer = Dialer(
             self,
             target,
@@ -158,11 +155,8 @@ class ProxyServer(Server):
             connect_timeout=connect_timeout,
         )
         self._task_owners = TaskOwners(self, lambda call: self._dialer.credential(call) is None)
-        self._pool = {
-            "isolate": isolate,
-            "max_connections": max_connections,
-            "max_connections_per_principal": quota,
-        }
+        self._isolate = isolate
+        self._limit = limit or ConnectionLimit(max_connections, max_connections_per_principal)
         own = {"initialize": self._initialize, "server/discover": self._discover, "subscriptions/listen": self._listen}
         served = {name: partial(self._serve, handle) for name, handle in own.items()}
         self.handlers = _Forwarding(partial(self._serve, self._answer), ping=self.handlers["ping"], **served)
@@ -186,7 +180,7 @@ class ProxyServer(Server):
     # Connections to the target.
 
     async def _pooled(self) -> AsyncIterator[Pool]:
-        pool = Pool(self, self._dialer, self._task_owners.recent, **self._pool)  # type: ignore[arg-type]
+        pool = Pool(self, self._dialer, self._task_owners.recent, isolate=self._isolate, limit=self._limit)
         try:
             yield pool
         finally:
