@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
@@ -25,6 +25,7 @@ from dragoman.server.registry import AnyPrompt, AnyResource, AnyTemplate, AnyToo
 from dragoman.server.settings import ENABLE_OPTIONS_ELSEWHERE, MOUNT_OPTIONS_ELSEWHERE
 
 if TYPE_CHECKING:
+    from os import PathLike
     from pathlib import Path
 
     from dragoman.server.dispatch.mount_contract import MountedServer, MountedServers, Patterns
@@ -396,7 +397,7 @@ class Registration:
     @explaining("server.mount()", MOUNT_OPTIONS_ELSEWHERE)
     def mount(
         self,
-        server: Server,
+        server: Server | str | PathLike[str] | Sequence[str] | Mapping[str, Any],
         prefix: str | None = None,
         *,
         separator: str = "_",
@@ -409,6 +410,7 @@ class Registration:
         Example:
             server.mount(weather, prefix="weather")  # its tool `forecast` is `weather_forecast` here
 
+        Any target of `Server.proxy` is mounted as `Server.proxy(target)`.
         The requests for it are run by the other server, with its own middleware, dependencies, lifespan and extensions.
         A URI gets the prefix after its scheme: `data://cities` is `data://weather/cities`. `rename` maps names and URIs
         of the other server to those that they have here. `include` and `exclude` are names and URIs to serve or to
@@ -418,7 +420,7 @@ class Registration:
             DefinitionError: a name is taken or too long, an option has an invalid value, or the servers form a cycle.
         """
         if not isinstance(server, Registration):
-            raise DefinitionError(f"{server!r} cannot be mounted: give a Server")
+            server = cast("Server", look_up("dragoman.forward.proxy.configured", "mountable")(server))
         renaming = look_up("dragoman.forward.mount.renaming", "Renaming")(prefix, separator, rename, include, exclude)
         mounts: MountedServers = self.mounts or look_up("dragoman.forward.mount.mounts", "Mounts")(self)
         mounts.add(server, renaming)

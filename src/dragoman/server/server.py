@@ -246,6 +246,7 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
             Server.proxy(["python", "weather.py"]).run("http", port=8000)
 
         `target` is a URL, a command, an entry of a configuration file, or a Server. `name` replaces the target's name.
+        A configuration file, or its content, has several servers: each has its name in the file as its prefix.
         Clients share connections to the target; `isolate` gives each principal or session its own. A principal opens at
         most `max_connections_per_principal` (a quarter of `max_connections`). `forward_credentials=True` sends the
         caller's `Authorization` header to the target; a function takes that header and the context, and returns the
@@ -253,9 +254,10 @@ class Server(ServerIdentity, Registration, WithRoutes, SingleRequests, WithLifec
 
         Raises:
             DefinitionError: the target or an option cannot be used; the message says why.
+            ConfigError: the configuration file or an entry cannot be used.
         """
         options = dict(locals())  # the parameters, which `ProxyServer` has too
-        return cast("Server", look_up("dragoman.forward.proxy.proxy", "ProxyServer")(**options))
+        return cast("Server", look_up("dragoman.forward.proxy.configured", "proxy")(**options))
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.

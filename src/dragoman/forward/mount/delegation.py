@@ -74,7 +74,7 @@ def _call(outer: Call, mount: Mount, params: Raw, method: str | None, channel: C
     request = msgspec.structs.replace(outer.request, method=row, params=row.decode_params(params), raw_params=params)
     context = outer.server_context if server.server_context is None else server.server_context
     session = mount.session(outer.session)
-    mounted_channel = MountedChannel(channel or outer.channel, session)
+    mounted_channel = MountedChannel(channel or outer.channel, session, outer.session)
     call = Call(request, cast("Session", session), cast("Channel", mounted_channel), server, context, outer.loop)
     call.scopes, call.claims = outer.scopes, outer.claims
     call.headers, call.remote = outer.headers, outer.remote

@@ -43,8 +43,9 @@ from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, DragomanError, RpcError, Timeout, ToolError, TransportError
+from dragoman.forward.messages import UNREACHABLE
 from dragoman.forward.passthrough import LIMITS
-from dragoman.forward.proxy.known_targets import UNREACHABLE, KnownTargets
+from dragoman.forward.proxy.known_targets import KnownTargets
 from dragoman.forward.proxy.parked import ParkedCalls
 from dragoman.forward.proxy.upstream import PROXIED, Upstream, can_be_asked, header_of
 from dragoman.protocol.eras import Caller
@@ -60,6 +61,7 @@ from dragoman.server.server import Server
 if TYPE_CHECKING:
     from dragoman.client.connect.connection import ServerConnection
     from dragoman.client.connect.endpoint import Endpoint
+    from dragoman.forward.proxy.proxy import ProxyServer
     from dragoman.server.request.context import CredentialExchange
 
 Isolation = Literal["principal", "session"]
@@ -201,6 +203,11 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     return len([one for one in positional if one.default is one.empty]) > 1
 
 
+def lasting(call: Call) -> Call:
+    """Return a call that can be sent although its session has ended, because others want to know the answer."""
+    return _without_client(call) if getattr(call.session, "has_ended", True) else call
+
+
 def _without_client(call: Call) -> Call:
     """Return a copy of a call that outlives its session: it has the caller, and nothing to reach the client by."""
     session = Session(call.session.caller, call.session.id, call.principal)
@@ -261,7 +268,7 @@ class Pool:
 
     def __init__(
         self,
-        server: Server,
+        server: ProxyServer,
         dialer: Dialer,
         task_principals: Mapping[str, str | None],
         *,
@@ -269,7 +276,7 @@ class Pool:
         limit: ConnectionLimit,
     ) -> None:
         self.parked = ParkedCalls(server)
-        self.known = KnownTargets()
+        self.known = KnownTargets(server)
         self._dialer = dialer
         self._task_principals = task_principals
         self._isolate = isolate

@@ -39,9 +39,9 @@ from dragoman.errors import (
     RpcError,
     TransportError,
 )
-from dragoman.forward.messages import RawObject, listed_plans, pages_of
-from dragoman.forward.proxy.known_targets import UNREACHABLE, TargetDeclaration, refusal_of
-from dragoman.forward.proxy.pool import ConnectionLimit, Dialer, Isolation, Pool
+from dragoman.forward.messages import UNREACHABLE, RawObject, listed_plans, pages_of
+from dragoman.forward.proxy.known_targets import TargetDeclaration, refusal_of
+from dragoman.forward.proxy.pool import ConnectionLimit, Dialer, Isolation, Pool, lasting
 from dragoman.forward.proxy.raw_results import (
     check_mirrored,
     declaration,
@@ -53,10 +53,11 @@ from dragoman.forward.proxy.raw_results import (
     translated,
     with_age,
     with_subscription,
+    with_tools,
     with_versions,
 )
 from dragoman.forward.proxy.task_owners import ABOUT_TASKS, TaskOwners
-from dragoman.forward.proxy.upstream import Upstream, can_be_asked, mirrored_by
+from dragoman.forward.proxy.upstream import LIST_CHANGES, Upstream, can_be_asked, mirrored_by
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES, Method
@@ -70,6 +71,7 @@ from dragoman.server.server import Server
 
 if TYPE_CHECKING:
     from dragoman.client.connect.endpoint import Target
+    from dragoman.forward.mount.mount import Mount
     from dragoman.server.request.call import Call
     from dragoman.server.request.context import CredentialExchange
 
@@ -154,6 +156,7 @@ class ProxyServer(Server):
             cwd=cwd,
             connect_timeout=connect_timeout,
         )
+        self._shows_tool = shows_tool
         self._task_owners = TaskOwners(self, lambda call: self._dialer.credential(call) is None)
         self._isolate = isolate
         self._limit = limit or ConnectionLimit(max_connections, max_connections_per_principal)
@@ -176,6 +179,20 @@ class ProxyServer(Server):
     def offer_for_notification(self, method: str) -> eras.Offer | None:
         """Return the offer that opens a notification of a client: the target may handle every notification."""
         return None if method in _OWN_NOTIFICATIONS else self.offer
+
+    # What a mounted proxy tells: its clients may never have reached the target.
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the clients of another server want to know when the target is back."""
+        return len(self.mounted_in) > 0
+
+    def target_is_back(self) -> None:
+        """Tell the clients of the servers in which this one is mounted that every list may have changed."""
+        for mount in cast("list[Mount]", list(self.mounted_in)):
+            for method in LIST_CHANGES:
+                for listener in mount.listeners:
+                    listener.notify_change(method)
 
     # Connections to the target.
 
@@ -234,6 +251,8 @@ class ProxyServer(Server):
         """Pass a request to the target, and return the result in the form of the client's version."""
         pool, method = self._pool_of(call), call.request.method
         params, meta = params_of(call.request)
+        if method.name == "tools/call" and self._shows_tool and not self._shows_tool(call.request.params.name):
+            raise _unknown_tool(call.request.params.name)
         if method.input_required and pool.parked.waits_for(call):
             return await pool.parked.resume(call)
         if method.name in LISTS:
@@ -257,10 +276,12 @@ class ProxyServer(Server):
         page = known.page(key)
 
         async def fetch(wait: float | None) -> Raw:
-            async with pool.taken(call, wait) as upstream:
+            async with pool.taken(lasting(call), wait) as upstream:
                 raw, version = await self._pass(upstream, call, params, meta, reconnects=wait is None)
                 if known.is_away:
                     upstream.announce_lists(await upstream.connection())
+            if self._shows_tool is not None and call.request.method.name == "tools/list":
+                raw = with_tools(raw, self._shows_tool)
             known.keep(key, raw, version)
             return self._translated(raw, version, call, upstream)
 
@@ -402,7 +423,7 @@ class ProxyServer(Server):
         known = pool.known.of(pool.user(call))
 
         async def fetch(wait: float | None) -> TargetDeclaration:
-            async with pool.taken(call, wait, caller=caller) as upstream:
+            async with pool.taken(lasting(call), wait, caller=caller) as upstream:
                 known.declaration = TargetDeclaration.of(await upstream.connection())
             return known.declaration
 
@@ -416,7 +437,7 @@ class ProxyServer(Server):
         known = pool.known.of(pool.user(call))
 
         async def fetch(wait: float | None) -> TargetDeclaration:
-            async with pool.taken(call, wait, may_share=True) as upstream:
+            async with pool.taken(lasting(call), wait, may_share=True) as upstream:
                 connection = await upstream.connection()
                 known.declaration = declared = TargetDeclaration.of(connection)
                 if connection.version.stateless:
@@ -482,3 +503,9 @@ class ProxyServer(Server):
 
         await upstream.listen(call, change, frozenset(honoured.resource_subscriptions or ()), begun)
         return subscription.result()
+
+
+def _unknown_tool(name: str) -> InvalidParams:
+    error = InvalidParams(f"Unknown tool: {name}")
+    error.label = "tool_not_found"
+    return error
