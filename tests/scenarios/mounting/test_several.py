@@ -14,6 +14,7 @@ import pytest
 from dragoman import AsyncClient, ConfigError, Context, DefinitionError, InvalidParams, RpcError, Server
 from dragoman.client.connect import reconnect
 from dragoman.forward.mount import merged_listening
+from dragoman.forward.proxy.known_targets import CONNECT_WAIT
 from ports import free_port
 from scenarios.group_servers import DEAD, HANGING, NOTES, weather
 from scenarios.plain_target import COMMAND, is_running
@@ -74,10 +75,11 @@ async def test_a_server_that_is_dead_appears_when_it_comes_up_and_another_may_di
         ):
             assert client.server_info.name == "office"
             assert "What begins with 'shop_': Ask for one city." in client.instructions
+            await client.tools()  # a client of 2026-07-28 listens to the changes of what it keeps
             assert await names(client) == [*notes_tools, "shop_search"]
             assert (await client.call_tool("notes_search", {"text": "tea"})).text == "notes about tea"
             assert (await client.read_resource("notes://notes/all")).contents[0].text == "tea"
-            with pytest.raises(RpcError, match="late.*cannot be reached"):
+            with pytest.raises(RpcError, match=r"late.*cannot be reached"):
                 await client.call_tool("late_forecast")
             try:
                 await late.start("forecast")
@@ -109,7 +111,8 @@ async def test_every_client_hears_of_a_server_that_comes_up_also_after_another_c
             AsyncClient(url, mode=ERAS[0], on_list_changed=changes[ERAS[0]].put_nowait) as one,
             AsyncClient(url, mode=ERAS[1], on_list_changed=changes[ERAS[1]].put_nowait) as other,
         ):
-            assert not [name for client in (one, other) for name in await names(client) if name.startswith("late")]
+            for client in (one, other):
+                assert "late" not in {tool.name.partition("_")[0] for tool in await client.tools()}
             try:
                 await late.start("forecast")
                 for queue in changes.values():
@@ -132,7 +135,7 @@ async def test_servers_that_do_not_answer_delay_lists_together_and_only_once(era
         for _ in range(2):
             began = time.monotonic()
             assert {name.partition("_")[0] for name in await names(client)} == {"notes"}
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < CONNECT_WAIT
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -188,9 +191,9 @@ def test_a_file_with_a_mistake_is_refused_with_its_name_and_that_of_the_server(t
 def test_a_file_that_is_no_configuration_is_refused_with_its_name(tmp_path, text):
     path = tmp_path / "mcp.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match="mcp.json"):
+    with pytest.raises(ConfigError, match=r"mcp\.json"):
         Server.proxy(path)
-    with pytest.raises(ConfigError, match="absent.yaml: the file cannot be read"):
+    with pytest.raises(ConfigError, match=r"absent\.yaml: the file cannot be read"):
         Server.proxy("absent.yaml")
 
 
@@ -271,10 +274,10 @@ async def test_any_target_is_mounted(era, tmp_path, notes):
 
 def test_the_target_of_a_mount_is_checked_as_a_server_is(tmp_path):
     outer = Server("outer")
+    outer.mount(["one"])
     with pytest.raises(DefinitionError, match="Nothing tells the names of 'proxy' and 'proxy' apart"):
-        for command in ("one", "two"):
-            outer.mount([command])
+        outer.mount(["two"])
     with pytest.raises(DefinitionError, match="The prefix of a mounted server must be letters"):
         outer.mount("https://example.com/mcp", prefix="a b")
-    with pytest.raises(ConfigError, match="absent.json: the file cannot be read"):
+    with pytest.raises(ConfigError, match=r"absent\.json: the file cannot be read"):
         outer.mount(tmp_path / "absent.json")

@@ -27,7 +27,7 @@ from dragoman.forward.mount.mount import Mount, is_open, reads
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, CORE_FIELDS, MAX_WAITING, Subscription
 from dragoman.runtime.backoff import backoff
-from dragoman.runtime.tasks import cancel_and_wait
+from dragoman.runtime.tasks import cancel_and_wait, is_being_cancelled
 from dragoman.server.request.call import Call, Channel
 
 if TYPE_CHECKING:
@@ -134,6 +134,8 @@ class MergedListening(MergedHandler):
             return subscription.result()
         finally:
             for task in listening:
+                task.cancel()  # each, before this task is cancelled again
+            for task in listening:
                 await cancel_and_wait(task)
 
     def _notifies_by_audience(self, mount: Mount, wanted: types.SubscriptionFilter) -> bool:
@@ -157,7 +159,7 @@ class MergedListening(MergedHandler):
         wanted = msgspec.structs.replace(call.request.params.notifications, resource_subscriptions=uris or None)
         params = {**raw_object(call.request.raw_params), "notifications": wanted}
         loop, attempt = asyncio.get_running_loop(), 0
-        while _is_serving(mount.server, call):
+        while not is_being_cancelled() and _is_serving(mount.server, call):
             began = loop.time()
             try:
                 await run_mounted(call, mount, Raw(encode(params)), channel=cast("Channel", channel))
@@ -172,11 +174,12 @@ class MergedListening(MergedHandler):
 
 
 def _is_serving(server: Server, call: Call) -> bool:
+    """Tell whether a server can still serve the client of a call."""
     try:
         server.lifespan_values(call.loop)
     except DragomanError:
         return False
-    return True
+    return not call.session.has_ended
 
 
 def _inner_uris(mount: Mount, uris: Iterable[str]) -> dict[str, str]:

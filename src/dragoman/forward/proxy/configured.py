@@ -19,7 +19,7 @@ from dragoman.client.group.entry import ServerEntry
 from dragoman.client.group.members import merged_options, unusable
 from dragoman.errors import ConfigError, DefinitionError
 from dragoman.forward.proxy.pool import ConnectionLimit
-from dragoman.forward.proxy.proxy import ProxyServer
+from dragoman.forward.proxy.proxy import MAX_CONNECTIONS, ProxyServer
 from dragoman.schema.naming import safe_name
 from dragoman.server.define.tools import TOOL_NAME
 from dragoman.server.server import Server
@@ -60,8 +60,8 @@ def _in_front_of(
     *,
     name: str | None = None,
     forward_credentials: Any = False,
-    max_connections: int,
-    max_connections_per_principal: int | None,
+    max_connections: int = MAX_CONNECTIONS,
+    max_connections_per_principal: int | None = None,
     secret: Any = None,
     store: Any = None,
     **options: Any,

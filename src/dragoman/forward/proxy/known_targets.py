@@ -149,12 +149,13 @@ class KnownTarget:
         last: Callable[[], T] | None,
         *,
         is_connected: bool = False,
+        waits: bool = True,
     ) -> T:
         """Return what the target answers now, or the last answer if the target is away.
 
         `fetch` asks the target; it takes the seconds to wait for a connection, None for no limit. `last` returns the
         last answer; it is None if there is none. `is_connected` says that this request can reach the target, although
-        others cannot.
+        others cannot. Without `waits`, a target that is away gets no time to come back.
 
         Raises:
             TransportError: the target is away, and there is no last answer.
@@ -163,8 +164,11 @@ class KnownTarget:
         if self.is_away and last is not None and not is_connected:
             self._retry(fetch)
             return last()
+        wait = CONNECT_WAIT if self.is_away or last is not None else None
+        if self.is_away and not waits:
+            wait = 0.0
         try:
-            answer = await fetch(CONNECT_WAIT if self.is_away or last is not None else None)
+            answer = await fetch(wait)
         except TransportError as error:
             if not is_absence(error):
                 raise

@@ -289,7 +289,12 @@ class ProxyServer(Server):
             assert page is not None
             return with_age(self._translated(page.raw, page.version, call), page.age)
 
-        return await known.latest(fetch, None if page is None else last, is_connected=pool.is_connected(call))
+        return await known.latest(
+            fetch,
+            None if page is None else last,
+            is_connected=pool.is_connected(call),
+            waits=not call.is_passed,  # a mount leaves out what is away
+        )
 
     def _may_be_parked(self, call: Call) -> bool:
         """Tell whether a call asks its client by results, so that it waits here if the target asks during the call."""
