@@ -164,39 +164,6 @@ async def test_a_file_chooses_prefixes_tools_and_servers(tmp_path, notes):
                 await client.call_tool("second_delete", {"id": 1})
 
 
-@pytest.mark.parametrize(
-    ("entries", "server", "message"),
-    [
-        (
-            {"good": {"command": "x"}, "mail": {"command": "y", "env": {"KEY": "${VARIABLE_OF_NOBODY}"}}},
-            "mail",
-            "not set",
-        ),
-        ({"mail": {"command": "y", "url": "https://example.com"}}, "mail", "a command and a URL"),
-        ({"mail": {"type": "pigeon", "url": "https://example.com"}}, "mail", "no transport 'pigeon'"),
-        ({"a b": {"command": "x"}, "a-b": {"command": "y"}}, "a-b", "'a-b' is that of the server 'a b' too"),
-        ({"mail": 5}, "mail", "must be an object"),
-        ({"mail": {"command": "x", "disabled": True}}, None, "no server that is enabled"),
-    ],
-)
-def test_a_file_with_a_mistake_is_refused_with_its_name_and_that_of_the_server(tmp_path, entries, server, message):
-    path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": entries}))
-    with pytest.raises(ConfigError, match=message) as refused:
-        Server.proxy(path)
-    assert (refused.value.file, refused.value.server) == (str(path), server)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}'])
-def test_a_file_that_is_no_configuration_is_refused_with_its_name(tmp_path, text):
-    path = tmp_path / "mcp.json"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=r"mcp\.json"):
-        Server.proxy(path)
-    with pytest.raises(ConfigError, match=r"absent\.yaml: the file cannot be read"):
-        Server.proxy("absent.yaml")
-
-
 @pytest.mark.parametrize("era", ERAS)
 async def test_principals_are_isolated_at_every_server(era):
     servers = {"one": entry_of(COMMAND), "two": entry_of(COMMAND)}
@@ -224,14 +191,6 @@ async def test_all_servers_share_the_limit_of_connections():
             processes += [int((await client.call_tool(f"{name}_pid")).text) for name in servers]
         while sum(map(is_running, processes)) != 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-
-def test_a_limit_below_the_number_of_servers_is_refused():
-    servers = {name: entry_of(COMMAND) for name in ("one", "two", "three")}
-    with pytest.raises(DefinitionError, match="max_connections must be a whole number of at least 3, not 2"):
-        Server.proxy({"mcpServers": servers}, max_connections=2)
-    with pytest.raises(DefinitionError, match="max_connections_per_principal must be from 3 to max_connections, not 2"):
-        Server.proxy({"mcpServers": servers}, max_connections_per_principal=2)
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -206,7 +206,10 @@ def with_age(raw: Raw, seconds: int) -> Raw:
 def with_tools(raw: Raw, shows: Callable[[str], bool]) -> Raw:
     """Return a list of tools without those that are not shown."""
     fields: dict[str, Any] = raw_object(raw)
-    tools = msgspec.json.decode(fields.get("tools", b"[]"), type=list[Raw])
+    try:
+        tools = msgspec.json.decode(fields.get("tools", b"[]"), type=list[Raw])
+    except (msgspec.DecodeError, RecursionError):
+        tools = []
     names = (msgspec.json.decode(raw_object(tool).get("name", b"null")) for tool in tools)
     shown = [tool for tool, name in zip(tools, names, strict=True) if isinstance(name, str) and shows(name)]
     return Raw(encode({**fields, "tools": shown}))
