@@ -57,7 +57,7 @@ LOOKS_UP = {
 
 LOOKS_ABOVE = {
     "server/server.py": {
-        "dragoman.forward.proxy.proxy",
+        "dragoman.forward.proxy.configured",
         "dragoman.forward.mount.mounts",
         "dragoman.forward.mount.renaming",
     },

@@ -20,6 +20,8 @@ from dragoman.protocol.methods import Method
 from dragoman.server.registry import PageCursors
 from dragoman.types.decoding import decode, decoders
 
+UNREACHABLE = -32000
+"""The code of the error that a client gets if the target of a proxy cannot be reached."""
 RawObject = dict[str, Raw]
 Rename = Callable[[str], str]
 

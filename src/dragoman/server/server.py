@@ -220,6 +220,7 @@ class Server(Registration, metaclass=ServerType):
             Server.proxy(["python", "weather.py"]).run("http", port=8000)
 
         `target` is a URL, a command, an entry of a configuration file, or a Server. `name` replaces the target's name.
+        A configuration file, or its content, has several servers: each has its name in the file as its prefix.
         Clients share connections to the target; `isolate` gives each principal or session its own. A principal opens at
         most `max_connections_per_principal` (a quarter of `max_connections`). `forward_credentials=True` sends the
         caller's `Authorization` header to the target; a function takes that header and the context, and returns the
@@ -227,9 +228,10 @@ class Server(Registration, metaclass=ServerType):
 
         Raises:
             DefinitionError: the target or an option cannot be used; the message says why.
+            ConfigError: the configuration file or an entry cannot be used.
         """
         options = dict(locals())  # the parameters, which `ProxyServer` has too
-        return cast("Server", look_up("dragoman.forward.proxy.proxy", "ProxyServer")(**options))
+        return cast("Server", look_up("dragoman.forward.proxy.configured", "proxy")(**options))
 
     def check(self) -> None:
         """Check that the server can be served, as `run`, `asgi` and the other ways to serve do.
@@ -280,7 +282,7 @@ class Server(Registration, metaclass=ServerType):
     @explaining("server.mount()", MOUNT_OPTIONS_ELSEWHERE)
     def mount(
         self,
-        server: Server,
+        server: Server | str | PathLike[str] | Sequence[str] | Mapping[str, Any],
         prefix: str | None = None,
         *,
         separator: str = "_",
@@ -293,6 +295,7 @@ class Server(Registration, metaclass=ServerType):
         Example:
             server.mount(weather, prefix="weather")  # its tool `forecast` is `weather_forecast` here
 
+        Any target of `Server.proxy` is mounted as `Server.proxy(target)`.
         The requests for it are run by the other server, with its own middleware, dependencies, lifespan and extensions.
         A URI gets the prefix after its scheme: `data://cities` is `data://weather/cities`. `rename` maps names and URIs
         of the other server to those that they have here. `include` and `exclude` are names and URIs to serve or to
@@ -302,7 +305,7 @@ class Server(Registration, metaclass=ServerType):
             DefinitionError: a name is taken or too long, an option has an invalid value, or the servers form a cycle.
         """
         if not isinstance(server, Server):
-            raise DefinitionError(f"{server!r} cannot be mounted: give a Server")
+            server = cast("Server", look_up("dragoman.forward.proxy.configured", "mountable")(server))
         renaming = look_up("dragoman.forward.mount.renaming", "Renaming")(prefix, separator, rename, include, exclude)
         mounts = self.dispatcher.mounts or look_up("dragoman.forward.mount.mounts", "Mounts")(self.dispatcher)
         mounts.add(server.dispatcher, renaming)

@@ -139,8 +139,8 @@ def test_a_server_in_itself_and_a_cycle_are_refused():
         three.mount(one, prefix="c")
 
 
-@pytest.mark.parametrize("given", ["http://localhost/mcp", None, Server], ids=repr)
-def test_only_a_server_is_mounted(given):
+@pytest.mark.parametrize("given", [5, None, Server], ids=repr)
+def test_only_a_server_or_the_target_of_a_proxy_is_mounted(given):
     with pytest.raises(DefinitionError, match="cannot be mounted: give a Server"):
         Server("outer").mount(given)
 

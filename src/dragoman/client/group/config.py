@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dragoman.client.group.entry import URL_KEYS, Json, ServerEntry, read_entry
+from dragoman.client.group.entry import TRANSPORT_KEYS, URL_KEYS, Json, ServerEntry, read_entry
 from dragoman.client.group.references import ConfigSource, Inputs
 from dragoman.errors import ConfigError
 
@@ -23,6 +23,7 @@ FILES = (".mcp.json", "mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
 """The configuration files of a working directory, in the order in which they are looked for."""
 
 _logger = logging.getLogger("dragoman.client")
+_SUFFIXES = frozenset({".json", ".jsonc", ".yaml", ".yml", ".toml"})
 _SERVERS_KEYS = ("mcpServers", "servers", "mcp_servers")
 _JSON_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _COMMENT = re.compile(rf"{_JSON_STRING}|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
@@ -53,6 +54,24 @@ def load(
         _logger.warning("There is no configuration file: neither %s nor one of the user's", ", ".join(FILES))
         return []
     return parse(read(path), path, inputs=inputs)
+
+
+def is_configuration(target: object) -> bool:
+    """Tell whether a target is a configuration: the path of a file, or its decoded content; an entry is none.
+
+    Example:
+        is_configuration({"mcpServers": {}})  # True
+        is_configuration({"command": "notes-server"})  # False
+    """
+    if isinstance(target, Mapping):
+        is_entry = _is_entry(target) or any(isinstance(target.get(key), str) for key in TRANSPORT_KEYS)
+        has_servers = any(key in target for key in (*_SERVERS_KEYS, "mcp"))
+        return not is_entry and (has_servers or (bool(target) and all(map(_is_entry, target.values()))))
+    if not isinstance(target, str | os.PathLike):
+        return False
+    text = os.fspath(target)
+    is_file_name = isinstance(text, str) and "://" not in text and Path(text).suffix.lower() in _SUFFIXES
+    return is_file_name and (" " not in text or Path(text).is_file())  # a command may end with the name of a file
 
 
 def parse(text: str, path: Path, *, inputs: Inputs | None = None) -> list[ServerEntry]:

@@ -23,6 +23,7 @@ from dragoman.client.group.references import ConfigSource
 from dragoman.errors import AuthError, ConfigError
 from dragoman.protocol.urls import is_http_url, redacted
 from dragoman.runtime.callables import did_you_mean
+from dragoman.schema.naming import matches
 
 Json = dict[str, Any]
 
@@ -39,7 +40,7 @@ _TRANSPORTS = {
     "streamable": "http",
     "streamablehttp": "http",
 }
-_TRANSPORT_KEYS = ("type", "transport", "transport_type", "transportType")
+TRANSPORT_KEYS = ("type", "transport", "transport_type", "transportType")
 _ENV_FILE_KEYS = ("envFile", "env_file")
 _COMMAND_KEYS = ("command", "args", "env", "cwd")
 _HEADER_KEYS = ("headers", "http_headers")
@@ -57,7 +58,7 @@ _INHERIT_KEYS = ("inherit_env", "inheritEnv")
 _VERSION_KEYS = ("protocol_version", "protocolVersion")
 _LOGIN_KEYS = ("oauth", "auth")
 _KNOWN_KEYS = (
-    *(*_TRANSPORT_KEYS, *URL_KEYS, *_ENV_FILE_KEYS, *_COMMAND_KEYS, *_HEADER_KEYS),
+    *(*TRANSPORT_KEYS, *URL_KEYS, *_ENV_FILE_KEYS, *_COMMAND_KEYS, *_HEADER_KEYS),
     *(key for keys, _, _ in _TIMEOUT_KEYS for key in keys),
     *(*_INCLUDE_KEYS, *_EXCLUDE_KEYS, *_APPROVED_KEYS, *_VERSION_KEYS, *_INHERIT_KEYS, *_LOGIN_KEYS),
     *("disabled", "enabled", "required", "trusted", "with_prefix", "withPrefix", "prefix", "scopes", "extensions"),
@@ -107,6 +108,10 @@ class ServerEntry(Struct, kw_only=True):
     error: ConfigError | None = None
     """Why the entry cannot be used; None if it can."""
 
+    def shows(self, tool: str) -> bool:
+        """Tell whether a tool is to be shown."""
+        return (self.include is None or matches(self.include, tool)) and not matches(self.exclude, tool)
+
     def __repr__(self) -> str:
         url = self.target.get("url")
         where = redacted(url) if isinstance(url, str) else self.target.get("command")
@@ -146,7 +151,7 @@ class _EntryReader(Struct):
     def read(self) -> None:
         entry = self._entry
         self._read_options()
-        transport_key, transport = self._take(_TRANSPORT_KEYS)
+        transport_key, transport = self._take(TRANSPORT_KEYS)
         # Ruby writes `:stdio`.
         plain = str(transport).strip().lstrip(":").lower().replace("-", "").replace("_", "")
         known = None if transport is None else _TRANSPORTS.get(plain)

@@ -18,7 +18,6 @@ from dragoman.client.group.references import ConfigSource
 from dragoman.client.options import CONNECT_SECONDS, check, reusable, seconds
 from dragoman.client.properties import ClientProperties
 from dragoman.errors import AuthError, ConfigError
-from dragoman.schema.naming import matches
 
 ClientT = TypeVar("ClientT", bound=ClientProperties)
 Servers = Mapping[str, Target | ServerEntry | ClientT] | Sequence[ClientT | ServerEntry]
@@ -42,8 +41,7 @@ class GroupMember(Generic[ClientT]):
         self.required = entry.required
         self.disabled = entry.disabled
         self.prefix = entry.prefix
-        self._include = entry.include
-        self._exclude = entry.exclude
+        self._entry = entry
         self.connecting: asyncio.Task[None] | None = None
         self.attempted_at = 0.0
         """The time of the event loop at which `connecting` began."""
@@ -70,7 +68,7 @@ class GroupMember(Generic[ClientT]):
 
     def shows(self, tool: str) -> bool:
         """Tell whether the server's configuration shows a tool."""
-        return (self._include is None or matches(self._include, tool)) and not matches(self._exclude, tool)
+        return self._entry.shows(tool)
 
 
 class Members(Generic[ClientT]):
@@ -137,7 +135,11 @@ class Members(Generic[ClientT]):
         if isinstance(target, Mapping):
             target = read_entry(name, target, ConfigSource())
         entry = target if isinstance(target, ServerEntry) else None
-        merged = {"server_name": name, **(self._options if entry is None else _merged(self._options, entry)), **options}
+        merged = {
+            "server_name": name,
+            **(self._options if entry is None else merged_options(self._options, entry)),
+            **options,
+        }
         patience = seconds(merged.get("connect_timeout"), "DRAGOMAN_CONNECT_TIMEOUT", CONNECT_SECONDS)
         merged["connect_timeout"] = max(patience, BACKGROUND_SECONDS)
         client = self._kind(target, **merged) if entry is None else self._client_of(entry, merged)
@@ -150,11 +152,11 @@ class Members(Generic[ClientT]):
             try:
                 return self._kind(entry.target, **options)
             except (TypeError, ValueError) as cause:
-                error = _unusable(entry, cause)
+                error = unusable(entry, cause)
         return self._kind(_MisconfiguredTransport(error))
 
 
-def _merged(options: Mapping[str, Any], entry: ServerEntry) -> dict[str, Any]:
+def merged_options(options: Mapping[str, Any], entry: ServerEntry) -> dict[str, Any]:
     """Return the options of the group, overridden by those of one entry."""
     merged = {**options, **entry.options}
     target = entry.target
@@ -199,7 +201,8 @@ class _MisconfiguredTransport:
         """Do nothing: nothing was opened."""
 
 
-def _unusable(entry: ServerEntry, cause: Exception) -> ConfigError:
+def unusable(entry: ServerEntry, cause: Exception) -> ConfigError:
+    """Return the error of an entry that names no target of a client."""
     kind = entry.target.get("type")
     if kind in ("stdio", "http", "sse", None):
         return ConfigError(str(cause), entry.file, entry.name)

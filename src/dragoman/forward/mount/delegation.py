@@ -75,7 +75,7 @@ def _call(outer: Call, mount: Mount, params: Raw, method: str | None, channel: C
     call = open_inner(outer, row, params, server)
     session = mount.session(outer.session)
     call.session = cast("Session", session)
-    call.channel = cast("Channel", MountedChannel(channel or outer.channel, session))
+    call.channel = cast("Channel", MountedChannel(channel or outer.channel, session, outer.session))
     if server.server_context is not None:
         call.server_context = server.server_context
     call.handler_task, call.values = outer.handler_task, outer.values

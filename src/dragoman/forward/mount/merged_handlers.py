@@ -132,7 +132,9 @@ class MergedList(MergedHandler):
         """Return a page of the merged list, sealed and encoded."""
         offset, version = read_cursor(call.request.params.cursor), call.request.caller.version.name
         own = await self._own_pages(server, call)
-        parts = [(mount, await self._mounted_pages(call, mount)) for mount in self.offering(call)]
+        mounts = self.offering(call)
+        mounted = await gather(*(self._mounted_pages(call, mount) for mount in mounts))
+        parts = list(zip(mounts, mounted, strict=True))
         pages = [*own, *(page for _, several in parts for page in several)]
         kept, page = self._kept.get((version, offset), ([], Raw()))
         if len(kept) == len(pages) and all(map(is_, kept, pages)):

@@ -3,7 +3,8 @@
 Each server is asked what it honours of the filter, with a channel that keeps its answer (`CapturingChannel`). The
 client then has one subscription to all of it. The notifications of a mounted server reach the clients of its parent by
 its audience. A server that forwards requests, such as a proxy, acknowledges the filter by a notification of its own and
-listens to its target for as long as the client listens; what it notifies meanwhile is passed on.
+listens to its target for as long as the client listens; what it notifies meanwhile is passed on. If its target is away,
+or goes away, it is asked again until the target is back; then every list that the client listens to may have changed.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ import msgspec
 from msgspec import Raw
 
 from dragoman import types
-from dragoman.forward.messages import raw_object
+from dragoman.errors import DragomanError, RpcError
+from dragoman.forward.messages import UNREACHABLE, raw_object
 from dragoman.forward.mount.delegation import run_mounted
 from dragoman.forward.mount.merged_handlers import MergedHandler, resolve
 from dragoman.forward.mount.mount import Mount, is_open, reads
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.subscriptions import ACKNOWLEDGED, CORE_FIELDS, MAX_WAITING, Subscription
-from dragoman.runtime.tasks import cancel_and_wait
+from dragoman.runtime.backoff import backoff
+from dragoman.runtime.tasks import cancel_and_wait, is_being_cancelled
 from dragoman.server.request.call import Call, Channel
 
 if TYPE_CHECKING:
@@ -32,8 +35,11 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 10.0
 """How long a server has to say what it honours."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 30.0
+"""The seconds before a server is asked again whose target is away."""
 _CORE_NAMES = frozenset(field.name for field in CORE_FIELDS)
-_CORE_WIRE_NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(types.SubscriptionFilter))
+_WIRE_NAMES = {field.name: field.encode_name for field in msgspec.structs.fields(types.SubscriptionFilter)}
+_CORE_WIRE_NAMES = frozenset(_WIRE_NAMES.values())
 
 
 class CapturingChannel:
@@ -45,6 +51,7 @@ class CapturingChannel:
         self.honoured: asyncio.Future[types.SubscriptionFilter] = asyncio.get_running_loop().create_future()
         self.hidden: frozenset[str] = frozenset()
         """The URIs that the server acknowledges but never notifies."""
+        self._was_away = False
         self._early: deque[tuple[str, Any]] | None = deque(maxlen=MAX_WAITING)
         """The notifications that came before the client had its acknowledgement; None once it has it."""
 
@@ -62,10 +69,26 @@ class CapturingChannel:
             if not self.honoured.done():
                 acknowledged = msgspec.json.decode(encode(params))["notifications"]
                 self.honoured.set_result(msgspec.convert(acknowledged, self._filter_type))
+            if self._was_away:
+                self._was_away = False
+                self._announce_lists(params)
         elif self._early is not None:
             self._early.append((method, params))
         else:
             self._channel.notify(method, params)
+
+    def mark_away(self) -> None:
+        """Record that the server cannot listen now: the client must hear of its lists once it can."""
+        self._was_away = True
+        if not self.honoured.done():
+            self.honoured.set_result(self._filter_type())
+
+    def _announce_lists(self, acknowledged: Any) -> None:
+        members = raw_object(encode(acknowledged))
+        honoured = raw_object(members["notifications"])
+        for field in CORE_FIELDS:
+            if honoured.get(_WIRE_NAMES.get(field.name, "")) == Raw(b"true"):
+                self.notify(field.method, {"_meta": members["_meta"]})
 
     def release(self) -> None:
         """Send the notifications that came early, and any other from now on."""
@@ -84,6 +107,7 @@ class MergedListening(MergedHandler):
         routes = {mount: _inner_uris(mount, uris) for mount in self.offering(call)}
         mounted_uris = {outer for inner in routes.values() for outer in inner.values()}
         listening: dict[asyncio.Task[Any], CapturingChannel] = {}
+        answers: list[tuple[dict[str, str], CapturingChannel, asyncio.Task[Any]]] = []
         try:
             own = CapturingChannel(call.channel, type(wanted))
             await self._listen_here(server, call, own, [uri for uri in uris if uri not in mounted_uris])
@@ -94,7 +118,11 @@ class MergedListening(MergedHandler):
                 channel = CapturingChannel(call.channel, type(wanted))
                 task = asyncio.create_task(self._listen_there(call, mount, channel, list(inner)))
                 listening[task] = channel
-                await asyncio.wait((task, channel.honoured), timeout=ANSWER_SECONDS, return_when=FIRST_COMPLETED)
+                answers.append((inner, channel, task))
+            deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
+            for inner, channel, task in answers:
+                wait = max(0.0, deadline - asyncio.get_running_loop().time())
+                await asyncio.wait((task, channel.honoured), timeout=wait, return_when=FIRST_COMPLETED)
                 if channel.honoured.done():
                     honoured = _union(honoured, channel.honoured.result(), inner)
                     hidden |= {inner[uri] for uri in channel.hidden}
@@ -105,6 +133,8 @@ class MergedListening(MergedHandler):
             await call.channel.listen(subscription)
             return subscription.result()
         finally:
+            for task in listening:
+                task.cancel()  # each, before this task is cancelled again
             for task in listening:
                 await cancel_and_wait(task)
 
@@ -125,10 +155,31 @@ class MergedListening(MergedHandler):
         await resolve(self.own(server, msgspec.structs.replace(call, request=request, channel=channel)))
 
     async def _listen_there(self, call: Call, mount: Mount, channel: CapturingChannel, uris: list[str]) -> None:
-        """Let a mounted server listen for as long as the client does."""
+        """Let a mounted server listen for as long as the client does, and again if its target comes back."""
         wanted = msgspec.structs.replace(call.request.params.notifications, resource_subscriptions=uris or None)
         params = {**raw_object(call.request.raw_params), "notifications": wanted}
-        await run_mounted(call, mount, Raw(encode(params)), channel=cast("Channel", channel))
+        loop, attempt = asyncio.get_running_loop(), 0
+        while not is_being_cancelled() and _is_serving(mount.server, call):
+            began = loop.time()
+            try:
+                await run_mounted(call, mount, Raw(encode(params)), channel=cast("Channel", channel))
+            except RpcError as error:
+                if error.code != UNREACHABLE:
+                    raise
+            if not is_open(mount.server, self.method):
+                return
+            channel.mark_away()
+            attempt = 0 if loop.time() - began > LONGEST_PAUSE else attempt + 1
+            await asyncio.sleep(backoff(attempt, FIRST_PAUSE, LONGEST_PAUSE))
+
+
+def _is_serving(server: Dispatcher, call: Call) -> bool:
+    """Tell whether a server can still serve the client of a call."""
+    try:
+        server.lifespan_values(call.loop)
+    except DragomanError:
+        return False
+    return not call.session.has_ended
 
 
 def _inner_uris(mount: Mount, uris: Iterable[str]) -> dict[str, str]:

@@ -79,9 +79,11 @@ class _MountedStandalone:
 class MountedChannel:
     """The channel of a client, for a mounted server."""
 
-    def __init__(self, channel: Channel, session: MountedSession) -> None:
+    def __init__(self, channel: Channel, session: MountedSession, owner: Session | None = None) -> None:
         self._channel = channel
         self._session = session
+        self._owner = owner
+        """The session of the client lives as long as its call, which a proxy may send again after the answer."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._channel, name)

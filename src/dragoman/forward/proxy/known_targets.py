@@ -18,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -35,6 +36,7 @@ from dragoman.errors import (
     ToolError,
     TransportError,
 )
+from dragoman.forward.messages import UNREACHABLE
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.versions import Version
 from dragoman.runtime.tasks import cancel_and_wait, keep_until_done
@@ -53,10 +55,21 @@ MAX_USER_BYTES, MAX_BYTES = 4 * 1024 * 1024, 64 * 1024 * 1024
 """The greatest size of the pages of a user, and of all users."""
 RETRIES, LONGEST_PAUSE = 20, 5.0
 """The background repeats a request this often, which takes more than a minute; the next request begins anew."""
+WATCH_PAUSE = 30.0
+"""The longest pause after that, if the background does not give up."""
 SERVER_FAILED = 500
-UNREACHABLE = -32000
-"""The code of the error that a client gets if the target cannot be reached."""
 _logger = logging.getLogger("dragoman.compose")
+
+
+class TargetWatch(Protocol):
+    """Whoever wants to know that a target is back."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the background must not give up."""
+
+    def target_is_back(self) -> None:
+        """Tell clients that the lists of the target may have changed."""
 
 
 class KnownPage(Struct):
@@ -92,12 +105,27 @@ class TargetDeclaration(Struct):
 class KnownTarget:
     """What one user knows of a target."""
 
-    def __init__(self, on_growth: Callable[[], None]) -> None:
+    def __init__(
+        self, on_growth: Callable[[], None], watch: TargetWatch | None = None, *, is_shared: bool = True
+    ) -> None:
         self.declaration: TargetDeclaration | None = None
-        self.is_away = False
+        self._is_away = False
+        self._watch = watch
+        self._is_shared = is_shared
         self._on_growth = on_growth
         self._pages: Recent[Hashable, KnownPage] = Recent(MAX_PAGES)
         self._retrying: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last attempt to reach the target failed."""
+        return self._is_away
+
+    @is_away.setter
+    def is_away(self, is_away: bool) -> None:
+        is_back, self._is_away = self._is_away and not is_away, is_away
+        if is_back and self._watch is not None:
+            self._watch.target_is_back()
 
     @property
     def size(self) -> int:
@@ -121,12 +149,13 @@ class KnownTarget:
         last: Callable[[], T] | None,
         *,
         is_connected: bool = False,
+        waits: bool = True,
     ) -> T:
         """Return what the target answers now, or the last answer if the target is away.
 
         `fetch` asks the target; it takes the seconds to wait for a connection, None for no limit. `last` returns the
         last answer; it is None if there is none. `is_connected` says that this request can reach the target, although
-        others cannot.
+        others cannot. Without `waits`, a target that is away gets no time to come back.
 
         Raises:
             TransportError: the target is away, and there is no last answer.
@@ -135,8 +164,11 @@ class KnownTarget:
         if self.is_away and last is not None and not is_connected:
             self._retry(fetch)
             return last()
+        wait = CONNECT_WAIT if self.is_away or last is not None else None
+        if self.is_away and not waits:
+            wait = 0.0
         try:
-            answer = await fetch(CONNECT_WAIT if self.is_away or last is not None else None)
+            answer = await fetch(wait)
         except TransportError as error:
             if not is_absence(error):
                 raise
@@ -160,8 +192,10 @@ class KnownTarget:
             keep_until_done(asyncio.get_running_loop().create_task(self._fetch_again(fetch)), self._retrying)
 
     async def _fetch_again(self, fetch: Callable[[float | None], Awaitable[Any]]) -> None:
-        for attempt in range(1, RETRIES + 1):
-            await pause(attempt, LONGEST_PAUSE)
+        for attempt in count(1):
+            if attempt > RETRIES and not self._is_watched():
+                return
+            await pause(attempt, LONGEST_PAUSE if attempt <= RETRIES else WATCH_PAUSE)
             try:
                 await fetch(None)
             except TransportError as error:
@@ -172,6 +206,10 @@ class KnownTarget:
             self.is_away = False
             return
 
+    def _is_watched(self) -> bool:
+        """Tell whether to go on for good: not with the credentials of one user, which expire."""
+        return self._is_shared and self._watch is not None and self._watch.is_watched
+
     async def stop(self) -> None:
         """End the repetition of a request."""
         for task in list(self._retrying):
@@ -181,12 +219,15 @@ class KnownTarget:
 class KnownTargets:
     """What each user knows of the target of a proxy; beyond a limit, the users that were absent longest are dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: TargetWatch | None = None) -> None:
+        self._watch = watch
         self._users: Recent[Hashable, KnownTarget] = Recent(MAX_USERS)
 
     def of(self, user: Hashable) -> KnownTarget:
         """Return what a user knows."""
-        known = self._users[user] = self._users.get(user) or KnownTarget(self._limit)
+        known = self._users[user] = self._users.get(user) or KnownTarget(
+            self._limit, self._watch, is_shared=user is None
+        )
         return known
 
     def _limit(self) -> None:

@@ -224,15 +224,20 @@ class ParkedCalls:
         required = {"resultType": "input_required", "inputRequests": found, "requestState": state}
         return Raw(jsonrpc.encode(required))
 
-    def give_way(self, principal: str | None) -> None:
+    def give_way(self, principal: str | None) -> bool:
         """End the call of a principal that has been parked longest, so that a new call can use its connection.
+
+        Returns whether a connection will be free by this.
 
         Calls end one after the other: a call that waits may ask again before the connection of the last one is free.
         """
         calls = [call for call in self._calls.values() if call.origin.principal == principal]
         timers = [(call.timer.when(), call.id) for call in calls if call.timer is not None]
-        if timers and not any(call.is_ending for call in calls):
+        if any(call.is_ending for call in calls):
+            return True
+        if timers:
             self._calls[min(timers)[1]].cancel()
+        return bool(timers)
 
     def waits_for(self, call: Call) -> bool:
         """Tell whether a request has answers for a call that was parked, in any process."""

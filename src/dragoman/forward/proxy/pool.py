@@ -43,8 +43,9 @@ from dragoman.client.connect.credentials import Credentials
 from dragoman.client.connect.endpoint import EndpointOptions, endpoint_of
 from dragoman.config import is_async
 from dragoman.errors import DefinitionError, DragomanError, RpcError, Timeout, ToolError, TransportError
+from dragoman.forward.messages import UNREACHABLE
 from dragoman.forward.passthrough import LIMITS
-from dragoman.forward.proxy.known_targets import UNREACHABLE, KnownTargets
+from dragoman.forward.proxy.known_targets import KnownTargets
 from dragoman.forward.proxy.parked import ParkedCalls
 from dragoman.forward.proxy.upstream import PROXIED, Upstream, can_be_asked, header_of
 from dragoman.protocol.eras import Caller
@@ -60,6 +61,7 @@ from dragoman.server.server import Server
 if TYPE_CHECKING:
     from dragoman.client.connect.connection import ServerConnection
     from dragoman.client.connect.endpoint import Endpoint
+    from dragoman.forward.proxy.proxy import ProxyServer
     from dragoman.server.request.context import CredentialExchange
 
 Isolation = Literal["principal", "session"]
@@ -67,6 +69,8 @@ HOPS_HEADER, HOPS_VARIABLE = "dragoman-proxies", "DRAGOMAN_PROXIES"
 MAX_HOPS = 8
 """A request passes through at most this many proxies."""
 WAIT_SECONDS = 60.0
+PRINCIPAL_SHARE = 4
+"""A principal may open this fraction of the connections, unless `max_connections_per_principal` is given."""
 UNUSED_SECONDS = 300.0
 """A connection without calls and sessions for this long may be closed for a call of another principal."""
 NONE_DECLARED = encode(types.ClientCapabilities())
@@ -199,6 +203,11 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     return len([one for one in positional if one.default is one.empty]) > 1
 
 
+def lasting(call: Call) -> Call:
+    """Return a call that can be sent although its session has ended, because others want to know the answer."""
+    return _without_client(call) if getattr(call.session, "has_ended", True) else call
+
+
 def _without_client(call: Call) -> Call:
     """Return a copy of a call that outlives its session: it has the caller, and nothing to reach the client by."""
     session = Session(call.session.caller, call.session.id, call.principal)
@@ -222,29 +231,56 @@ class ConnectionKey(NamedTuple):
     """Whether the connection serves one call at a time."""
 
 
+class ConnectionLimit:
+    """How many connections the proxies that share the limit have together, in each loop.
+
+    `targets` is the number of these proxies: each must be able to have a connection.
+
+    Raises:
+        DefinitionError: a number is out of range.
+    """
+
+    def __init__(self, of_all: int, of_principal: int | None, targets: int = 1) -> None:
+        if of_all < targets:
+            raise DefinitionError(
+                f"max_connections must be a whole number of at least {targets}, not {of_all!r}"
+                + (": there are so many servers" if targets > 1 else "")
+            )
+        quota = max(targets, of_all // PRINCIPAL_SHARE) if of_principal is None else of_principal
+        if not targets <= quota <= of_all:
+            raise DefinitionError(
+                f"max_connections_per_principal must be from {targets} to max_connections, not {quota!r}"
+            )
+        self.of_all = of_all
+        self.of_principal = quota
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Pool]] = WeakKeyDictionary()
+
+    def pools(self, loop: asyncio.AbstractEventLoop) -> list[Pool]:
+        """Return the pools that share the limit in a loop; a pool adds itself, and removes itself at its end."""
+        return self._pools.setdefault(loop, [])
+
+
 class Pool:
-    """The connections of a proxy in one loop.
+    """The connections of a proxy in one loop; those of all pools with the same limit count together.
 
     `task_principals` are the principals of tasks, by the ids of the tasks.
     """
 
     def __init__(
         self,
-        server: Server,
+        server: ProxyServer,
         dialer: Dialer,
         task_principals: Mapping[str, str | None],
         *,
         isolate: Isolation | None,
-        max_connections: int,
-        max_connections_per_principal: int,
+        limit: ConnectionLimit,
     ) -> None:
         self.parked = ParkedCalls(server)
-        self.known = KnownTargets()
+        self.known = KnownTargets(server)
         self._dialer = dialer
         self._task_principals = task_principals
         self._isolate = isolate
-        self._max_connections = max_connections
-        self._quota = max_connections_per_principal
+        self._limit = limit
         self._upstreams: list[tuple[ConnectionKey, Upstream]] = []
         self._tokens: WeakKeyDictionary[Session, object] = WeakKeyDictionary()
         self._needs_handshake = False
@@ -252,6 +288,8 @@ class Pool:
         self._freed = asyncio.Event()
         self._stopping: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
+        self._pools = limit.pools(self._loop)
+        self._pools.append(self)
 
     def key(self, call: Call, caller: Caller) -> ConnectionKey:
         """Return the key of the connection for a call of a client."""
@@ -386,11 +424,12 @@ class Pool:
                 while (reason := self._shortage(principal)) is not None:
                     idle = self._closable(principal)
                     if idle is not None:
-                        if idle.has_sessions:
+                        pool, upstream = idle
+                        if upstream.has_sessions:
                             _logger.warning("A session lost its connection to the target: %s", reason)
-                        self._close(idle)
+                        pool._close(upstream)
                     else:
-                        self.parked.give_way(principal)
+                        any(pool.parked.give_way(principal) for pool in self._pools)
                         self._freed.clear()
                         await self._freed.wait()
                 return
@@ -402,31 +441,40 @@ class Pool:
         Callers without a principal cannot be told apart, so only the limit of the proxy holds for them.
         """
         if self._is_full:
-            return f"All {self._max_connections} connections of the proxy are in use"
-        own = [upstream for _, upstream in self._upstreams if upstream.principal == principal]
-        if principal is None or len(own) < self._quota:
+            return f"All {self._limit.of_all} connections of the proxy are in use"
+        own = [upstream for _, upstream in self._counted() if upstream.principal == principal]
+        if principal is None or len(own) < self._limit.of_principal:
             return None
-        return f"All {self._quota} connections that the proxy opens for one principal are in use"
+        return f"All {self._limit.of_principal} connections that the proxy opens for one principal are in use"
+
+    def _counted(self) -> list[tuple[Pool, Upstream]]:
+        """Return the connections that count for the limit, each with its pool."""
+        return [(pool, upstream) for pool in self._pools for _, upstream in pool._upstreams]
 
     @property
     def _is_full(self) -> bool:
-        return len(self._upstreams) >= self._max_connections
+        return len(self._counted()) >= self._limit.of_all
 
-    def _closable(self, principal: str | None) -> Upstream | None:
+    def _closable(self, principal: str | None) -> tuple[Pool, Upstream] | None:
         """Return the idle connection to close for a new connection of a principal: its own, or an unused connection."""
-        idle = [upstream for _, upstream in self._upstreams if not upstream.calls]
-        own = [upstream for upstream in idle if upstream.principal == principal and not upstream.is_shared]
+        idle = [(pool, upstream) for pool, upstream in self._counted() if not upstream.calls]
+        own = [one for one in idle if one[1].principal == principal and not one[1].is_shared]
         if not own and self._is_full:
             unused_since = self._loop.time() - UNUSED_SECONDS
-            own = [upstream for upstream in idle if not upstream.has_sessions and upstream.used_at <= unused_since]
-        return min(own, key=lambda upstream: (upstream.has_sessions, upstream.used_at), default=None)
+            own = [one for one in idle if not one[1].has_sessions and one[1].used_at <= unused_since]
+        return min(own, key=lambda one: (one[1].has_sessions, one[1].used_at), default=None)
+
+    def _wake(self) -> None:
+        """Let the calls that wait for room look again."""
+        for pool in self._pools:
+            pool._freed.set()
 
     def release(self, upstream: Upstream, call: Call) -> None:
         """Let other calls use a connection that a call has taken."""
         upstream.calls.pop(call, None)
         upstream.used_at = self._loop.time()
         if not upstream.calls:
-            self._freed.set()
+            self._wake()
 
     def _lost(self) -> None:
         """Find out again whether the target has sessions: it may come back in another version."""
@@ -442,7 +490,7 @@ class Pool:
 
     def _close(self, closed: Upstream) -> None:
         self._upstreams = [(key, upstream) for key, upstream in self._upstreams if upstream is not closed]
-        self._freed.set()
+        self._wake()
         keep_until_done(self._loop.create_task(closed.stop()), self._stopping)
 
     async def stop(self) -> None:
@@ -451,6 +499,7 @@ class Pool:
         await self.parked.close()
         for _, upstream in list(self._upstreams):
             self._close(upstream)
+        self._pools.remove(self)
         while self._stopping:
             task = next(iter(self._stopping))
             with suppress(DragomanError):

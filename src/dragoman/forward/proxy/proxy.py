@@ -39,9 +39,9 @@ from dragoman.errors import (
     RpcError,
     TransportError,
 )
-from dragoman.forward.messages import RawObject, listed_plans, pages_of
-from dragoman.forward.proxy.known_targets import UNREACHABLE, TargetDeclaration, refusal_of
-from dragoman.forward.proxy.pool import Dialer, Isolation, Pool
+from dragoman.forward.messages import UNREACHABLE, RawObject, listed_plans, pages_of
+from dragoman.forward.proxy.known_targets import TargetDeclaration, refusal_of
+from dragoman.forward.proxy.pool import ConnectionLimit, Dialer, Isolation, Pool, lasting
 from dragoman.forward.proxy.raw_results import (
     check_mirrored,
     declaration,
@@ -53,10 +53,11 @@ from dragoman.forward.proxy.raw_results import (
     translated,
     with_age,
     with_subscription,
+    with_tools,
     with_versions,
 )
 from dragoman.forward.proxy.task_owners import ABOUT_TASKS, TaskOwners
-from dragoman.forward.proxy.upstream import Upstream, can_be_asked, mirrored_by
+from dragoman.forward.proxy.upstream import LIST_CHANGES, Upstream, can_be_asked, mirrored_by
 from dragoman.protocol import eras
 from dragoman.protocol.jsonrpc import encode
 from dragoman.protocol.methods import METHOD_NAMES, Method
@@ -71,6 +72,7 @@ from dragoman.server.server import Server
 
 if TYPE_CHECKING:
     from dragoman.client.connect.endpoint import Target
+    from dragoman.forward.mount.mount import Mount
     from dragoman.server.dispatch.dispatcher import Dispatcher
     from dragoman.server.request.call import Call
     from dragoman.server.request.context import CredentialExchange
@@ -78,8 +80,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NOTIFICATIONS = "notifications/"
 MAX_CONNECTIONS = 100
-PRINCIPAL_SHARE = 4
-"""A principal may open this fraction of the connections, unless `max_connections_per_principal` is given."""
 MAX_LISTENS = 10_000
 _EVERYTHING = types.ServerCapabilities(
     tools=types.ListChangedCapability(list_changed=True),
@@ -132,7 +132,10 @@ class ProxyOffering(Offering):
 
 
 class ProxyServer(Server):
-    """The server that `Server.proxy` returns, which says what the parameters are."""
+    """The server that `Server.proxy` returns for one target, which says what the parameters are.
+
+    `limit` is shared with other proxies, instead of `max_connections`. Tools that `shows_tool` denies do not exist.
+    """
 
     _offering_type = ProxyOffering
 
@@ -150,6 +153,8 @@ class ProxyServer(Server):
         connect_timeout: float = CONNECT_SECONDS,
         max_connections: int = MAX_CONNECTIONS,
         max_connections_per_principal: int | None = None,
+        limit: ConnectionLimit | None = None,
+        shows_tool: Callable[[str], bool] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(name or "proxy", capabilities=_EVERYTHING, **options)
@@ -157,12 +162,6 @@ class ProxyServer(Server):
         self.dispatcher.passes_to = target.dispatcher if isinstance(target, Server) else None
         if isolate not in (None, "principal", "session"):
             raise DefinitionError(f'isolate must be "principal", "session" or None, not {isolate!r}')
-        if max_connections < 1:
-            raise DefinitionError(f"max_connections must be a whole number of at least 1, not {max_connections!r}")
-        quota = max_connections_per_principal
-        quota = max(1, max_connections // PRINCIPAL_SHARE) if quota is None else quota
-        if not 1 <= quota <= max_connections:
-            raise DefinitionError(f"max_connections_per_principal must be from 1 to max_connections, not {quota!r}")
         self._dialer = Dialer(
             self,
             target,
@@ -173,12 +172,10 @@ class ProxyServer(Server):
             cwd=cwd,
             connect_timeout=connect_timeout,
         )
+        self._shows_tool = shows_tool
         self._task_owners = TaskOwners(self, lambda call: self._dialer.credential(call) is None)
-        self._pool = {
-            "isolate": isolate,
-            "max_connections": max_connections,
-            "max_connections_per_principal": quota,
-        }
+        self._isolate = isolate
+        self._limit = limit or ConnectionLimit(max_connections, max_connections_per_principal)
         own = {"initialize": self._initialize, "server/discover": self._discover, "subscriptions/listen": self._listen}
         served = {name: partial(self._serve, handle) for name, handle in own.items()}
         ping = self.dispatcher.handlers["ping"]
@@ -188,10 +185,24 @@ class ProxyServer(Server):
     def __repr__(self) -> str:
         return f"<Server {self.name!r}: a proxy>"  # the target may hold secrets
 
+    # What a mounted proxy tells: its clients may never have reached the target.
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the clients of another server want to know when the target is back."""
+        return len(self.dispatcher.mounted_in) > 0
+
+    def target_is_back(self) -> None:
+        """Tell the clients of the servers in which this one is mounted that every list may have changed."""
+        for mount in cast("list[Mount]", list(self.dispatcher.mounted_in)):
+            for method in LIST_CHANGES:
+                for listener in mount.listeners:
+                    listener.notify_change(method)
+
     # Connections to the target.
 
     async def _pooled(self) -> AsyncIterator[Pool]:
-        pool = Pool(self, self._dialer, self._task_owners.recent, **self._pool)  # type: ignore[arg-type]
+        pool = Pool(self, self._dialer, self._task_owners.recent, isolate=self._isolate, limit=self._limit)
         try:
             yield pool
         finally:
@@ -251,6 +262,8 @@ class ProxyServer(Server):
         """Pass a request to the target, and return the result in the form of the client's version."""
         pool, method = self._pool_of(call), call.request.method
         params, meta = params_of(call.request)
+        if method.name == "tools/call" and self._shows_tool and not self._shows_tool(call.request.params.name):
+            raise _unknown_tool(call.request.params.name)
         if method.input_required and pool.parked.waits_for(call):
             return await pool.parked.resume(call)
         if method.name in LISTS:
@@ -274,10 +287,12 @@ class ProxyServer(Server):
         page = known.page(key)
 
         async def fetch(wait: float | None) -> Raw:
-            async with pool.taken(call, wait) as upstream:
+            async with pool.taken(lasting(call), wait) as upstream:
                 raw, version = await self._pass(upstream, call, params, meta, reconnects=wait is None)
                 if known.is_away:
                     upstream.announce_lists(await upstream.connection())
+            if self._shows_tool is not None and call.request.method.name == "tools/list":
+                raw = with_tools(raw, self._shows_tool)
             known.keep(key, raw, version)
             return self._translated(raw, version, call, upstream)
 
@@ -285,7 +300,12 @@ class ProxyServer(Server):
             assert page is not None
             return with_age(self._translated(page.raw, page.version, call), page.age)
 
-        return await known.latest(fetch, None if page is None else last, is_connected=pool.is_connected(call))
+        return await known.latest(
+            fetch,
+            None if page is None else last,
+            is_connected=pool.is_connected(call),
+            waits=not call.is_passed,  # a mount leaves out what is away
+        )
 
     def _may_be_parked(self, call: Call) -> bool:
         """Tell whether a call asks its client by results, so that it waits here if the target asks during the call."""
@@ -419,7 +439,7 @@ class ProxyServer(Server):
         known = pool.known.of(pool.user(call))
 
         async def fetch(wait: float | None) -> TargetDeclaration:
-            async with pool.taken(call, wait, caller=caller) as upstream:
+            async with pool.taken(lasting(call), wait, caller=caller) as upstream:
                 known.declaration = TargetDeclaration.of(await upstream.connection())
             return known.declaration
 
@@ -433,7 +453,7 @@ class ProxyServer(Server):
         known = pool.known.of(pool.user(call))
 
         async def fetch(wait: float | None) -> TargetDeclaration:
-            async with pool.taken(call, wait, may_share=True) as upstream:
+            async with pool.taken(lasting(call), wait, may_share=True) as upstream:
                 connection = await upstream.connection()
                 known.declaration = declared = TargetDeclaration.of(connection)
                 if connection.version.stateless:
@@ -499,3 +519,9 @@ class ProxyServer(Server):
 
         await upstream.listen(call, change, frozenset(honoured.resource_subscriptions or ()), begun)
         return subscription.result()
+
+
+def _unknown_tool(name: str) -> InvalidParams:
+    error = InvalidParams(f"Unknown tool: {name}")
+    error.label = "tool_not_found"
+    return error

@@ -10,7 +10,7 @@ A result that passes between two clients of the same era is not touched. Between
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from json import JSONDecoder
 from typing import TYPE_CHECKING, Any
 
@@ -201,6 +201,18 @@ def with_age(raw: Raw, seconds: int) -> Raw:
     """Return a list that says in `_meta` how old it is."""
     fields: dict[str, Any] = raw_object(raw)
     return Raw(encode({**fields, "_meta": {**raw_object(fields.get("_meta", b"")), AGE: seconds}}))
+
+
+def with_tools(raw: Raw, shows: Callable[[str], bool]) -> Raw:
+    """Return a list of tools without those that are not shown."""
+    fields: dict[str, Any] = raw_object(raw)
+    try:
+        tools = msgspec.json.decode(fields.get("tools", b"[]"), type=list[Raw])
+    except (msgspec.DecodeError, RecursionError):
+        tools = []
+    names = (msgspec.json.decode(raw_object(tool).get("name", b"null")) for tool in tools)
+    shown = [tool for tool, name in zip(tools, names, strict=True) if isinstance(name, str) and shows(name)]
+    return Raw(encode({**fields, "tools": shown}))
 
 
 def with_versions(raw: Raw, names: list[str]) -> Raw:

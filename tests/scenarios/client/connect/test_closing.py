@@ -22,7 +22,9 @@ EVERYWHERE = pytest.mark.parametrize("over", ["memory", "stdio", "http"])
 @pytest.fixture(scope="module")
 def url():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server.storage, "_engine", Memory())  # the store of the machine opens files, and closes them at a fork
+        patch.setattr(
+            server.storage, "_engine", Memory()
+        )  # the store of the machine opens files, and closes them at a fork
         yield from serving()
 
 

@@ -5,13 +5,14 @@ import json
 import pickle
 import string
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman import ConfigError, DragomanError
-from dragoman.client.group.config import FILES, load, plain_json
+from dragoman.client.group.config import FILES, is_configuration, load, plain_json
 from unit.client.group.test_entry import SECRET, usable
 
 
@@ -264,3 +265,35 @@ def test_what_is_no_json_does_not_become_any(text):
 
 def test_a_comma_before_a_comment_and_an_item_stays():
     assert json.loads(plain_json('[1, /* a */ "x" /* b */ ]')) == [1, "x"]
+
+
+# What is a configuration, and no target of one client.
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ({"mcpServers": {}}, True),
+        ({"mcp": {"servers": {}}}, True),
+        ({"a": {"command": "x"}, "b": {"url": "https://example.com"}}, True),
+        ({"command": "x"}, False),
+        ({"type": "bus", "servers": ["nats://localhost"]}, False),
+        ({}, False),
+        ("mcp.json", True),
+        (Path("settings.TOML"), True),
+        ("mcp.py", False),
+        ("notes-server --config notes.json", False),
+        ("https://example.com/mcp.json", False),
+        (["mcp.json"], False),
+    ],
+    ids=repr,
+)
+def test_a_configuration_is_told_from_the_target_of_one_client(target, expected):
+    assert is_configuration(target) is expected
+
+
+def test_the_path_of_a_configuration_may_have_spaces_if_there_is_such_a_file(tmp_path):
+    path = tmp_path / "my servers.json"
+    assert not is_configuration(str(path))
+    path.write_text("{}")
+    assert is_configuration(str(path))

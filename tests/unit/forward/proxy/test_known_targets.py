@@ -111,3 +111,57 @@ async def test_only_a_target_that_does_not_answer_is_away(error, expected):
 @pytest.mark.parametrize("error", [RpcError(-32602, "Wrong"), ToolError("Connect your account first")])
 def test_errors_of_the_target_and_of_the_author_pass_as_they_are(error):
     assert refusal_of(error, "front") is error
+
+
+class Watch:
+    """Counts how often a target is back."""
+
+    is_watched = True
+
+    def __init__(self):
+        self.count = 0
+
+    def target_is_back(self):
+        self.count += 1
+
+
+async def test_whoever_watches_a_target_is_told_once_when_it_is_back():
+    watch = Watch()
+    known = KnownTargets(watch).of(None)
+    for is_away in (False, True, True, False, False):
+        known.is_away = is_away
+    assert watch.count == 1
+
+
+@pytest.mark.parametrize(("user", "goes_on"), [(None, True), ("ann", False)])
+async def test_a_watched_target_is_tried_for_good_but_not_with_the_credentials_of_one_user(user, goes_on, monkeypatch):
+    monkeypatch.setattr(known_targets, "RETRIES", 2)
+    for name in ("LONGEST_PAUSE", "WATCH_PAUSE"):
+        monkeypatch.setattr(known_targets, name, 0.0)
+    known, attempts, is_back = KnownTargets(Watch()).of(user), [], asyncio.Event()
+
+    async def fetch(wait):
+        attempts.append(wait)
+        if len(attempts) < 5:
+            raise ConnectError("away")
+        is_back.set()
+        return "fresh"
+
+    assert await known.latest(fetch, lambda: "last") == "last"
+    async with asyncio.timeout(DEADLINE):
+        while len(attempts) < (5 if goes_on else 3):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+    assert is_back.is_set() is goes_on
+    assert len(attempts) == (5 if goes_on else 3)
+    await known.stop()
+
+
+async def test_a_request_that_does_not_wait_gives_an_absent_target_no_time():
+    known = KnownTarget(nothing)
+    known.is_away = True
+
+    async def fetch(wait):
+        return wait
+
+    assert await known.latest(fetch, None, waits=False) == 0.0

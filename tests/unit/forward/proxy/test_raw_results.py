@@ -16,6 +16,7 @@ from dragoman.forward.proxy.raw_results import (
     split_meta,
     translated,
     with_age,
+    with_tools,
     with_versions,
 )
 from dragoman.protocol.eras import Caller, McpRequest
@@ -124,3 +125,12 @@ def test_an_argument_that_a_header_repeats_has_one_spelling(arguments, refused):
     plan = HeaderPlan.of({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}})
     with pytest.raises(HeaderMismatch, match="another spelling") if refused else nullcontext():
         check_mirrored(plan, json.dumps(arguments).encode(), {"region": "eu"})
+
+
+@pytest.mark.parametrize(
+    ("tools", "shown"),
+    [([{"name": "a", "x": 1}, {"name": "b"}, {"name": 3}, 5], [{"name": "a", "x": 1}]), ("odd", []), ([], [])],
+)
+def test_a_list_keeps_only_the_tools_that_are_shown_with_every_field(tools, shown):
+    raw = Raw(json.dumps({"tools": tools, "nextCursor": "2"}).encode())
+    assert read(with_tools(raw, {"a", "c"}.__contains__)) == {"tools": shown, "nextCursor": "2"}
