@@ -7,6 +7,8 @@ DOCS := .venv/docs-ready
 SUITE := .venv/suite
 CHECKER := .venv/checker
 COVERED := types protocol
+LOWEST := .venv/lowest
+LATEST := .venv/latest
 SITE ?= build/site
 # Half as many again as there are cores: a test that waits for a process or for time leaves its core to others.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * os.cpu_count() + 1) // 2)')
@@ -14,7 +16,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * os.cpu_count() + 1) // 2)
 # What was compiled is kept, or each of a thousand programs that the tests start would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test e2e check lint types layering coverage conformance soak bench docs docs-release release-check clean
+.PHONY: demo test test-lowest test-latest e2e check lint types layering coverage coverage-all conformance soak bench docs docs-release release-check clean
 
 demo: $(READY)
 	$(BIN)/python examples/tour.py
@@ -24,6 +26,21 @@ demo: $(READY)
 test: $(READY) $(PEERS) $(CHECKER)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(COVERED:%=--ignore=tests/unit/%)
 	$(MAKE) --no-print-directory --jobs=2 --output-sync coverage conformance
+
+# The tests of this package alone, with the lowest versions that pyproject.toml allows for dependencies and extras.
+test-lowest: $(PEERS)
+	$(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) tools/lowest_versions.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --editable . --group dev
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/scenarios
+
+# The same tests with the latest versions.
+test-latest: $(PEERS)
+	$(PYTHON) -m venv $(LATEST)
+	$(LATEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(LATEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable . --group dev
+	$(LATEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/scenarios
 
 # What needs programs of others, each in an environment of its own.
 e2e: $(READY) $(PEERS) $(SUITE) $(DOCS)
