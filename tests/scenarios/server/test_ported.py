@@ -194,7 +194,7 @@ class CallLog:
             return await call_next()
         result = await call_next()
         request = ctx.headers.get("X-Request-ID", "no id")
-        self.lines.append(f"{request}: {ctx.params.name} {'failed' if result.is_error else 'done'}")
+        self.lines.append(f"{request}: {ctx.params.name} {'failed' if result.is_error else 'done'}")  # type: ignore[attr-defined]
         return result
 
 

@@ -114,7 +114,7 @@ class Follower:
         self.failures: list[Exception] = []
         self.stream = FollowedStream(log, after, ask=self._ask, refuse=refused, on_failure=self.failures.append)
         self.reader = Reader()
-        self.reader.on_ending = None
+        self.reader.on_ending = None  # type: ignore[attr-defined]
 
     async def _ask(self, *, is_check: bool) -> StreamState | None:
         self.asked.append(is_check)
