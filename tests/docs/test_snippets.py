@@ -18,7 +18,9 @@ import forked
 from scenarios.http_crew import unannounced
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md")]
+PAGES = [
+    page for pages in ("*.md", "docs/**/*.md", "bench/*.md", "src/**/*.md", "tests/*.md") for page in ROOT.glob(pages)
+]
 SNIPPET = re.compile(r"^( *)```python\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 TUTORIAL = [ROOT / "docs/tutorial" / f"{page}.md" for page in ("server", "client", "chat")]
 STEP = re.compile(

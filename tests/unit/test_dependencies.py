@@ -1,5 +1,6 @@
 """What the package asks to be installed: no release with a vulnerability that is known."""
 
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -56,6 +57,9 @@ FIXED = {
 }
 
 
+lowest_versions = runpy.run_path(str(ROOT / "tools/lowest_versions.py"))["lowest_versions"]
+
+
 def requirements():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"].values()
@@ -85,3 +89,24 @@ def test_what_is_installed_for_development_satisfies_every_requirement():
     wanted = [one for one in requirements() if canonicalize_name(one.name) in chosen]
     assert len(wanted) > 20
     assert not [str(one) for one in wanted if chosen[canonicalize_name(one.name)] not in one.specifier]
+
+
+def test_lowest_versions_become_constraints_that_keep_their_markers():
+    assert lowest_versions(
+        ["rich>=14", "any-llm-sdk[openai,anthropic]>=1.40", "uvloop>=0.22.1; sys_platform != 'win32'"]
+    ) == [
+        "rich==14",
+        "any-llm-sdk==1.40",
+        "uvloop==0.22.1; sys_platform != 'win32'",
+    ]
+
+
+def test_requirement_without_a_lowest_version_is_refused():
+    with pytest.raises(ValueError, match="does not have the form name>=version"):
+        lowest_versions(["rich"])
+
+
+def test_every_dependency_and_extra_has_a_lowest_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [one for extra in project["optional-dependencies"].values() for one in extra]
+    assert len(lowest_versions([*project["dependencies"], *extras])) > 10

@@ -48,7 +48,7 @@ TABLES = {
 ROWS = [
     (table, state, event)
     for table in TABLES.values()
-    for state, event in product(sorted({state for state, _ in table}), sorted({event for _, event in table}))
+    for state, event in product(sorted({state for state, _ in table}), sorted({event for _, event in table}))  # type: ignore[attr-defined]
 ]
 
 

@@ -205,7 +205,7 @@ def test_a_closed_connection_is_told_nothing_whether_its_loop_runs_or_not(caplog
     async def talk() -> Any:
         async with WirePeer(server) as peer:
             await peer.request("logging/setLevel", {"level": "info"})
-            peer._take = sent.append
+            peer._take = sent.append  # type: ignore[attr-defined]
         tell(peer._connection)
         await asyncio.to_thread(tell, peer._connection)
         return peer._connection

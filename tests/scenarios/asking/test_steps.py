@@ -135,7 +135,7 @@ async def test_coroutine_in_place_of_a_function_raises_without_a_warning(is_bloc
         with pytest.raises(TypeError, match="needs a function, not a coroutine"):
             ctx.step("charge", charge())
         with pytest.raises(TypeError, match="is async, and a `def` handler cannot await it"):
-            ctx.step("charge", charge)
+            ctx.step("charge", charge)  # type: ignore[unused-coroutine]
         return "refused"
 
     with warnings.catch_warnings(record=True) as caught:

@@ -1,9 +1,11 @@
-"""`dragoman list --skills` and `dragoman skill show|load` as real processes."""
+"""`dragoman list --skills`, `dragoman skill show|load` and `dragoman skill --path` as real processes."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from dragoman import Client, Server
 from scenarios.command_line import dragoman, written
 
 OFFICE = """
@@ -84,3 +86,19 @@ def test_what_differs_or_is_not_there_fails(office, tmp_path):
     assert dragoman("skill", "load", office, "pdf", "--file", "none.md").code == 1
     assert dragoman("skill", "show", office, "none").code == 4
     assert dragoman("skill", "show", office, "pdf", "more").code == 2
+
+
+def test_skill_of_the_package_can_be_served():
+    path = dragoman("skill", "--path").out.strip()
+    server = Server("teacher")
+    server.add_skill(path)
+    with Client(server) as client:
+        text = client.skill("write-mcp-server").load(approve=True)
+    assert text == (Path(path) / "SKILL.md").read_text(encoding="utf-8")
+
+
+def test_folder_of_the_skill_of_the_package_can_be_served():
+    server = Server("teacher")
+    server.add_skills(Path(dragoman("skill", "--path").out.strip()).parent)
+    with Client(server) as client:
+        assert [skill.name for skill in client.skills()] == ["write-mcp-server"]

@@ -59,11 +59,11 @@ def shelved() -> tuple[Server, Shelves]:
     def hidden_tool() -> str:
         return "hidden"
 
-    @server.resource("shelf://book", shelf="middle")
+    @server.resource("shelf://book", shelf="middle")  # type: ignore[call-arg]
     def book() -> str:
         return "Emma"
 
-    @server.resource("shelf://{page}", hidden=True)
+    @server.resource("shelf://{page}", hidden=True)  # type: ignore[call-arg]
     def page(page: str) -> str:
         return page
 

@@ -294,7 +294,7 @@ async def test_a_dependency_reads_a_header_by_its_name(visits, version):
 
 async def test_the_type_of_a_dependency_need_not_exist_at_run_time(visits):
     @visits.server.prompt
-    def greet(name: str, session: "OnlyForTypeCheckers" = Depends(visits.session)) -> str:  # noqa: F821
+    def greet(name: str, session: "OnlyForTypeCheckers" = Depends(visits.session)) -> str:  # type: ignore[name-defined]  # noqa: F821
         return f"{name} in the {session}"
 
     async with AsyncClient(visits.server) as client:

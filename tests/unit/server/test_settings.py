@@ -141,9 +141,9 @@ def test_an_attribute_error_within_a_property_is_not_replaced():
         (lambda server: server.mount(Server(), tool_names={}), "mount() has no option 'tool_names': write rename="),
         (lambda server: server.run("http", stateless_http=True), "'stateless_http': write stateless=True"),
         (lambda server: server.run(show_banner=False), "'show_banner': leave it out"),
-        (lambda _: Server(auth=print), "'auth': give it to run(\"http\", ...) or asgi(...)"),
+        (lambda _: Server(auth=print), "'auth': give it to run(\"http\", ...) or asgi(...)"),  # type: ignore[call-arg]
         (
-            lambda _: types.TextContent(type="text", text="a"),
+            lambda _: types.TextContent(type="text", text="a"),  # type: ignore[call-arg]
             "leave it out, because every TextContent has the type 'text'",
         ),
     ],

@@ -1,7 +1,11 @@
-"""`dragoman skill show|load [TARGET] NAME`: show what a server lists of a skill, or load the skill and verify it."""
+"""`dragoman skill show|load [TARGET] NAME`: show what a server lists of a skill, or load the skill and verify it.
+
+`dragoman skill --path` prints the folder of the skill that comes with the package.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +21,24 @@ if TYPE_CHECKING:
     from dragoman.client.extensions.skills import AsyncBoundSkill
 
 
+def _print_path(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:  # noqa: FBT001
+    """Print the folder of the skill "write an MCP server with Dragoman", and end the command."""
+    if is_wanted:
+        import dragoman.skills
+
+        click.echo(Path(dragoman.skills.__path__[0]) / "write-mcp-server")
+        ctx.exit()
+
+
 @click.group("skill", short_help="Show or load a skill of a server.")
+@click.option(
+    "--path",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_path,
+    help="Print the folder of the skill for coding agents that comes with Dragoman.",
+)
 def command() -> None:
     """Show or load a skill of a server; NAME is its name, or the URI of its SKILL.md."""
 

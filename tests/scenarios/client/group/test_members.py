@@ -158,7 +158,7 @@ def test_a_group_is_a_mapping_of_names_to_clients():
         (lambda: Clients([AsyncClient(weather())]), TypeError, "must be a Client"),
         (lambda: AsyncClients([weather()]), TypeError, "has no name"),
         (lambda: AsyncClients({"a": 5}), TypeError, "cannot connect to"),
-        (lambda: AsyncClients({}, tiemout=3), TypeError, "did you mean 'timeout'"),
+        (lambda: AsyncClients({}, tiemout=3), TypeError, "did you mean 'timeout'"),  # type: ignore[call-arg]
         (lambda: AsyncClients({}, timeout=0), ValueError, "more than 0"),
         (lambda: AsyncClients({}, required=["a"]), KeyError, "no server 'a'"),
         (lambda: Clients([Client(weather(), name="x"), Client(weather(), name="x")]), ValueError, "another name"),

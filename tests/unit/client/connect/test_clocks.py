@@ -23,9 +23,9 @@ class Timers:
 
     def move(self, seconds: float) -> None:
         self.now += seconds
-        for handle in [handle for handle in self.due if handle.when <= self.now]:
+        for handle in [handle for handle in self.due if handle.when <= self.now]:  # type: ignore[attr-defined]
             self.due.remove(handle)
-            handle.function()
+            handle.function()  # type: ignore[attr-defined]
 
 
 class _Handle:

@@ -43,7 +43,13 @@ export function redraw(node, ...children) {
     return node;
 }
 
-/** Return a button with a text, or with an icon and a label for screen readers. */
+/**
+ * Return a button with a text, or with an icon and a label for screen readers.
+ *
+ * @param {any} label
+ * @param {(event: MouseEvent) => any} onclick
+ * @param {Record<string, any>} options
+ */
 export function button(label, onclick, { look = "", title = null, ...attributes } = {}) {
     return make("button", { type: "button", class: look || null, title, onclick, ...attributes }, label);
 }
@@ -68,7 +74,13 @@ export function link(address, label = address) {
     return make("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, make("bdi", {}, label));
 }
 
-/** Return a row of tabs, and the panel of the one that is chosen; panels are made when they are first shown. */
+/**
+ * Return a row of tabs, and the panel of the one that is chosen; panels are made when they are first shown.
+ *
+ * @param {string} label
+ * @param {any[][]} panels pairs of a label and a function that makes the panel
+ * @param {{chosen?: number, onchoose?: (index: number) => void}} options
+ */
 export function tabs(label, panels, { chosen = 0, onchoose = () => {} } = {}) {
     const panel = make("div.panel", { role: "tabpanel", tabindex: "0", id: freshId("panel") });
     const made = new Map();

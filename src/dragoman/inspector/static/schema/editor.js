@@ -7,7 +7,17 @@ import { schemaForm } from "./form.js";
 import { equal, initialValue, isObject } from "./resolve.js";
 
 export class SchemaEditor {
-    /** `onchange(value, text)` hears every change; `text` is given only while it is no JSON. */
+    /**
+     * `onchange(value, text)` hears every change; `text` is given only while it is no JSON.
+     *
+     * @param {{
+     *     schema: any,
+     *     value?: any,
+     *     text?: string | null,
+     *     onchange?: (value: any, text: string | null) => void,
+     *     complete?: any,
+     * }} options
+     */
     constructor({ schema, value, text = null, onchange = () => {}, complete = null }) {
         this.schema = isObject(schema) ? schema : { type: "object" };
         this.onchange = onchange;

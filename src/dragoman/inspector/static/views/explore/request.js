@@ -12,7 +12,11 @@ let last = 0;
 export class Requester {
     /** `requestNow()` returns what goes to the backend, or null; `verb` is what the backend does with it. */
     constructor({ server, label, requestNow, open, verb = "explore/request" }) {
-        Object.assign(this, { server, requestNow, open, verb, key: null });
+        this.server = server;
+        this.requestNow = requestNow;
+        this.open = open;
+        this.verb = verb;
+        this.key = null;
         this.run = button([label, " ", make("kbd", { "aria-hidden": "true" }, "Ctrl ↵")], () => this.send(), {
             look: "primary",
         });
