@@ -40,6 +40,7 @@ _DOCUMENT_HEADERS: tuple[Header, ...] = (
     (b"access-control-allow-origin", b"*"),
     (b"cache-control", b"max-age=3600"),
 )
+_REASON_PHRASES = {int(status): status.phrase for status in HTTPStatus}
 _PREFLIGHT_HEADERS: tuple[Header, ...] = (
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"GET, HEAD"),
@@ -68,10 +69,7 @@ DEFAULT_PACE = Pace()
 
 def reason_phrase(status: int) -> str:
     """Return the text that follows a status in a status line; empty for an unknown status."""
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
+    return _REASON_PHRASES.get(status, "")
 
 
 class TooSlow(TransportError):

@@ -41,8 +41,8 @@ from dragoman.protocol.statuses import FAILED, NO_CONTENT, OK, UNAVAILABLE
 from dragoman.runtime.tasks import SelfCancelTask
 from dragoman.transports.http.exchange import UNTIMED_BYTES, Header, ServedPath, reason_phrase
 from dragoman.transports.http.http1_exchange import Http1Exchange
-from dragoman.transports.http.http1_head import Http1Request
-from dragoman.transports.http.http1_parser import BodyEnd, Http1Event, Http1Parser, ParseFailure
+from dragoman.transports.http.http1_head import MalformedRequest
+from dragoman.transports.http.http1_parser import Http1Parser, RequestPart
 
 if TYPE_CHECKING:
     from uvicorn import Config
@@ -165,38 +165,36 @@ class Http1Connection(asyncio.Protocol):
     # One request after the other.
 
     def _parse(self) -> None:
-        """Handle the events of the parser; requests beyond MAX_QUEUED stay unparsed."""
+        """Parse all requests that arrived; requests beyond MAX_QUEUED stay unparsed."""
         while not self._is_closing:
             if self._incoming is None and len(self._queue) >= MAX_QUEUED:
                 self.pause_reading()
                 return
-            event = self._parser.next_event()
-            if event is None:
+            try:
+                part = self._parser.next_part()
+            except MalformedRequest as error:
+                self._stop_parsing(error.status, str(error))
                 return
-            self._handle(event)
+            if part is None:
+                return
+            self._receive(part)
 
-    def _handle(self, event: Http1Event) -> None:
-        match event:
-            case Http1Request():
-                self._incoming = Http1Exchange(self, event)
-                self._queue.append(self._incoming)
-                if self._current is not None or len(self._queue) > 1:
-                    self.pause_reading()
-            case ParseFailure(status, reason):
-                self._stop_parsing(status, reason)
-            case BodyEnd():
-                assert self._incoming is not None
-                exchange, self._incoming = self._incoming, None
-                exchange.complete()
-                if exchange is self._answered:
-                    self._turn_to_next(exchange)
-            case part:
-                assert self._incoming is not None
-                self._incoming.receive(part)
+    def _receive(self, part: RequestPart) -> None:
+        exchange = self._incoming
+        if part.head is not None:
+            exchange = Http1Exchange(self, part.head)
+            self._queue.append(exchange)
+            if self._current is not None or len(self._queue) > 1:
+                self.pause_reading()
+        assert exchange is not None
+        self._incoming = None if part.is_last else exchange
+        exchange.receive(part.data, is_last=part.is_last)
+        if part.is_last and exchange is self._answered:
+            self._turn_to_next(exchange)
 
     def _begin(self, exchange: Http1Exchange) -> None:
         self._current, self._answered = exchange, None
-        if self._parser.has_unparsed and not self._queue:
+        if not self._queue and self._parser.has_unparsed:
             self._parse()
         # A task of the loop's factory would not know whether a handler cancelled itself.
         exchange.task = task = SelfCancelTask(self._serve(exchange), loop=self.loop, context=self._context.copy())

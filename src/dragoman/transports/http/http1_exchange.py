@@ -65,23 +65,19 @@ class Http1Exchange(Exchange):
         """Whether the server shuts down."""
         return self._connection.is_ending
 
-    def receive(self, chunk: bytes) -> None:
+    def receive(self, data: bytes, *, is_last: bool) -> None:
         """Receive a part of the body; drop it if the response is complete."""
-        self.size += len(chunk)
+        self.is_whole = is_last
+        self.size += len(data)
         if self.ended:
             self._body.clear()
-            self._connection.count_dropped(len(chunk))
+            self._connection.count_dropped(len(data))
             return
-        self._body += chunk
+        self._body += data
         if self._arrived is not None:
             self._wake()
         elif self.size > HIGH_WATER_BYTES:
             self._connection.pause_reading()
-
-    def complete(self) -> None:
-        """Record that the body is complete, and wake `read`."""
-        self.is_whole = True
-        self._wake()
 
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, None

@@ -7,19 +7,19 @@ So every head that could be read in two ways is refused.
 from __future__ import annotations
 
 import re
-import string
-from typing import NamedTuple
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from dragoman.protocol.statuses import MALFORMED
 from dragoman.transports.http.exchange import Header
 
 HEAD_END = b"\r\n\r\n"
 _LINE_END = b"\r\n"
-_TOKEN = b"!#$%&'*+.^_`|~-" + string.digits.encode() + string.ascii_letters.encode()
-_CONTROLS = bytes({*range(0x20), 0x7F} - {ord("\t")})
 _READ_HERE = frozenset({b"host", b"connection", b"content-length", b"transfer-encoding"})
 _REQUEST_LINE = re.compile(rb"([A-Z-]+) ([!-~]+) HTTP/1\.([01])")
+_FIELD = re.compile(rb"^([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)(?:\r\n|\Z)", re.MULTILINE)
+"""A line with a header; a part of a line does not match."""
 _AUTHORITY = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)", re.IGNORECASE)
 _TARGET = re.compile(rb"(?:[a-z][a-z0-9+.-]*://[^/?#]*|(?=/))(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -33,7 +33,7 @@ class MalformedRequest(Exception):
         self.status = status
 
 
-class Http1Request(NamedTuple):
+class Http1Request(Struct, frozen=True):
     """The head of a request."""
 
     method: str
@@ -53,29 +53,25 @@ def parse_head(head: bytes) -> Http1Request:
     Raises:
         MalformedRequest: the head is malformed or ambiguous.
     """
-    first, *lines = head.split(_LINE_END)
-    start = _REQUEST_LINE.fullmatch(first)
+    line, _, lines = head.partition(_LINE_END)
+    start = _REQUEST_LINE.fullmatch(line)
     if start is None:
         raise MalformedRequest(
             "The request line must be a method, a target and HTTP/1.1 or HTTP/1.0, with one space between them"
         )
-    if len(head) - len(head.translate(None, _CONTROLS)) > len(lines) * len(_LINE_END):
+    fields = _FIELD.findall(lines)
+    if len(fields) != lines.count(b"\n") + bool(lines):
         raise MalformedRequest
-    headers: list[Header] = []
+    headers = tuple([(name.lower(), value.strip(b" \t")) for name, value in fields])
     values: dict[bytes, list[bytes]] = {}
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        if not name or not colon or name.translate(None, _TOKEN):
-            raise MalformedRequest
-        name, value = name.lower(), value.strip(b" \t")
-        headers.append((name, value))
+    for name, value in headers:
         if name in _READ_HERE:
             values.setdefault(name, []).append(value)
     method, target, minor = start.groups()
     _check_host(target, minor, values.get(b"host", []))
     keeps_alive = minor == b"1" and b"close" not in _list_of(values, b"connection")
     version = f"1.{minor.decode()}"
-    return Http1Request(method.decode(), target, tuple(headers), version, keeps_alive, _body_size(values))
+    return Http1Request(method.decode(), target, headers, version, keeps_alive, _body_size(values))
 
 
 def _check_host(target: bytes, minor: bytes, hosts: list[bytes]) -> None:
@@ -89,12 +85,17 @@ def _check_host(target: bytes, minor: bytes, hosts: list[bytes]) -> None:
 
 
 def _body_size(values: dict[bytes, list[bytes]]) -> int | None:
-    lengths, codings = values.get(b"content-length", []), _list_of(values, b"transfer-encoding")
-    if codings and (lengths or codings[-1] != b"chunked" or codings.count(b"chunked") > 1):
+    lengths = values.get(b"content-length", [])
+    if b"transfer-encoding" in values:
+        codings = _list_of(values, b"transfer-encoding")
+        if lengths or codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
+            raise MalformedRequest
+        return None
+    if not lengths:
+        return 0
+    if len(lengths) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
         raise MalformedRequest
-    if len(lengths) > 1 or any(_LENGTH.fullmatch(length) is None for length in lengths):
-        raise MalformedRequest
-    return None if codings else int(lengths[0]) if lengths else 0
+    return int(lengths[0])
 
 
 def _list_of(values: dict[bytes, list[bytes]], name: bytes) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""`Http1Parser`: turns the bytes of an HTTP/1.1 connection into events, without I/O.
+"""`Http1Parser`: turns the bytes of an HTTP/1.1 connection into parts of requests, without I/O.
 
 The parser is in one of these states:
 
@@ -10,8 +10,8 @@ The parser is in one of these states:
     trailers   waits for the fields behind the last chunk, which are dropped
     stopped    after the last request, or after an error; further bytes are dropped
 
-`receive` takes bytes, and `next_event` returns the next event, or None if it needs more bytes. The caller decides when
-it asks for the next event: while it does not, pipelined requests wait as bytes.
+`receive` takes bytes, and `next_part` returns what arrived of one request: a whole request, if it arrived at once. The
+caller decides when it asks for the next part: while it does not, pipelined requests wait as bytes.
 
 An offer to upgrade the connection to another protocol is ignored, as a server may do. Bytes behind such a head are the
 body of the request.
@@ -54,22 +54,18 @@ PARSER_LIFE: Transitions[ParserState, ParserStep] = Transitions(
         "stopped": {"stop": "stopped"},
     }
 )
+_BETWEEN_REQUESTS: frozenset[ParserState] = frozenset({"head", "stopped"})
 
 
-class BodyEnd(Struct, frozen=True):
-    """The end of a request."""
+class RequestPart(Struct, frozen=True):
+    """A part of a request: as much of one request as arrived."""
 
-
-class ParseFailure(Struct, frozen=True):
-    """The bytes are not HTTP; the status and the reason are those of the response."""
-
-    status: int
-    reason: str = ""
-
-
-Http1Event = Http1Request | bytes | BodyEnd | ParseFailure
-"""The head of a request, a part of its body, its end, or a failure after which nothing follows."""
-_END = BodyEnd()
+    head: Http1Request | None
+    """The head, in the first part of the request."""
+    data: bytes
+    """A part of the body."""
+    is_last: bool
+    """Whether the request is complete."""
 
 
 class Http1Parser:
@@ -93,7 +89,7 @@ class Http1Parser:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether no further event follows."""
+        """Whether no further part follows."""
         return self.state == "stopped"
 
     def receive(self, data: bytes) -> None:
@@ -105,44 +101,27 @@ class Http1Parser:
         self._move("stop")
         self._bytes, self._at = b"", 0
 
-    def next_event(self) -> Http1Event | None:
-        """Return the next event, or None if it needs more bytes."""
-        try:
-            while True:
-                state = self.state
-                event = self._parse()
-                if event is not None or self.state == state:
-                    return event
-        except MalformedRequest as error:
-            self.stop()
-            return ParseFailure(error.status, str(error))
+    def next_part(self) -> RequestPart | None:
+        """Return the next part of a request, or None if it needs more bytes.
 
-    def _parse(self) -> Http1Event | None:
-        """Take one step; without an event and without another state, more bytes are needed."""
-        match self.state:
-            case "head":
-                return self._parse_head()
-            case "body":
-                return self._take_body() if self._body_left else self._end_request()
-            case "size":
-                self._parse_size()
-            case "data":
-                part = self._take_body()
-                if not self._body_left:
-                    self._move("data_end")
-                return part
-            case "data_end":
-                self._parse_data_end()
-            case "trailers":
-                return self._parse_trailers()
-        return None
+        Raises:
+            MalformedRequest: the bytes are not HTTP; the parser stops.
+        """
+        try:
+            head = self._parse_head() if self.state == "head" else None
+            if self.state in _BETWEEN_REQUESTS:
+                return None
+            data = self._take_body() if self.state == "body" else self._take_chunks()
+        except MalformedRequest:
+            self.stop()
+            raise
+        is_last = self.state in _BETWEEN_REQUESTS
+        return RequestPart(head, data, is_last) if head is not None or data or is_last else None
 
     def _move(self, step: ParserStep) -> None:
         self.state = PARSER_LIFE[self.state, step]
 
     def _parse_head(self) -> Http1Request | None:
-        if not self.has_unparsed:
-            return None
         blank = _BLANK_LINES.match(self._bytes, self._at)
         at = self._at = self._at if blank is None else blank.end()
         end = self._bytes.find(HEAD_END, at)
@@ -160,12 +139,41 @@ class Http1Parser:
         self._move("chunked" if request.body_size is None else "length")
         return request
 
-    def _take_body(self) -> bytes | None:
-        part = self._bytes[self._at : self._at + self._body_left]
-        self._at += len(part)
-        self._body_left -= len(part)
-        self._body_bytes += len(part)
-        return part or None
+    def _take_body(self) -> bytes:
+        data = self._take_data()
+        if not self._body_left:
+            self._end_request()
+        return data
+
+    def _take_data(self) -> bytes:
+        data = self._bytes[self._at : self._at + self._body_left]
+        self._at += len(data)
+        self._body_left -= len(data)
+        return data
+
+    def _take_chunks(self) -> bytes:
+        """Return the data of all chunks that arrived."""
+        data = bytearray()
+        before: ParserState | None = None
+        while self.state != before:
+            before = self.state
+            match self.state:
+                case "size":
+                    self._parse_size()
+                case "data":
+                    data += self._take_chunk()
+                case "data_end":
+                    self._parse_data_end()
+                case "trailers":
+                    self._parse_trailers()
+        return bytes(data)
+
+    def _take_chunk(self) -> bytes:
+        data = self._take_data()
+        self._body_bytes += len(data)
+        if not self._body_left:
+            self._move("data_end")
+        return data
 
     def _parse_size(self) -> None:
         line = self._take_line()
@@ -186,13 +194,12 @@ class Http1Parser:
             self._framing_bytes += len(_LINE_END)
             self._move("end")
 
-    def _parse_trailers(self) -> BodyEnd | None:
-        while (line := self._take_line()) is not None:
-            if not line:
-                return self._end_request()
+    def _parse_trailers(self) -> None:
+        while line := self._take_line():
             if _TRAILER.fullmatch(line) is None:
                 raise MalformedRequest
-        return None
+        if line is not None:
+            self._end_request()
 
     def _take_line(self) -> bytes | None:
         """Return the next line of the framing of a chunked body, or None if it is incomplete."""
@@ -207,8 +214,7 @@ class Http1Parser:
         self._framing_bytes += size
         return self._bytes[at:end]
 
-    def _end_request(self) -> BodyEnd:
+    def _end_request(self) -> None:
         self._move("end")
         if not self._keeps_alive:
             self.stop()
-        return _END

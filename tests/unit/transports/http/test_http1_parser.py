@@ -1,15 +1,9 @@
-"""The bytes of HTTP/1.1 requests and the events that they are parsed to, however the bytes are cut."""
+"""The bytes of HTTP/1.1 requests and the parts that they are parsed to, however the bytes are cut."""
 
 import pytest
 
-from dragoman.transports.http.http1_parser import (
-    MAX_FRAMING,
-    MAX_HEAD_BYTES,
-    BodyEnd,
-    Http1Parser,
-    Http1Request,
-    ParseFailure,
-)
+from dragoman.transports.http.http1_head import MalformedRequest
+from dragoman.transports.http.http1_parser import MAX_FRAMING, MAX_HEAD_BYTES, Http1Parser
 from unit.transports.http.http1_peer import CHUNKED, post
 from unit.transports.http.test_http1_head import REFUSED
 
@@ -17,31 +11,27 @@ UPGRADE = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings
 
 
 def parse(*chunks: bytes) -> list[object]:
-    """Return the bodies that were parsed, followed by a failure or by the unfinished body, if there is one."""
-    parser, events, body = Http1Parser(), [], None
+    """Return the bodies that were parsed, followed by the status and the reason of a failure, if there is one."""
+    parser, bodies, body = Http1Parser(), [], b""
     for chunk in chunks:
         parser.receive(chunk)
-        while (event := parser.next_event()) is not None:
-            match event:
-                case Http1Request():
-                    body = b""
-                case bytes():
-                    body += event
-                case BodyEnd():
-                    events.append(body)
-                    body = None
-                case ParseFailure():
-                    events.append((event.status, event.reason))
-                    assert parser.is_stopped
-    return events
+        try:
+            while (part := parser.next_part()) is not None:
+                body = part.data if part.head is not None else body + part.data
+                if part.is_last:
+                    bodies.append(body)
+        except MalformedRequest as failure:
+            bodies.append((failure.status, str(failure)))
+            assert parser.is_stopped
+    return bodies
 
 
 def parse_in_two(data: bytes, start: int = 1) -> list[object]:
     """Return what the data are parsed to; assert that it is the same wherever the data are cut."""
-    events = parse(data)
+    bodies = parse(data)
     for cut in range(start, len(data)):
-        assert parse(data[:cut], data[cut:]) == events, cut
-    return events
+        assert parse(data[:cut], data[cut:]) == bodies, cut
+    return bodies
 
 
 @pytest.mark.parametrize(
@@ -136,21 +126,28 @@ def test_body_of_many_small_chunks_is_parsed():
     assert parse(CHUNKED, *([b"1\r\na\r\n" * 100] * 1000), b"0\r\n\r\n") == [b"a" * 100_000]
 
 
-def test_chunked_body_full_of_empty_lines_gives_no_more_events_than_any_other():
+def test_part_has_as_much_of_a_request_as_arrived():
     parser, filler = Http1Parser(), b"\r\n\r\n" * 10_000
-    events = []
-    for data in (CHUNKED + b"%x\r\n" % (2 * len(filler)), filler, filler, b"\r\n0\r\n\r\n"):
+    parts = []
+    for data in (
+        CHUNKED + b"%x\r\n" % (2 * len(filler)),
+        filler,
+        filler,
+        b"\r\n1\r\na\r\n1\r\nb\r\n0\r\n\r\n" + post(b"c"),
+    ):
         parser.receive(data)
-        while (event := parser.next_event()) is not None:
-            events.append(event)
-    assert events[1:] == [filler, filler, BodyEnd()]
+        while (part := parser.next_part()) is not None:
+            parts.append((part.head is not None, part.data, part.is_last))
+    assert parts[0] == (True, b"", False)
+    assert parts[1:] == [(False, filler, False), (False, filler, False), (False, b"ab", True), (True, b"c", True)]
 
 
-def test_requests_wait_as_bytes_until_their_events_are_asked_for():
+def test_requests_wait_as_bytes_until_they_are_asked_for():
     parser = Http1Parser()
     parser.receive(post(b"a") + post(b"b"))
-    events = [parser.next_event() for _ in range(3)]
-    assert events[1:] == [b"a", BodyEnd()]
+    part = parser.next_part()
+    assert part is not None
+    assert (part.data, part.is_last) == (b"a", True)
     assert (parser.state, parser.has_unparsed) == ("head", True)
     parser.stop()
-    assert (parser.next_event(), parser.has_unparsed) == (None, False)
+    assert (parser.next_part(), parser.has_unparsed) == (None, False)
