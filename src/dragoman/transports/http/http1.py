@@ -38,7 +38,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from dragoman.protocol.statuses import FAILED, NO_CONTENT, OK, UNAVAILABLE
+from dragoman.protocol.statuses import FAILED, NO_CONTENT, NOT_MODIFIED, OK, UNAVAILABLE
 from dragoman.runtime.tasks import SelfCancelTask
 from dragoman.transports.http.exchange import UNTIMED_BYTES, Header, ServedPath, reason_phrase
 from dragoman.transports.http.http1_exchange import Http1Exchange
@@ -341,11 +341,11 @@ class Http1Connection(asyncio.Protocol):
     def respond(self, exchange: Http1Exchange, status: int, headers: Iterable[Header], body: bytes) -> None:
         """Write a response, and begin the next request when the client is ready."""
         parts = self._head(exchange, status, headers)
-        parts.append(b"\r\n" if status == NO_CONTENT else b"content-length: %d\r\n\r\n" % len(body))
+        parts.append(b"content-length: %d\r\n\r\n" % len(body) if _may_have_body(status) else b"\r\n")
         if len(body) > UNTIMED_BYTES:
             self.write(b"".join(parts))
             parts.clear()
-        if exchange.method != "HEAD":
+        if exchange.method != "HEAD" and _may_have_body(status):
             parts.append(body)
         self.write(b"".join(parts))
         self._turn_to_next(exchange)
@@ -354,12 +354,13 @@ class Http1Connection(asyncio.Protocol):
         self, exchange: Http1Exchange, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int = OK
     ) -> None:
         """Write a part of a streamed response; a response of HTTP/1.0 ends with its connection."""
-        is_chunked = exchange.http_version == "1.1"
+        has_body = exchange.method != "HEAD" and _may_have_body(status)
+        is_chunked = has_body and exchange.http_version == "1.1"
         parts = []
         if head is not None:
             parts = self._head(exchange, status, head)
             parts.append(b"transfer-encoding: chunked\r\n\r\n" if is_chunked else b"\r\n")
-        if data:
+        if data and has_body:
             parts += (b"%x\r\n" % len(data), data, b"\r\n") if is_chunked else (data,)
         if last and is_chunked:
             parts.append(b"0\r\n\r\n")
@@ -424,6 +425,10 @@ class Http1Connection(asyncio.Protocol):
     def scheme(self) -> str:
         """https for an encrypted connection, else http."""
         return "https" if self._transport.get_extra_info("sslcontext") else "http"
+
+
+def _may_have_body(status: int) -> bool:
+    return status >= OK and status not in (NO_CONTENT, NOT_MODIFIED)
 
 
 def _status_line(status: int) -> bytes:

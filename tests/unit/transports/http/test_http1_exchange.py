@@ -75,6 +75,31 @@ async def test_a_head_request_gets_no_body_and_204_no_length():
     await peer.end()
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize(("method", "status"), [("POST", 103), ("POST", 204), ("POST", 304), ("HEAD", 200)])
+@scenario
+async def test_response_that_cannot_have_a_body_has_none_whatever_the_service_sends(
+    method, status, version, is_streamed
+):
+    async def serve(exchange: Exchange) -> None:
+        if is_streamed:
+            await exchange.send_part(b"bo", status=status, head=())
+            await exchange.send_part(b"dy", status=status, last=True)
+        else:
+            await exchange.reply(status, b"body")
+
+    peer = Peer(serve)
+    peer.send(post(version=version).replace(b"POST", method.encode()))
+    await peer.until(lambda: peer.transport.written and not peer.state.tasks)
+    assert peer.transport.written.endswith(b"\r\n\r\n")
+    assert peer.transport.written.count(b"\r\n\r\n") == 1
+    assert (b"content-length: 4" in peer.transport.written) == (method == "HEAD" and not is_streamed)
+    assert b"chunked" not in peer.transport.written
+    assert peer.transport.ended == (version == "1.0")
+    await peer.end()
+
+
 @pytest.mark.parametrize("expectation", ["100-continue", "100-Continue"])
 @scenario
 async def test_a_client_that_waits_to_be_told_is_told_when_its_body_is_read(expectation):
