@@ -69,9 +69,10 @@ def parse_head(head: bytes) -> Http1Request:
             values.setdefault(name, []).append(value)
     method, target, minor = start.groups()
     _check_host(target, minor, values.get(b"host", []))
-    keeps_alive = minor == b"1" and b"close" not in _list_of(values, b"connection")
+    options = [part.strip(b" \t").lower() for value in values.get(b"connection", ()) for part in value.split(b",")]
+    keeps_alive = minor == b"1" and b"close" not in options
     version = f"1.{minor.decode()}"
-    return Http1Request(method.decode(), target, headers, version, keeps_alive, _body_size(values))
+    return Http1Request(method.decode(), target, headers, version, keeps_alive, _body_size(values, minor))
 
 
 def _check_host(target: bytes, minor: bytes, hosts: list[bytes]) -> None:
@@ -84,11 +85,12 @@ def _check_host(target: bytes, minor: bytes, hosts: list[bytes]) -> None:
         raise MalformedRequest("The request line names another host than the header Host")
 
 
-def _body_size(values: dict[bytes, list[bytes]]) -> int | None:
+def _body_size(values: dict[bytes, list[bytes]], minor: bytes) -> int | None:
     lengths = values.get(b"content-length", [])
     if b"transfer-encoding" in values:
-        codings = _list_of(values, b"transfer-encoding")
-        if lengths or codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
+        # No other coding can be decoded here, and a proxy may read a list in another way.
+        codings = [value.lower() for value in values[b"transfer-encoding"]]
+        if lengths or codings != [b"chunked"] or minor == b"0":
             raise MalformedRequest
         return None
     if not lengths:
@@ -96,11 +98,6 @@ def _body_size(values: dict[bytes, list[bytes]]) -> int | None:
     if len(lengths) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
         raise MalformedRequest
     return int(lengths[0])
-
-
-def _list_of(values: dict[bytes, list[bytes]], name: bytes) -> list[bytes]:
-    """Return the elements of a header whose value is a list separated by commas, in lower case."""
-    return [part.strip(b" \t").lower() for value in values.get(name, ()) for part in value.split(b",")]
 
 
 def path_and_query(target: bytes) -> tuple[bytes, bytes]:
