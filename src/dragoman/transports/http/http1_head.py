@@ -15,9 +15,10 @@ from dragoman.protocol.statuses import MALFORMED
 from dragoman.transports.http.exchange import Header
 
 HEAD_END = b"\r\n\r\n"
+NO_REQUEST_LINE = "The request line must be a method, a target and HTTP/1.1 or HTTP/1.0, with one space between them"
 _LINE_END = b"\r\n"
 _READ_HERE = frozenset({b"host", b"connection", b"content-length", b"transfer-encoding"})
-_REQUEST_LINE = re.compile(rb"([A-Z-]+) ([!-~]+) HTTP/1\.([01])")
+_REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]*) ([!-~]+) HTTP/1\.([01])")
 _FIELD = re.compile(rb"^([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)(?:\r\n|\Z)", re.MULTILINE)
 """A line with a header; a part of a line does not match."""
 _AUTHORITY = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)", re.IGNORECASE)
@@ -56,9 +57,7 @@ def parse_head(head: bytes) -> Http1Request:
     line, _, lines = head.partition(_LINE_END)
     start = _REQUEST_LINE.fullmatch(line)
     if start is None:
-        raise MalformedRequest(
-            "The request line must be a method, a target and HTTP/1.1 or HTTP/1.0, with one space between them"
-        )
+        raise MalformedRequest(NO_REQUEST_LINE)
     fields = _FIELD.findall(lines)
     if len(fields) != lines.count(b"\n") + bool(lines):
         raise MalformedRequest
