@@ -11,6 +11,7 @@ OK = 200
 ACCEPTED = 202
 """A notification or a response of the client."""
 NO_CONTENT = 204
+NOT_MODIFIED = 304
 MALFORMED = 400
 """Bytes, a header or a message that cannot be read, or a session id that is missing."""
 HOST_MALFORMED = 400

@@ -55,7 +55,9 @@ class _Connection:
         elif message["type"] == "http.response.body":
             data, last = message.get("body", b""), not message.get("more_body")
             head, self._head = self._head, None
-            if head is not None and (last or self._exchange.method == "HEAD"):
+            if head is not None and last:
                 await self._exchange.reply(self._status, data, head)
+            elif self._exchange.method == "HEAD":
+                await self._exchange.send_part(b"", status=self._status, head=head, last=True)
             else:
                 await self._exchange.send_part(data, status=self._status, head=head, last=last)

@@ -5,8 +5,9 @@ Uvicorn listens, handles signals and ends connections. `Http1Parser` parses. Thi
 - Requests that arrive during another request wait in a queue, and the connection stops reading. The next request
   begins when the previous response is written and the client has read it.
 - A request begins after its whole chunk is parsed, so that most bodies are complete before the service reads them.
-- If the service does not read a body, the connection stops reading after 64 kB. After the response, the rest of the
-  body is dropped.
+- If the service does not read a body, the connection stops reading after 64 kB.
+- A response that begins before the whole request has arrived is the last one (`Connection: close`). The rest of the
+  request is not parsed, because parsing what nobody reads would cost more than the client pays for sending it.
 - One timer ends connections on which no request arrives, or whose client does not read. To save work, a later deadline
   does not move the timer: the timer is set again when it goes off.
 - After its last response the connection does not close at once, because a client that is still sending would lose the
@@ -20,7 +21,7 @@ A connection refers to its requests by these attributes. `_incoming` may be the 
     _incoming   the head is parsed, the body is not complete
     _queue      these requests wait for an earlier request
     _current    the request is served
-    _answered   the response is written; the client has not read it, or has not sent the whole request
+    _answered   the response is written; the client has not read it
 
 Rejected: ASGI. It makes a mapping for every request, awaits two messages for every response, and sets a timer after
 each response. That is a third of the cost of a call.
@@ -37,7 +38,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from dragoman.protocol.statuses import FAILED, NO_CONTENT, OK, UNAVAILABLE
+from dragoman.protocol.statuses import FAILED, NO_CONTENT, NOT_MODIFIED, OK, UNAVAILABLE
 from dragoman.runtime.tasks import SelfCancelTask
 from dragoman.transports.http.exchange import UNTIMED_BYTES, Header, ServedPath, reason_phrase
 from dragoman.transports.http.http1_exchange import Http1Exchange
@@ -121,7 +122,7 @@ class Http1Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse bytes, and begin the first request of the queue if none is served."""
         if self._is_closing or self._parser.is_stopped:
-            self.count_dropped(len(data))
+            self._count_dropped(len(data))
             return
         had_unparsed = self._parser.has_unparsed
         self._parser.receive(data)
@@ -189,8 +190,6 @@ class Http1Connection(asyncio.Protocol):
         assert exchange is not None
         self._incoming = None if part.is_last else exchange
         exchange.receive(part.data, is_last=part.is_last)
-        if part.is_last and exchange is self._answered:
-            self._turn_to_next(exchange)
 
     def _begin(self, exchange: Http1Exchange) -> None:
         self._current, self._answered = exchange, None
@@ -221,21 +220,18 @@ class Http1Connection(asyncio.Protocol):
             self.respond(exchange, FAILED, (), b"")
 
     def _turn_to_next(self, exchange: Http1Exchange) -> None:
-        """Begin the next request after a response, once the client has read the response and sent its whole request.
-
-        A socket that is closed with unread input loses the output that was written last.
-        """
+        """Begin the next request after a response, once the client has read the response."""
         if self._is_closing or self._transport.is_closing():
             return
         self._current, self._answered = None, exchange
+        if not exchange.is_whole:
+            self._incoming = None
+            self._parser.stop()
         if self._drained is not None:
             self.pause_reading()
             self._set_idle_deadline(self.served.pace.send)
             return
-        if not exchange.is_whole and not exchange.is_late:
-            self._dropped_bytes = 0
-            self._set_idle_deadline(self.served.pace.read)
-        elif not exchange.keeps_alive:
+        if not exchange.keeps_alive:
             self._linger()
         elif self._queue:
             self._begin(self._queue.popleft())
@@ -252,8 +248,6 @@ class Http1Connection(asyncio.Protocol):
         broken, self._incoming = self._incoming, None
         if broken is None:
             pass
-        elif broken.ended:
-            self._linger()
         elif broken.streaming:
             broken.lose()
         elif broken is self._current:
@@ -309,7 +303,7 @@ class Http1Connection(asyncio.Protocol):
             return bool(waiting.poll(0))
         return False
 
-    def count_dropped(self, count: int) -> None:
+    def _count_dropped(self, count: int) -> None:
         """Count dropped bytes, and close the connection when they are too many."""
         self._dropped_bytes += count
         if self._dropped_bytes > MAX_DROPPED_BYTES:
@@ -347,11 +341,11 @@ class Http1Connection(asyncio.Protocol):
     def respond(self, exchange: Http1Exchange, status: int, headers: Iterable[Header], body: bytes) -> None:
         """Write a response, and begin the next request when the client is ready."""
         parts = self._head(exchange, status, headers)
-        parts.append(b"\r\n" if status == NO_CONTENT else b"content-length: %d\r\n\r\n" % len(body))
+        parts.append(b"content-length: %d\r\n\r\n" % len(body) if _may_have_body(status) else b"\r\n")
         if len(body) > UNTIMED_BYTES:
             self.write(b"".join(parts))
             parts.clear()
-        if exchange.method != "HEAD":
+        if exchange.method != "HEAD" and _may_have_body(status):
             parts.append(body)
         self.write(b"".join(parts))
         self._turn_to_next(exchange)
@@ -360,12 +354,13 @@ class Http1Connection(asyncio.Protocol):
         self, exchange: Http1Exchange, head: Sequence[Header] | None, data: bytes, *, last: bool, status: int = OK
     ) -> None:
         """Write a part of a streamed response; a response of HTTP/1.0 ends with its connection."""
-        is_chunked = exchange.http_version == "1.1"
+        has_body = exchange.method != "HEAD" and _may_have_body(status)
+        is_chunked = has_body and exchange.http_version == "1.1"
         parts = []
         if head is not None:
             parts = self._head(exchange, status, head)
             parts.append(b"transfer-encoding: chunked\r\n\r\n" if is_chunked else b"\r\n")
-        if data:
+        if data and has_body:
             parts += (b"%x\r\n" % len(data), data, b"\r\n") if is_chunked else (data,)
         if last and is_chunked:
             parts.append(b"0\r\n\r\n")
@@ -380,7 +375,7 @@ class Http1Connection(asyncio.Protocol):
                 exchange.keeps_alive = False
             else:
                 lines.append(b"%b: %b\r\n" % (name, value.translate(None, _LINE_ENDS)))
-        if self.is_ending and not self._queue:
+        if not exchange.is_whole or (self.is_ending and not self._queue):
             exchange.keeps_alive = False
         if not exchange.keeps_alive:
             lines.append(_CLOSE)
@@ -430,6 +425,10 @@ class Http1Connection(asyncio.Protocol):
     def scheme(self) -> str:
         """https for an encrypted connection, else http."""
         return "https" if self._transport.get_extra_info("sslcontext") else "http"
+
+
+def _may_have_body(status: int) -> bool:
+    return status >= OK and status not in (NO_CONTENT, NOT_MODIFIED)
 
 
 def _status_line(status: int) -> bytes:

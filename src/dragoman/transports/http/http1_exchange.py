@@ -24,8 +24,6 @@ class Http1Exchange(Exchange):
     lasts = True
     is_whole = False
     """Whether the whole body arrived."""
-    is_late = False
-    """Whether the body did not arrive in time."""
     size = 0
     """How many bytes of the body arrived."""
 
@@ -66,13 +64,9 @@ class Http1Exchange(Exchange):
         return self._connection.is_ending
 
     def receive(self, data: bytes, *, is_last: bool) -> None:
-        """Receive a part of the body; drop it if the response is complete."""
+        """Receive a part of the body."""
         self.is_whole = is_last
         self.size += len(data)
-        if self.ended:
-            self._body.clear()
-            self._connection.count_dropped(len(data))
-            return
         self._body += data
         if self._arrived is not None:
             self._wake()
@@ -114,7 +108,6 @@ class Http1Exchange(Exchange):
                     self._arrived = self.loop.create_future()
                     await self._arrived
         except TimeoutError:
-            self.is_late = True
             raise TooSlow(self._pace.read) from None
 
     def _expects_continue(self) -> bool:

@@ -15,9 +15,10 @@ from dragoman.protocol.statuses import MALFORMED
 from dragoman.transports.http.exchange import Header
 
 HEAD_END = b"\r\n\r\n"
+NO_REQUEST_LINE = "The request line must be a method, a target and HTTP/1.1 or HTTP/1.0, with one space between them"
 _LINE_END = b"\r\n"
 _READ_HERE = frozenset({b"host", b"connection", b"content-length", b"transfer-encoding"})
-_REQUEST_LINE = re.compile(rb"([A-Z-]+) ([!-~]+) HTTP/1\.([01])")
+_REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]*) ([!-~]+) HTTP/1\.([01])")
 _FIELD = re.compile(rb"^([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)(?:\r\n|\Z)", re.MULTILINE)
 """A line with a header; a part of a line does not match."""
 _AUTHORITY = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)", re.IGNORECASE)
@@ -56,9 +57,7 @@ def parse_head(head: bytes) -> Http1Request:
     line, _, lines = head.partition(_LINE_END)
     start = _REQUEST_LINE.fullmatch(line)
     if start is None:
-        raise MalformedRequest(
-            "The request line must be a method, a target and HTTP/1.1 or HTTP/1.0, with one space between them"
-        )
+        raise MalformedRequest(NO_REQUEST_LINE)
     fields = _FIELD.findall(lines)
     if len(fields) != lines.count(b"\n") + bool(lines):
         raise MalformedRequest
@@ -69,9 +68,10 @@ def parse_head(head: bytes) -> Http1Request:
             values.setdefault(name, []).append(value)
     method, target, minor = start.groups()
     _check_host(target, minor, values.get(b"host", []))
-    keeps_alive = minor == b"1" and b"close" not in _list_of(values, b"connection")
+    options = [part.strip(b" \t").lower() for value in values.get(b"connection", ()) for part in value.split(b",")]
+    keeps_alive = minor == b"1" and b"close" not in options
     version = f"1.{minor.decode()}"
-    return Http1Request(method.decode(), target, headers, version, keeps_alive, _body_size(values))
+    return Http1Request(method.decode(), target, headers, version, keeps_alive, _body_size(values, minor))
 
 
 def _check_host(target: bytes, minor: bytes, hosts: list[bytes]) -> None:
@@ -84,11 +84,12 @@ def _check_host(target: bytes, minor: bytes, hosts: list[bytes]) -> None:
         raise MalformedRequest("The request line names another host than the header Host")
 
 
-def _body_size(values: dict[bytes, list[bytes]]) -> int | None:
+def _body_size(values: dict[bytes, list[bytes]], minor: bytes) -> int | None:
     lengths = values.get(b"content-length", [])
     if b"transfer-encoding" in values:
-        codings = _list_of(values, b"transfer-encoding")
-        if lengths or codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
+        # No other coding can be decoded here, and a proxy may read a list in another way.
+        codings = [value.lower() for value in values[b"transfer-encoding"]]
+        if lengths or codings != [b"chunked"] or minor == b"0":
             raise MalformedRequest
         return None
     if not lengths:
@@ -96,11 +97,6 @@ def _body_size(values: dict[bytes, list[bytes]]) -> int | None:
     if len(lengths) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
         raise MalformedRequest
     return int(lengths[0])
-
-
-def _list_of(values: dict[bytes, list[bytes]], name: bytes) -> list[bytes]:
-    """Return the elements of a header whose value is a list separated by commas, in lower case."""
-    return [part.strip(b" \t").lower() for value in values.get(name, ()) for part in value.split(b",")]
 
 
 def path_and_query(target: bytes) -> tuple[bytes, bytes]:

@@ -30,14 +30,20 @@ from msgspec import Struct
 
 from dragoman.protocol.states import Transitions
 from dragoman.protocol.statuses import HEADERS_TOO_LARGE
-from dragoman.transports.http.http1_head import HEAD_END, Http1Request, MalformedRequest, parse_head
+from dragoman.transports.http.http1_head import (
+    HEAD_END,
+    NO_REQUEST_LINE,
+    Http1Request,
+    MalformedRequest,
+    parse_head,
+)
 
 MAX_HEAD_BYTES = 131_072
 """More than the service accepts, so that the service refuses a head that is slightly too large, with its reason."""
 MAX_FRAMING = 16
 """How many bytes of chunk framing a client may send for each byte of a body, beyond MAX_HEAD_BYTES."""
 _LINE_END = b"\r\n"
-_BLANK_LINES = re.compile(rb"[\r\n]*")
+_BLANK_LINES = re.compile(rb"(?:\r\n)*")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 _TRAILER = re.compile(rb"[^\x00-\x20\x7f:]+:[^\x00-\x08\x0a-\x1f\x7f]*")
 
@@ -73,9 +79,11 @@ class Http1Parser:
 
     def __init__(self) -> None:
         self.state: ParserState = "head"
-        self._bytes = b""
+        self._bytes = bytearray()
         """What was received and not parsed yet begins at `_at`."""
         self._at = 0
+        self._searched = 0
+        """How many of the bytes were searched for the end of the current head or line, without success."""
         self._body_left = 0
         """How many bytes of the body, or of the data of the chunk, are missing."""
         self._body_bytes = self._framing_bytes = 0
@@ -94,12 +102,16 @@ class Http1Parser:
 
     def receive(self, data: bytes) -> None:
         """Receive bytes."""
-        self._bytes, self._at = self._bytes[self._at :] + data, 0
+        del self._bytes[: self._at]
+        self._searched = max(0, self._searched - self._at)
+        self._at = 0
+        self._bytes += data
 
     def stop(self) -> None:
         """Parse nothing any more."""
         self._move("stop")
-        self._bytes, self._at = b"", 0
+        self._bytes.clear()
+        self._at = self._searched = 0
 
     def next_part(self) -> RequestPart | None:
         """Return the next part of a request, or None if it needs more bytes.
@@ -124,15 +136,17 @@ class Http1Parser:
     def _parse_head(self) -> Http1Request | None:
         blank = _BLANK_LINES.match(self._bytes, self._at)
         at = self._at = self._at if blank is None else blank.end()
-        end = self._bytes.find(HEAD_END, at)
-        if (len(self._bytes) if end < 0 else end) - at > MAX_HEAD_BYTES:
+        start = self._bytes[at : at + len(_LINE_END)]
+        if start and start != b"\r" and not start[:1].isupper():
+            raise MalformedRequest(NO_REQUEST_LINE)
+        end = self._find(HEAD_END)
+        after = len(self._bytes) if end < 0 else end + len(HEAD_END)
+        if after - at > MAX_HEAD_BYTES:
             raise MalformedRequest(status=HEADERS_TOO_LARGE)
         if end < 0:
-            if at < len(self._bytes) and not self._bytes[at : at + 1].isupper():
-                raise MalformedRequest
             return None
-        self._at = end + len(HEAD_END)
-        request = parse_head(self._bytes[at:end])
+        self._at = after
+        request = parse_head(bytes(self._bytes[at:end]))
         self._keeps_alive = request.keeps_alive
         self._body_left = request.body_size or 0
         self._body_bytes = self._framing_bytes = 0
@@ -146,7 +160,7 @@ class Http1Parser:
         return data
 
     def _take_data(self) -> bytes:
-        data = self._bytes[self._at : self._at + self._body_left]
+        data = bytes(self._bytes[self._at : self._at + self._body_left])
         self._at += len(data)
         self._body_left -= len(data)
         return data
@@ -186,7 +200,7 @@ class Http1Parser:
         self._move("chunk" if self._body_left else "last_chunk")
 
     def _parse_data_end(self) -> None:
-        line_end = self._bytes[self._at : self._at + len(_LINE_END)]
+        line_end = bytes(self._bytes[self._at : self._at + len(_LINE_END)])
         if not _LINE_END.startswith(line_end):
             raise MalformedRequest
         if line_end == _LINE_END:
@@ -203,7 +217,7 @@ class Http1Parser:
 
     def _take_line(self) -> bytes | None:
         """Return the next line of the framing of a chunked body, or None if it is incomplete."""
-        at, end = self._at, self._bytes.find(_LINE_END, self._at)
+        at, end = self._at, self._find(_LINE_END)
         after = len(self._bytes) if end < 0 else end + len(_LINE_END)
         size = after - at
         if size > MAX_HEAD_BYTES or self._framing_bytes + size > MAX_HEAD_BYTES + MAX_FRAMING * self._body_bytes:
@@ -212,7 +226,13 @@ class Http1Parser:
             return None
         self._at = after
         self._framing_bytes += size
-        return self._bytes[at:end]
+        return bytes(self._bytes[at:end])
+
+    def _find(self, line_end: bytes) -> int:
+        """Find the end of a head or a line, without a second search of the same bytes."""
+        place = self._bytes.find(line_end, max(self._at, self._searched + 1 - len(line_end)))
+        self._searched = len(self._bytes) if place < 0 else 0
+        return place
 
     def _end_request(self) -> None:
         self._move("end")

@@ -55,6 +55,7 @@ async def test_parts_are_sent_as_they_come_and_none_to_head(method, bodies):
 
     start, *parts = await answered(app, method)
     assert start["status"] == 200
+    assert b"content-length" not in dict(start["headers"])
     assert [part["body"] for part in parts] == bodies
 
 

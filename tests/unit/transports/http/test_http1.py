@@ -114,7 +114,7 @@ async def test_what_a_request_sets_in_its_context_is_not_seen_by_the_next():
             answer(b"a", closes=True),
         ),
         (b"no request\r\n\r\n", refusal(NO_REQUEST_LINE)),
-        (b"\x16\x03\x01\x02\x00\x01", refusal()),
+        (b"\x16\x03\x01\x02\x00\x01", refusal(NO_REQUEST_LINE)),
         (CHUNKED + b"zz\r\n", refusal()),
         (post(b"a", headers="Transfer-Encoding: chunked\r\n"), refusal()),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", refusal(NO_REQUEST_LINE)),

@@ -10,7 +10,6 @@ from dragoman.errors import TooLarge
 from dragoman.transports.http.exchange import Exchange, Gone
 from dragoman.transports.http.http1 import MAX_DROPPED_BYTES
 from dragoman.transports.http.http1_exchange import HIGH_WATER_BYTES
-from dragoman.transports.http.http1_parser import MAX_HEAD_BYTES
 from scenarios.http_peer import DEADLINE, scenario
 from unit.transports.http.http1_peer import (
     BRISK,
@@ -76,6 +75,31 @@ async def test_a_head_request_gets_no_body_and_204_no_length():
     await peer.end()
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize(("method", "status"), [("POST", 103), ("POST", 204), ("POST", 304), ("HEAD", 200)])
+@scenario
+async def test_response_that_cannot_have_a_body_has_none_whatever_the_service_sends(
+    method, status, version, is_streamed
+):
+    async def serve(exchange: Exchange) -> None:
+        if is_streamed:
+            await exchange.send_part(b"bo", status=status, head=())
+            await exchange.send_part(b"dy", status=status, last=True)
+        else:
+            await exchange.reply(status, b"body")
+
+    peer = Peer(serve)
+    peer.send(post(version=version).replace(b"POST", method.encode()))
+    await peer.until(lambda: peer.transport.written and not peer.state.tasks)
+    assert peer.transport.written.endswith(b"\r\n\r\n")
+    assert peer.transport.written.count(b"\r\n\r\n") == 1
+    assert (b"content-length: 4" in peer.transport.written) == (method == "HEAD" and not is_streamed)
+    assert b"chunked" not in peer.transport.written
+    assert peer.transport.ended == (version == "1.0")
+    await peer.end()
+
+
 @pytest.mark.parametrize("expectation", ["100-continue", "100-Continue"])
 @scenario
 async def test_a_client_that_waits_to_be_told_is_told_when_its_body_is_read(expectation):
@@ -125,30 +149,54 @@ async def test_a_body_that_nobody_reads_is_held_up_and_what_is_left_of_it_is_dro
     peer.send(post(b"x" * size)[: -2 * HIGH_WATER_BYTES + 1])
     assert peer.transport.paused
     answered.set()
-    assert await peer.heard() == f"HTTP/1.1 413 {HTTPStatus(413).phrase}\r\ncontent-length: 0\r\n\r\n".encode()
+    head = f"HTTP/1.1 413 {HTTPStatus(413).phrase}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    assert await peer.heard() == head.encode()
+    peer.send(b"x" * HIGH_WATER_BYTES, b"x" * (HIGH_WATER_BYTES - 1) + post(b"next"))
     assert not peer.transport.paused
-    peer.send(b"x" * HIGH_WATER_BYTES, b"x" * (HIGH_WATER_BYTES - 1) + post(b"next")[:10])
-    assert not peer.transport.paused
-    peer.send(post(b"next")[10:])
-    assert await peer.heard(b"next") == answer(b"next")
+    assert (peer.transport.written, peer.transport.closed) == (b"", False)
+    await peer.end()
+
+
+@pytest.mark.parametrize(
+    ("start", "rest"),
+    [
+        (CHUNKED, b"1\r\na\r\n" * (2**20 // 6)),
+        (post(b"x" * 40)[:-1], post() * 10_000),
+        (post(b"x" * 40, headers="Expect: 100-continue\r\n")[:-40], post() * 10_000),
+    ],
+    ids=["chunked", "with a length", "before 100"],
+)
+@scenario
+async def test_response_before_the_end_of_its_request_is_the_last_and_the_rest_is_dropped_unparsed(start, rest):
+    async def serve(exchange: Exchange) -> None:
+        await exchange.reply(401)
+
+    peer = Peer(serve)
+    peer.send(start)
+    assert await peer.heard() == b"HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    assert (peer.transport.ended, peer.transport.closed) == (True, False)
+    assert peer.connection._parser.is_stopped
+    for _ in range(MAX_DROPPED_BYTES // len(rest)):
+        peer.send(rest)
+        assert not peer.transport.closed
+    peer.send(rest)
+    assert peer.transport.closed
+    assert peer.transport.written == b""
     await peer.end()
 
 
 @scenario
-async def test_the_next_request_may_follow_a_large_body_that_was_dropped():
+async def test_stream_that_begins_before_the_end_of_its_request_is_the_last_response():
     async def serve(exchange: Exchange) -> None:
-        await exchange.reply(401)
+        await exchange.stream(b"a")
+        await exchange.stream(await exchange.read(10), last=True)
 
-    refused = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"
     peer = Peer(serve)
-    large = post(b"x" * (3 * MAX_HEAD_BYTES))
-    peer.send(large[:1000])
-    assert await peer.heard() == refused
-    peer.send(large[1000:])
-    assert not peer.transport.ended
-    assert peer.transport.written == b""
-    peer.send(post())
-    assert await peer.heard() == refused
+    peer.send(post(b"ping")[:-4])
+    assert b"connection: close\r\n" in await peer.heard(b"1\r\na\r\n")
+    peer.send(b"ping" + post())
+    assert await peer.heard() == b"4\r\nping\r\n0\r\n\r\n"
+    assert peer.transport.ended
     await peer.end()
 
 

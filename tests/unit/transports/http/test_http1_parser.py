@@ -1,11 +1,13 @@
 """The bytes of HTTP/1.1 requests and the parts that they are parsed to, however the bytes are cut."""
 
+import time
+
 import pytest
 
 from dragoman.transports.http.http1_head import MalformedRequest
 from dragoman.transports.http.http1_parser import MAX_FRAMING, MAX_HEAD_BYTES, Http1Parser
 from unit.transports.http.http1_peer import CHUNKED, post
-from unit.transports.http.test_http1_head import REFUSED
+from unit.transports.http.test_http1_head import LINE, REFUSED
 
 UPGRADE = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"
 
@@ -97,9 +99,12 @@ def test_malformed_chunk_or_trailer_is_refused(chunks):
     assert parse_in_two(CHUNKED + chunks + b"0\r\n\r\n" + post(b"never")) == [(400, "")]
 
 
-@pytest.mark.parametrize("start", [b"\x16\x03\x01\x02\x00\x01", b"post /", b"{"])
+@pytest.mark.parametrize(
+    "start", [b"\x16\x03\x01\x02\x00\x01", b"post /", b"-POST /", b"{", b"\n", b"\rPOST", b"\r\r\n"]
+)
 def test_bytes_that_cannot_begin_a_request_are_refused_at_once(start):
-    assert parse(start) == [(400, "")]
+    assert parse_in_two(start) == [(400, LINE)]
+    assert parse_in_two(b"\r\n" + start + b"\r\n" + post(b"never")) == [(400, LINE)]
 
 
 @pytest.mark.parametrize("start", [b"POST /", b"POST /mcp HTTP/1.1\r\nHost: a\r\nX-Long: "])
@@ -109,6 +114,28 @@ def test_head_has_a_bound_in_bytes(start, end):
     assert parse(start + b"x" * size) == []
     assert parse(start + b"x" * (size + 1) + end) == [(431, "")]
     assert parse(start, *([b"x" * 1000] * (size // 1000 + 1)), end) == [(431, "")]
+
+
+@pytest.mark.parametrize(("excess", "bodies"), [(0, [b""]), (1, [(431, "")])])
+def test_bound_of_a_head_is_the_same_however_the_head_is_cut(excess, bodies):
+    size = MAX_HEAD_BYTES - len(post()) + excess
+    assert parse_in_two(post(headers="X: " + "x" * (size - len("X: \r\n")) + "\r\n"), MAX_HEAD_BYTES - 8) == bodies
+
+
+@pytest.mark.parametrize("start", [b"POST / HTTP/1.1\r\nX: ", CHUNKED + b"1;", CHUNKED + b"0\r\nX: "])
+@pytest.mark.parametrize("filler", [b"\r", b"x"])
+def test_byte_behind_a_long_unfinished_head_or_line_costs_no_search_of_all_bytes(start, filler):
+    def cost(size: int) -> float:
+        parser = Http1Parser()
+        parser.receive(start + filler * size)
+        parser.next_part()
+        before = time.process_time()
+        for _ in range(1000):
+            parser.receive(filler)
+            assert parser.next_part() is None
+        return time.process_time() - before
+
+    assert cost(126_000) < 20 * cost(1000) + 0.02
 
 
 @pytest.mark.parametrize(
