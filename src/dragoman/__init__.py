@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from dragoman.server.request.questions import ListRoots as ListRoots
     from dragoman.server.request.questions import Sample as Sample
     from dragoman.server.server import Server as Server
+    from dragoman.views.view import Argument as Argument
+    from dragoman.views.view import View as View
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
@@ -81,5 +83,6 @@ else:
                 "Audio BlockingContext Context Depends Elicit ElicitResult ElicitUrl File Image InputRequired Lifespan"
                 " ListRoots Prompt Resource ResourceTemplate Sample Server Tool ToolResult prompt resource tool"
             ),
+            "views": "Argument View",
         },
     )
