@@ -54,7 +54,7 @@ class ArgumentNames:
     @property
     def clashes(self) -> list[tuple[str, str]]:
         """Pairs of arguments that clients would know by the same name."""
-        return [(self._inner[shown], name) for name, shown in self.shown.items() if self._inner[shown] != name]
+        return [(name, self._inner[shown]) for name, shown in self.shown.items() if self._inner[shown] != name]
 
     @property
     def always_present(self) -> set[str]:

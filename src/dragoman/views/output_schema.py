@@ -72,14 +72,13 @@ class _Picked:
         return schema
 
     def _subexpression(self, expression: Any, schema: Json) -> Json | None:
-        one, other = expression["children"]
-        outer = self.schema(one, schema)
-        return None if outer is None else self._of_part(outer, other)
-
-    def _of_part(self, outer: Json, expression: Any) -> Json | None:
-        """Return the schema of what is picked from a part that may be null."""
-        inner = self.schema(expression, _without_null(outer))
-        return inner if inner is None or _without_null(outer) is outer else _nullable(inner)
+        picked: Json | None = schema
+        for part in expression["children"]:
+            if picked is None:
+                return None
+            inner = self.schema(part, _without_null(picked))
+            picked = inner if inner is None or _without_null(picked) is picked else _nullable(inner)
+        return picked
 
     def _projection(self, expression: Any, schema: Json) -> Json | None:
         source, element = expression["children"]

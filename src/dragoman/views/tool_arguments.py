@@ -39,8 +39,10 @@ class ToolArguments:
         """The name of the tool that clients see in errors."""
         self._inner_refusal = compiled(schema)
         document = SchemaDocument(schema)
-        self.names = ArgumentNames(argument_names(schema), arguments, is_open=takes_further_arguments(schema))
-        self.findings = list(self._unknown(arguments))
+        known = argument_names(schema)
+        self.findings = [_unknown(name, known) for name in arguments if name not in known]
+        arguments = {name: argument for name, argument in arguments.items() if name in known}
+        self.names = ArgumentNames(known, arguments, is_open=takes_further_arguments(schema))
         for one, other in self.names.clashes:
             self.findings.append(f"the arguments {one!r} and {other!r} would have the same name")
         reshaper = InputReshaper(document, self.names)
@@ -52,15 +54,6 @@ class ToolArguments:
         if not self.findings:
             self._check_constraints(document, arguments)
         self._refusal: Callable[[Any], str | None] = compiled(self.schema)
-
-    def _unknown(self, arguments: Mapping[str, Argument]) -> list[str]:
-        known = self.names.names
-        listed = shortened(", ".join(known) or "none", _MAX_LISTED)
-        return [
-            f"the tool has no argument {name!r}{did_you_mean(name, known)}; it has {listed}"
-            for name in arguments
-            if name not in known
-        ]
 
     def _customized(self, root: Json, arguments: Mapping[str, Argument]) -> Json:
         """Return the root with the descriptions, defaults and constraints of the view."""
@@ -124,3 +117,8 @@ class ToolArguments:
             # Not a ToolError: the reason may show a value that clients must not see.
             raise ValidationError(f"The view of {self._tool!r} makes arguments that the tool does not take: {reason}")
         return inner
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    listed = shortened(", ".join(known) or "none", _MAX_LISTED)
+    return f"the tool has no argument {name!r}{did_you_mean(name, known)}; it has {listed}"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, Struct, structs
 
 from dragoman import types
 from dragoman.errors import DefinitionError
@@ -53,7 +53,7 @@ class Argument(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
         for option in ("name", "title", "description"):
             _require_text(f"{option} of an Argument", getattr(self, option))
         _require_flag("hidden of an Argument", self.hidden)
-        shown = [option for option in _OF_SHOWN_ARGUMENT if getattr(self, option) not in (None, UNSET)]
+        shown = [option for option in _OF_SHOWN_ARGUMENT if getattr(self, option) is not _ABSENT[option]]
         if self.hidden and self.fixed is not UNSET:
             raise DefinitionError("An Argument cannot be both fixed and hidden: a fixed argument is not shown anyway")
         if shown and (self.hidden or self.fixed is not UNSET):
@@ -68,12 +68,15 @@ class Argument(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     def __repr__(self) -> str:
         # A fixed value may be a secret.
-        fields = [f"{name}={getattr(self, name)!r}" for name in _OF_SHOWN_ARGUMENT if _is_set(getattr(self, name))]
+        values = {name: getattr(self, name) for name in _OF_SHOWN_ARGUMENT}
+        fields = [f"{name}={value!r}" for name, value in values.items() if value is not _ABSENT[name]]
         fields += ["fixed=..."] if self.fixed is not UNSET else ["hidden=True"] if self.hidden else []
         return f"Argument({', '.join(fields)})"
 
 
 _OF_SHOWN_ARGUMENT = ("name", "title", "description", "default", "schema")
+_ABSENT = {**dict.fromkeys(_OF_SHOWN_ARGUMENT), "default": UNSET}
+"""The options that only a shown argument has, with the values that stand for their absence."""
 
 
 @raise_at_caller("__post_init__")
@@ -203,10 +206,6 @@ def _require_constraints(schema: object) -> None:
         OutputSchema(msgspec.to_builtins(schema))
     except DefinitionError as error:
         raise DefinitionError(f"schema of an Argument: {error}") from None
-
-
-def _is_set(value: object) -> bool:
-    return value is not None and not isinstance(value, UnsetType)
 
 
 def _require_text(what: str, value: object) -> None:
