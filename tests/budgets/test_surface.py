@@ -33,6 +33,7 @@ NEVER_SEEN = {
     "dragoman.transports.http.exchange.Gone": "ends an exchange whose client went away",
     "dragoman.transports.http.exchange.TooSlow": "becomes status 408",
     "dragoman.transports.http.wsgi.UnreadableBody": "becomes a status",
+    "dragoman.views.findings.Unsupported": "becomes a finding about a view",
 }
 SECRET = "s3cret-4711-of-16"
 

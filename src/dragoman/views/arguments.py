@@ -46,9 +46,9 @@ class ArgumentNames:
         self.shown = {name: self.shown.get(name, name) for name in self.names if name not in invisible}
         """The names that clients use, by the names of the tool."""
         self._inner = {shown: name for name, shown in self.shown.items()}
-        self.refused = [name for name in self.names if name not in self._inner]
-        """The names of the tool that clients may not send."""
-        self.is_closed = bool(self.refused) and not is_open
+        self.gone = [name for name in self.names if self.shown.get(name) != name]
+        """The arguments that clients cannot send by the tool's own names; another argument may have such a name."""
+        self.is_closed = bool(self.gone) and not is_open
         """Whether clients may send only the shown arguments."""
 
     @property
@@ -71,11 +71,11 @@ class ArgumentNames:
         Raises:
             ToolError: an argument is fixed, hidden, renamed, or unknown to a tool that has no further arguments.
         """
-        refused = {_folded(name): name for name in self.refused}
+        gone = {_folded(name): name for name in self.gone}
         for name in sent:
             if name in self._inner:
                 continue
-            original = refused.get(_folded(name))
+            original = gone.get(_folded(name))
             if original in self.shown:
                 raise ToolError(f"{tool!r} has no argument {name!r}; use {self.shown[original]!r}")
             if original is not None:

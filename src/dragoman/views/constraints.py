@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec import UNSET
 
-from dragoman.schema.walk import HIGHEST, LOWEST, same, types_of
+from dragoman.schema.walk import CHOICES, HIGHEST, LIMITS, LOWEST, same, types_of
 from dragoman.types import Json
 from dragoman.views.view import Argument
 
 _NOTES = frozenset({"title", "description", "examples", "default"})
 """Keywords that constrain no value; those of the view replace those of the tool."""
-_ALONE = LOWEST | HIGHEST | {"enum", "const", "pattern", "format", "type"}
+_ALONE = LIMITS | {*CHOICES, "pattern", "type"}
 """Keywords whose effect does not depend on the keywords beside them."""
 
 

@@ -164,7 +164,7 @@ class InputReshaper:
             return schema
         if "$ref" in schema and "draft-0" in str(self._document.root.get("$schema")):
             schema = {"$ref": schema["$ref"]}  # the older drafts ignore what stands beside a reference
-        part = _Part(is_certain=is_certain)
+        part = _Rewritten(is_certain=is_certain)
         for keyword, value in schema.items():
             rewrite = _REWRITTEN.get(keyword)
             if rewrite is not None:
@@ -174,34 +174,34 @@ class InputReshaper:
         self._check_values(part, schema)
         return part.schema()
 
-    def _reference(self, part: _Part, schema: Json, _: str, value: Any) -> None:  # noqa: ARG002
+    def _reference(self, part: _Rewritten, schema: Json, _: str, value: Any) -> None:  # noqa: ARG002
         target = self._document.references.target(value)
         self._expansions += 1
         if target is None or self._expansions > MAX_EXPANSIONS:
             raise Unsupported(f"its input schema has the reference {value!r}, which a view cannot follow")
         part.conditions.append(self.reshaped(target, is_certain=part.is_certain))
 
-    def _branches(self, part: _Part, _: Json, keyword: str, value: Any) -> None:
+    def _branches(self, part: _Rewritten, _: Json, keyword: str, value: Any) -> None:
         is_certain = part.is_certain and keyword == "allOf"
         part.result[keyword] = [self.reshaped(branch, is_certain=is_certain) for branch in value]
 
-    def _branch(self, part: _Part, _: Json, keyword: str, value: Any) -> None:
+    def _branch(self, part: _Rewritten, _: Json, keyword: str, value: Any) -> None:
         part.result[keyword] = self.reshaped(value, is_certain=False)
 
-    def _properties(self, part: _Part, _: Json, keyword: str, value: Any) -> None:
+    def _properties(self, part: _Rewritten, _: Json, keyword: str, value: Any) -> None:
         shown = self._names.shown
         part.result[keyword] = {
             shown[name]: self._document.moved(each) for name, each in value.items() if name in shown
         }
 
-    def _required(self, part: _Part, _: Json, __: str, value: Any) -> None:
+    def _required(self, part: _Rewritten, _: Json, __: str, value: Any) -> None:
         for name in _texts(value):
             if name in self._names.hidden:
                 self._refuse(part, f"the tool requires the argument {name!r}, which the view hides without a value")
             elif name not in self._names.always_present:
                 part.require(self._names.shown_name(name))
 
-    def _dependencies(self, part: _Part, _: Json, keyword: str, value: Any) -> None:
+    def _dependencies(self, part: _Rewritten, _: Json, keyword: str, value: Any) -> None:
         names = self._names
         result: Json = {}
         for trigger, needs in value.items():
@@ -226,7 +226,7 @@ class InputReshaper:
         needed = [name for name in _texts(needs) if name not in self._names.always_present]
         return {"required": [self._names.shown_name(name) for name in needed]} if needed else {}
 
-    def _count(self, part: _Part, _: Json, keyword: str, value: Any) -> None:
+    def _count(self, part: _Rewritten, _: Json, keyword: str, value: Any) -> None:
         names = self._names
         if names.defaults:
             raise Unsupported(f"its input schema has {keyword}, so no argument can get a default: use fixed= instead")
@@ -236,7 +236,7 @@ class InputReshaper:
         elif keyword == "maxProperties":
             self._refuse(part, f"the tool takes at most {value} arguments, and the view sets more")
 
-    def _property_names(self, part: _Part, _: Json, keyword: str, value: Any) -> None:
+    def _property_names(self, part: _Rewritten, _: Json, keyword: str, value: Any) -> None:
         document, names = self._document, self._names
         for name in sorted(names.always_present):
             if (reason := document.refusal(value, name)) is not None:
@@ -249,7 +249,7 @@ class InputReshaper:
                 )
         part.result[keyword] = document.moved(value)
 
-    def _patterns(self, part: _Part, _: Json, keyword: str, value: Any) -> None:
+    def _patterns(self, part: _Rewritten, _: Json, keyword: str, value: Any) -> None:
         for pattern in value:
             for name, shown in self._names.shown.items():
                 if name != shown and _matches(pattern, name) != _matches(pattern, shown):
@@ -259,17 +259,17 @@ class InputReshaper:
                     )
         part.result[keyword] = self._document.moved({keyword: value})[keyword]
 
-    def _unevaluated(self, part: _Part, schema: Json, keyword: str, value: Any) -> None:
+    def _unevaluated(self, part: _Rewritten, schema: Json, keyword: str, value: Any) -> None:
         if not self._names.always_present <= mapping(schema, "properties").keys():
             raise Unsupported(
                 f"its input schema has {keyword} beside arguments of its parts, so a view can set no values"
             )
         part.result[keyword] = self._document.moved(value)
 
-    def _whole(self, part: _Part, schema: Json, keyword: str, value: Any) -> None:  # noqa: ARG002
+    def _whole(self, part: _Rewritten, schema: Json, keyword: str, value: Any) -> None:  # noqa: ARG002
         raise Unsupported(f"its input schema lists whole sets of arguments by {keyword}, which a view cannot reshape")
 
-    def _check_values(self, part: _Part, schema: Json) -> None:
+    def _check_values(self, part: _Rewritten, schema: Json) -> None:
         """Compare fixed and default values with what a schema says about these arguments."""
         names = self._names
         for name in sorted(names.always_present):
@@ -289,13 +289,13 @@ class InputReshaper:
             else:
                 part.require(names.shown_name(name))
 
-    def _refuse(self, part: _Part, problem: str) -> None:
+    def _refuse(self, part: _Rewritten, problem: str) -> None:
         if part.is_certain:
             self.findings.append(problem)
         part.conditions.append(NEVER)
 
 
-class _Part:
+class _Rewritten:
     """A subschema that is being rewritten."""
 
     def __init__(self, *, is_certain: bool) -> None:
@@ -334,7 +334,7 @@ def _matches(pattern: str, name: str) -> bool:
     return compiled({"pattern": pattern})(name) is None
 
 
-_REWRITTEN: dict[str, Callable[[InputReshaper, _Part, Json, str, Any], None]] = {
+_REWRITTEN: dict[str, Callable[[InputReshaper, _Rewritten, Json, str, Any], None]] = {
     "$ref": InputReshaper._reference,
     "allOf": InputReshaper._branches,
     "anyOf": InputReshaper._branches,

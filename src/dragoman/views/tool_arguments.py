@@ -72,15 +72,13 @@ class ToolArguments:
 
     def _closed(self, root: Json) -> Json:
         """Return the root so that it refuses the arguments that clients may not send."""
-        names = self.names
-        if not names.refused or root.get("additionalProperties") is False:
+        names, shown = self.names, set(self.names.shown.values())
+        gone = sorted(set(names.gone) - shown)
+        if root.get("additionalProperties") is False or not (names.is_closed or gone):
             return root
-        if not names.is_closed:
-            demand: Json = {"not": {"enum": sorted(set(names.refused) - set(names.shown.values()))}}
-        elif root.get("properties", {}).keys() == set(names.shown.values()):
+        if names.is_closed and root.get("properties", {}).keys() == shown:
             return {**root, "additionalProperties": False}
-        else:
-            demand = {"enum": list(names.shown.values())}
+        demand: Json = {"enum": sorted(shown)} if names.is_closed else {"not": {"enum": gone}}
         if "propertyNames" in root:
             return {**root, "allOf": [*root.get("allOf", ()), {"propertyNames": demand}]}
         return {**root, "propertyNames": demand}
