@@ -48,45 +48,43 @@ value_schema = st.sampled_from(
         {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
     ]
 )
-in_place_leaf = st.fixed_dictionaries(
-    {},
-    optional={
-        "properties": st.dictionaries(name, value_schema, min_size=1, max_size=3),
-        "required": names,
-        "dependentRequired": st.dictionaries(name, names, max_size=2),
-        "dependencies": st.dictionaries(name, names, max_size=2),
-        "additionalProperties": st.sampled_from([True, False, {"type": "integer"}, {"$ref": "#/$defs/number"}]),
-        "patternProperties": st.sampled_from(
-            [{"^x-": {"type": "integer"}}, {"^[ab]$": {"type": ["integer", "string"]}}]
-        ),
-        "propertyNames": st.sampled_from([{"maxLength": 1}, {"enum": [*NAMES, *NEW_NAMES]}]),
-        "minProperties": st.integers(0, 2),
-        "maxProperties": st.integers(1, 4),
-        "$ref": st.sampled_from(["#/$defs/part", "#/$defs/other"]),
-    },
-)
+LEAF = {
+    "properties": st.dictionaries(name, value_schema, min_size=1, max_size=3),
+    "required": names,
+    "dependentRequired": st.dictionaries(name, names, max_size=2),
+    "dependencies": st.dictionaries(name, names, max_size=2),
+    "additionalProperties": st.sampled_from([True, False, {"type": "integer"}, {"$ref": "#/$defs/number"}]),
+    "patternProperties": st.sampled_from([{"^x-": {"type": "integer"}}, {"^[ab]$": {"type": ["integer", "string"]}}]),
+    "propertyNames": st.sampled_from([{"maxLength": 1}, {"enum": [*NAMES, *NEW_NAMES]}]),
+    "minProperties": st.integers(0, 2),
+    "maxProperties": st.integers(1, 4),
+    "$ref": st.sampled_from(["#/$defs/part", "#/$defs/other"]),
+}
+
+
+def some(keywords):
+    """Schemas with up to two of some keywords; with more, hardly any arguments would fit."""
+    chosen = st.lists(st.sampled_from(sorted(keywords)), max_size=2, unique=True)
+    return chosen.flatmap(lambda names: st.fixed_dictionaries({each: keywords[each] for each in names}))
+
+
+in_place_leaf = some(LEAF)
 
 
 def combined(parts):
     several = st.lists(parts, min_size=1, max_size=2)
-    return st.builds(
-        lambda leaf, further: leaf | further,
-        in_place_leaf,
-        st.fixed_dictionaries(
-            {},
-            optional={
-                "allOf": several,
-                "anyOf": several,
-                "oneOf": several,
-                "not": parts,
-                "if": parts,
-                "then": parts,
-                "else": parts,
-                "dependentSchemas": st.dictionaries(name, parts, max_size=1),
-                "unevaluatedProperties": st.sampled_from([False, {"type": "integer"}]),
-            },
-        ),
-    )
+    keywords = {
+        "allOf": several,
+        "anyOf": several,
+        "oneOf": several,
+        "not": parts,
+        "if": parts,
+        "then": parts,
+        "else": parts,
+        "dependentSchemas": st.dictionaries(name, parts, max_size=1),
+        "unevaluatedProperties": st.sampled_from([False, {"type": "integer"}]),
+    }
+    return st.builds(lambda leaf, further: leaf | further, in_place_leaf, some(keywords))
 
 
 part = st.recursive(in_place_leaf, combined, max_leaves=3)
@@ -100,7 +98,7 @@ DEFINITIONS = {
 
 @st.composite
 def schemas(draw):
-    root = draw(part)
+    root = draw(combined(part))
     properties = {each: draw(value_schema) for each in draw(st.lists(name, min_size=1, unique=True))}
     draft = draw(st.sampled_from(DRAFTS))
     dialect = {} if draft is None else {"$schema": draft}
