@@ -65,5 +65,7 @@ if TYPE_CHECKING:
     from dragoman.server.request.questions import ListRoots as ListRoots
     from dragoman.server.request.questions import Sample as Sample
     from dragoman.server.server import Server as Server
+    from dragoman.views.view import Argument as Argument
+    from dragoman.views.view import View as View
 else:
     __getattr__, __dir__ = lazy()

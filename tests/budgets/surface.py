@@ -18,6 +18,7 @@ PACKAGES = (
     "dragoman.skills",
     "dragoman.stores",
     "dragoman.testing",
+    "dragoman.views",
     "dragoman.types",
     "dragoman.errors",
 )

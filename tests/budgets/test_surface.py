@@ -35,6 +35,7 @@ NEVER_SEEN = {
     "dragoman.transports.http.exchange.TooSlow": "becomes status 408",
     "dragoman.transports.http.http1_head.MalformedRequest": "becomes a status",
     "dragoman.transports.http.wsgi.UnreadableBody": "becomes a status",
+    "dragoman.views.findings.Unsupported": "becomes a finding about a view",
 }
 SECRET = "s3cret-4711-of-16"
 

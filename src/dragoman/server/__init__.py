@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dragoman.server.define.content import Audio as Audio
     from dragoman.server.define.content import File as File
     from dragoman.server.define.content import Image as Image
+    from dragoman.server.define.derived_tools import derived_tool as derived_tool
     from dragoman.server.define.log_handler import LogHandler as LogHandler
     from dragoman.server.define.prompts import Prompt as Prompt
     from dragoman.server.define.prompts import prompt as prompt

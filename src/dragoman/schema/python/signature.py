@@ -43,7 +43,7 @@ _NO_ARGUMENTS = Raw(b"{}")
 _EMPTY = inspect.Parameter.empty
 _UNBOUND = ("self", "cls")
 _SHAREABLE = (str, int, float, type(None), bytes, tuple, frozenset, Enum)
-_ADDED_BY_HOSTS = frozenset({"sessionId", "action", "chatInput", "toolCallId"})
+ADDED_BY_HOSTS = frozenset({"sessionId", "action", "chatInput", "toolCallId"})
 """Arguments that hosts add to every call; they never count as misspelled parameters."""
 MAX_COMPARED = 100
 MAX_COMPARED_LENGTH = 128
@@ -269,7 +269,7 @@ class Signature:
 
         free = [name for name in self._keys if name not in known]
         for name in unknown[:MAX_COMPARED]:
-            is_added = name in _ADDED_BY_HOSTS
+            is_added = name in ADDED_BY_HOSTS
             close = [] if is_added or len(name) > MAX_COMPARED_LENGTH else get_close_matches(name, free, 1, CLOSE)
             if close:
                 yield Problem(name, f"there is no such argument; did you mean {close[0]!r}?")
