@@ -11,7 +11,7 @@ LOWEST := .venv/lowest
 LATEST := .venv/latest
 SITE ?= build/site
 # One point below what `make coverage-all` measured last; raise it when more is covered.
-FLOOR := 90
+FLOOR := 91
 # Half as many again as there are cores: a test that waits for a process or for time leaves its core to others.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((3 * os.cpu_count() + 1) // 2)')
 
@@ -68,12 +68,12 @@ coverage: $(READY)
 	$(BIN)/python tools/own_coverage.py $(COVERED)
 
 # The whole package, by its unit tests and scenarios; tools/package_coverage.py says what is not measured.
+coverage-all: export COVERAGE_FILE := $(CURDIR)/build/coverage/data
 coverage-all: $(READY) $(PEERS)
 	rm -rf build/coverage && mkdir -p build/coverage
-	PYTHONPATH=tools COVERAGE_FILE=build/coverage/data $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
-		-p package_coverage tests/unit tests/scenarios
-	$(BIN)/coverage combine --quiet --data-file=build/coverage/all build/coverage
-	$(BIN)/coverage report --data-file=build/coverage/all --skip-covered --fail-under=$(FLOOR)
+	PYTHONPATH=tools $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -p package_coverage tests/unit tests/scenarios
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --fail-under=$(FLOOR)
 
 # The official suite, judged by tests/conformance/run.py, which writes docs/conformance.md.
 conformance: $(READY) $(SUITE)

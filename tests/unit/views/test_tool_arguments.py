@@ -73,36 +73,36 @@ def test_numbers_keep_their_digits():
     assert bytes(raw) == b'{"a":1.10,"b":123456789012345678901234567890}'
 
 
+REFUSED = [
+    '{"query": "x", "org": "evil"}',
+    '{"query": "x", "\\u006frg": "evil"}',
+    '{"query": "x", "ORG": "evil"}',
+    '{"query": "x", "o_rg": "evil"}',
+    '{"query": "x", "\\uff4frg": "evil"}',
+    '{"query": "x", "org": null}',
+    '{"query": "x", "q": "y"}',
+    '{"query": "x", "Q": "y"}',
+    '{"query": "x", "query": "y"}',
+    '{"query": "x", "qu\\u0065ry": "y"}',
+    '{"query": {"a": 1, "a": 2}}',
+    '{"query": "x", "other": 1}',
+    '{"query": NaN}',
+    '{"query": "x"',
+    '["x"]',
+    '{"query": 7}',
+    '{"query": "x", "per_page": 51}',
+    '{"per_page": 5}',
+    "\udcff",
+    "[" * 100_000,
+]
+
+
 @pytest.mark.parametrize(
-    "sent",
-    [
-        '{"query": "x", "org": "evil"}',
-        '{"query": "x", "\\u006frg": "evil"}',
-        '{"query": "x", "ORG": "evil"}',
-        '{"query": "x", "o_rg": "evil"}',
-        '{"query": "x", "\\uff4frg": "evil"}',
-        '{"query": "x", "org": null}',
-        '{"query": "x", "q": "y"}',
-        '{"query": "x", "Q": "y"}',
-        '{"query": "x", "query": "y"}',
-        '{"query": "x", "qu\\u0065ry": "y"}',
-        '{"query": {"a": 1, "a": 2}}',
-        '{"query": "x", "other": 1}',
-        '{"query": NaN}',
-        '{"query": "x"',
-        '["x"]',
-        '{"query": 7}',
-        '{"query": "x", "per_page": 51}',
-        '{"per_page": 5}',
-        "\udcff",
-        "[" * 100_000,
-    ],
+    ("sent", "further"),
+    [(sent, further) for sent in REFUSED for further in (False, True, {}) if further is False or '"other"' not in sent],
 )
-@pytest.mark.parametrize("further", [False, True, {}])
 def test_what_a_client_may_not_send_is_refused(sent, further):
     schema = {**SEARCH, "additionalProperties": further}
-    if '"other"' in sent and further is not False:
-        pytest.skip("the tool takes further arguments")
     raw = Raw(sent.encode(errors="surrogateescape"))
     with pytest.raises(ToolError):
         asyncio.run(reshaped(schema, **VIEW).inner(raw, None))

@@ -54,11 +54,11 @@ def test_each_server_is_a_mounted_proxy_with_its_own_name_and_prefix():
     servers = {"notes": {"command": "x"}, "My mail": {"url": "https://example.com/mcp"}, "off": {"disabled": True}}
     server = Server.proxy({"mcpServers": servers}, name="office")
     assert server.name == "office"
-    assert [(mount.server.name, mount.renaming.prefix) for mount in mounts_of(server)] == [
+    assert [(mount.server.name, mount.renaming.prefix) for mount in mounts_of(server.dispatcher)] == [
         ("notes", "notes"),
         ("My mail", "My-mail"),
     ]
-    assert all(isinstance(mount.server, ProxyServer) for mount in mounts_of(server))
+    assert all(isinstance(mount.server, ProxyServer) for mount in mounts_of(server.dispatcher))
 
 
 def test_an_entry_is_the_target_of_one_proxy():
