@@ -58,7 +58,7 @@ def test_each_server_is_a_mounted_proxy_with_its_own_name_and_prefix():
         ("notes", "notes"),
         ("My mail", "My-mail"),
     ]
-    assert all(isinstance(mount.server, ProxyServer) for mount in mounts_of(server.dispatcher))
+    assert all(isinstance(mount.server.owner, ProxyServer) for mount in mounts_of(server.dispatcher))
 
 
 def test_an_entry_is_the_target_of_one_proxy():
