@@ -1,4 +1,4 @@
-"""Where names and URIs appear in messages, as the rows of the methods declare it.
+"""Positions of names and URIs in messages, as the rows of the methods declare them.
 
 `protocol/methods` and the rows of extensions name the parameters, fields and paths (`Method.name_in`, `uri_in`,
 `uris`). Mounts and proxies know nothing else about the content of messages, so an extension of anybody works behind

@@ -22,7 +22,7 @@ _SERVERS = ("mcpServers", "servers", "mcp_servers", "mcp")
 
 
 class ServerTarget(Struct, kw_only=True):
-    """Where a server is, and the options of its client."""
+    """The target of a server, and the options of its client."""
 
     name: str
     target: Any

@@ -30,7 +30,7 @@ _CHANGE_NOTIFICATIONS = ("listChanged", "subscribe")
 
 
 class ExtensionOffer(Protocol):
-    """What the extensions of a server add to its offering."""
+    """The rows and capabilities that the extensions of a server add to its offering."""
 
     rows: tuple[ExtensionRow, ...]
 
@@ -48,7 +48,7 @@ class ExtensionOffer(Protocol):
 
 
 class MountedOffer(Protocol):
-    """What the servers that are mounted in a server add to its offering."""
+    """The rows and capabilities that mounted servers add to the offering of a server."""
 
     def rows(self, own: tuple[ExtensionRow, ...]) -> tuple[ExtensionRow, ...]:
         """Return the rows of the extensions of the server and its mounts, each once."""
@@ -64,7 +64,7 @@ class MountedOffer(Protocol):
 
 
 class Offering:
-    """What one server offers.
+    """The versions, methods and capabilities that one server offers.
 
     Example:
         offering = Offering(ServerIdentity(implementation("weather", "1.0", ())), Registry())

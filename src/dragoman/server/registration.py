@@ -50,7 +50,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
     " lifespan mount_asgi capabilities"
 )
 class Registration:
-    """What registers in one server."""
+    """The registering methods of a server; they delegate to its parts."""
 
     def __init__(self, registry: Registry, dispatcher: Dispatcher) -> None:
         self.registry = registry

@@ -55,7 +55,7 @@ LISTS: dict[str, tuple[str, type[types.PaginatedResult]]] = {
 
 
 class Facts(NamedTuple):
-    """What is derived from all definitions of a registry."""
+    """Facts that are derived from all definitions of a registry."""
 
     has_visibility: bool = False
     """Whether a definition was registered that only some callers see."""
@@ -99,7 +99,7 @@ class Registry:
         self.disabled: dict[str, dict[str, Any]] = {name: {} for name in _TABLES.values()}
         """The definitions that are registered but not served, by the name of their table and by their key."""
         self.facts = Facts()
-        """What others derive from all definitions."""
+        """The facts that other parts derive from all definitions."""
         self.edition = 0
         """The number of changes so far."""
         self._places: dict[tuple[str, str], int] = {}

@@ -42,7 +42,7 @@ class ViewCatalog:
         self._views = views
         self._keys: set[str] = set()
         self.findings: list[ViewFinding] = []
-        """What does not match between the views and the upstream."""
+        """The mismatches between the views and the upstream."""
         self.tools: dict[str, ViewedTool] = {}
         """The tools that clients see, by the names that they use."""
         self.prompts: dict[str, types.Prompt] = {}

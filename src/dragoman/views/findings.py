@@ -1,4 +1,4 @@
-"""What is wrong between a view and the definition that it reshapes, in words."""
+"""The mismatch between a view and the definition that it reshapes, in words."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_a_request_without_a_name_is_about_nothing():
     assert subject_of(ROWS["tools/call"], Raw(b"[]")) is None
 
 
-def test_what_is_no_object_has_no_members():
+def test_values_that_are_not_objects_have_no_members():
     assert raw_object(b"[1]") == raw_object(b"{") == raw_object(b"[" * 5000) == {}
 
 

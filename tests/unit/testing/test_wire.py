@@ -23,7 +23,7 @@ async def test_an_unknown_era_is_refused():
         WirePeer(Server(), "yesterday")
 
 
-async def test_what_answers_no_request_is_received():
+async def test_message_without_a_pending_request_is_received():
     async with WirePeer(Server(), "none") as peer:
         peer.send(b"{")
         assert (await peer.receive())["error"]["code"] == -32700

@@ -101,7 +101,7 @@ REFUSED = [
     ("sent", "further"),
     [(sent, further) for sent in REFUSED for further in (False, True, {}) if further is False or '"other"' not in sent],
 )
-def test_what_a_client_may_not_send_is_refused(sent, further):
+def test_arguments_that_the_view_removes_or_forbids_are_refused(sent, further):
     schema = {**SEARCH, "additionalProperties": further}
     raw = Raw(sent.encode(errors="surrogateescape"))
     with pytest.raises(ToolError):
@@ -132,7 +132,7 @@ def test_a_tool_without_a_word_about_further_arguments_takes_none_when_a_view_ta
     assert open_schema["propertyNames"] == {"not": {"enum": ["org"]}}
 
 
-def test_what_hosts_add_to_every_call_is_left_out():
+def test_arguments_that_hosts_add_are_dropped():
     assert inner(reshaped(**VIEW), {"query": "x", "sessionId": "1"})["q"] == "x"
 
 

@@ -17,7 +17,7 @@ SEARCH = types.Tool(
 )
 
 
-def test_what_a_view_does_not_name_stays():
+def test_definition_keeps_every_field_that_a_view_does_not_name():
     shown = ViewedTool(SEARCH, [View(name="find", annotations={"readOnlyHint": True}, meta={"b": 2})]).shown
     assert (shown.name, shown.title, shown.description) == ("find", "Search", "Searches.")
     assert shown.input_schema is SEARCH.input_schema

@@ -215,7 +215,7 @@ def _without_client(call: Call) -> Call:
 
 
 class ConnectionKey(NamedTuple):
-    """What the calls that may use a connection have in common."""
+    """The key that calls share if they may use the same connection."""
 
     isolated: Hashable
     """The principal or the session that shares the connection with no other, if the proxy isolates them."""

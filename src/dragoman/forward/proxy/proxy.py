@@ -117,7 +117,7 @@ class _Forwarding(dict[str, Any]):
 
 
 class ProxyOffering(Offering):
-    """What a proxy offers: every method, because only the target knows which it has."""
+    """The offering of a proxy: every method, because only the target knows which it has."""
 
     def derive(self) -> None:
         """Derive the offer, with every method."""

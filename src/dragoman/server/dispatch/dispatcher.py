@@ -55,7 +55,7 @@ Handler = Callable[["Dispatcher", Call], Any]
 
 
 class InstalledHooks(ExtensionOffer, Protocol):
-    """What the extensions of a server add to the serving of its requests."""
+    """The handlers and wrappers that the extensions of a server add to its requests."""
 
     handlers: Mapping[str, Handler]
     around_methods: frozenset[str]
@@ -132,12 +132,13 @@ class MountedServers(MountedOffer, Protocol):
 
 
 class Dispatcher:
-    """What serves the requests of one server.
+    """Serves the requests of one server.
 
     Example:
         dispatcher = Dispatcher(identity, registry, offering, Storage(), handlers=HANDLERS)
         dispatcher.derive()
-        await whole_answer(open_call(message, Origin(dispatcher)))
+        call = open_call(message, session, channel, dispatcher, server_context, loop)
+        await whole_answer(call)
 
     `owner` is the `Server` that authors know; lifespans and extensions receive it.
     """

@@ -254,7 +254,7 @@ class Sender(NamedTuple):
 
 
 class ServingPart(Protocol):
-    """What a request needs of the server that serves it."""
+    """The part of a server that a request needs while it is served."""
 
     storage: Storage
     debug: bool

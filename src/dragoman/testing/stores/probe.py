@@ -22,7 +22,7 @@ INVALID_SECONDS = (0, -1, -0.5, True, math.nan, math.inf, -math.inf, 1e308, 2**6
 
 
 class _TooSlowError(Exception):
-    """What a check looks at may have expired before the check looked."""
+    """The entry that a check reads may have expired before the check read it."""
 
 
 class Probe:

@@ -80,7 +80,7 @@ class Http1Parser:
     def __init__(self) -> None:
         self.state: ParserState = "head"
         self._bytes = bytearray()
-        """What was received and not parsed yet begins at `_at`."""
+        """The received bytes; those that are not parsed yet begin at `_at`."""
         self._at = 0
         self._searched = 0
         """How many of the bytes were searched for the end of the current head or line, without success."""

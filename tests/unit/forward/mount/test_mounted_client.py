@@ -70,7 +70,7 @@ def test_a_channel_renames_the_resources_that_were_updated_and_passes_everything
     ]
 
 
-def test_what_outlives_a_request_is_one_object_for_a_connection(mount):
+def test_standalone_client_is_the_same_object_for_each_request_of_a_connection(mount):
     connection, session = Connection(), Session()
     mounted = MountedSession(session, mount)
     standalone = MountedChannel(connection, mounted).standalone

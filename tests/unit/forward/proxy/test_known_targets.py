@@ -125,7 +125,7 @@ class Watch:
         self.count += 1
 
 
-async def test_whoever_watches_a_target_is_told_once_when_it_is_back():
+async def test_watchers_of_a_target_are_notified_once_when_it_is_back():
     watch = Watch()
     known = KnownTargets(watch).of(None)
     for is_away in (False, True, True, False, False):
